@@ -1,0 +1,41 @@
+"""What can go wrong, as data: errors that end an analysis, and notes that do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class HangscopeError(Exception):
+    """The analysis cannot be done at all. `hint` says what to try next."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(HangscopeError):
+    """The call itself is wrong: an unknown option value, a path that does not exist."""
+
+
+class NoInputError(HangscopeError):
+    """Nothing in the given paths could be used as evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing that could not be read or does not fit; the analysis goes on without it.
+
+    `code` is stable and machine-readable (`truncated`, `hostile`, `stale`, `two_files_one_rank`, ...);
+    `file` is relative to the analysed path; `line` counts from 1.
+    """
+
+    code: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+    hint: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
+        return f"{where}{self.message}" + (f" ({self.hint})" if self.hint else "")

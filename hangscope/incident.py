@@ -1,0 +1,293 @@
+"""The nouns that every stage shares: frame, call kind, group, queue, event, rank, incident, verdict.
+
+Ranks are *global* (0..world_size-1) everywhere except where a name says `local` or `group_rank`
+(the index of a rank in its group's member list). Times are wall-clock nanoseconds since the epoch,
+as torch's recorder writes them, or None. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hangscope.errors import Note
+
+if TYPE_CHECKING:  # numpy takes longer to import than everything else here together
+    import numpy as np
+    import numpy.typing as npt
+
+    Column: TypeAlias = npt.NDArray[np.int64]
+else:
+    Column = Any
+
+
+class Absence(str, Enum):
+    """Why something is not known. "It never called" is never one of these."""
+
+    NO_DUMP = "no dump"
+    EMPTY_DUMP = "empty dump"
+    OVERWRITTEN = "overwritten by the ring"
+    PENDING_ONLY = "dump of pending calls only"
+    UNREADABLE = "file unreadable"
+    STALE = "stale dump"
+    EARLY = "dump taken before its peers' dumps"
+    MEMBERS_UNKNOWN = "members of the group unknown"
+
+
+class State(int, Enum):
+    """How far one rank's call is known to have come. On gloo a retired last call is UNKNOWN."""
+
+    PENDING = 0
+    STARTED = 1
+    DONE = 2
+    UNKNOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One line of a stack. Stacks are tuples of frames, innermost first."""
+
+    name: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file.rsplit('/', 1)[-1]}:{self.line} in {self.name}"
+
+
+Stack = tuple[Frame, ...]
+Sizes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallKind:
+    """What a call is, apart from who made it and when.
+
+    `op` is the user's name for it (`all_gather_into_tensor`, not `_all_gather_base`); `src` and `dst` are
+    group-local ranks of a point-to-point call (-1: unknown; None: not point-to-point). `stack` is empty where
+    the recorder kept no Python frames, as for gradient reductions on autograd's device thread.
+    """
+
+    op: str
+    backend: str = ""
+    input_sizes: Sizes = ()
+    output_sizes: Sizes = ()
+    input_dtypes: tuple[str, ...] = ()
+    output_dtypes: tuple[str, ...] = ()
+    src: int | None = None
+    dst: int | None = None
+    stack: Stack = ()
+    root: int | None = None
+
+    @property
+    def is_p2p(self) -> bool:
+        """Whether this is a send or a receive."""
+        return self.src is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group, identified across ranks by its name and its member ranks (global, in group order).
+
+    `ranks` holds at least the ranks with a call on it when `members_known` is False (gloo with several groups
+    writes no members). `role` is tp, pp, dp, ep, cp, fsdp or world, where name or strides tell.
+    """
+
+    gid: int
+    name: str
+    desc: str
+    ranks: tuple[int, ...]
+    members_known: bool = True
+    role: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Return how the group is written for a person: `0 (default_pg)`."""
+        return f"{self.name or '(unnamed)'} ({self.desc})" if self.desc and self.desc != self.name else self.name or "(unnamed)"
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """The last call that one rank enqueued, started and completed on one group (seq; None: unknown; 0: none yet)."""
+
+    enqueued: int | None = None
+    started: int | None = None
+    completed: int | None = None
+
+
+@dataclass(slots=True)
+class Queue:
+    """One rank's calls on one group in the order of their enqueue, as parallel columns of one length.
+
+    `seq` (int64): collective_seq_id, or for point-to-point calls p2p_seq_id; `kind` (int32): index into
+    `Incident.kinds`; `state` (int8): a `State` value; `created` (int64): ns, 0 where unknown; `order` (int64): the
+    rank's own running number over all its groups (record_id), which gives the interleaving of groups. `overwritten` is True where the ring lost older calls, `pending_only` where no completed
+    call was kept. `frontier` comes from `pg_status` and knows more than the rows do.
+    """
+
+    rank: int
+    gid: int
+    seq: Column
+    kind: Column
+    state: Column
+    created: Column
+    order: Column
+    frontier: Frontier = Frontier()
+    overwritten: bool = False
+    pending_only: bool = False
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that a text input says. `kind` is one of the names in `docs/events.md`.
+
+    `rank` is global and None where the line does not tell; `group_rank` is group-local. `text` is the quoted line
+    (control characters stripped, cut at 500 characters), `file` relative to the analysed path, `line` counts from 1,
+    `time` is seconds since the epoch where the line carries a usable wall-clock stamp (never compared across hosts
+    without saying so).
+    """
+
+    kind: str
+    file: str
+    line: int
+    text: str
+    rank: int | None = None
+    group_rank: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    time: float | None = None
+    attempt: int | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class RankRecord:
+    """Everything known of one rank."""
+
+    rank: int
+    host: str | None = None
+    local_rank: int | None = None
+    device: int | None = None
+    pid: int | None = None
+    files: list[str] = field(default_factory=list)
+    dump_file: str | None = None
+    stack_file: str | None = None
+    absence: Absence | None = None
+    queues: dict[int, Queue] = field(default_factory=dict)
+    p2p: dict[int, Queue] = field(default_factory=dict)
+    threads: list[tuple[str, Stack]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    unchanged_snapshots: int = 0
+
+    @property
+    def seen(self) -> bool:
+        """Whether a usable dump (or a text recorder) of this rank exists."""
+        return self.absence in (None, Absence.PENDING_ONLY, Absence.EARLY)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One file of the incident and what became of it. `status` is used, set aside, ignored or failed."""
+
+    file: str
+    kind: str
+    rank: int | None
+    status: str
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Incident:
+    """Everything one job left behind, after ingest and before alignment."""
+
+    world_size: int
+    ranks: dict[int, RankRecord]
+    groups: list[Group]
+    kinds: list[CallKind]
+    events: list[Event] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def queues_of(self, gid: int) -> Iterator[Queue]:
+        """Yield the queues of one group by ascending rank."""
+        for rank in sorted(self.ranks):
+            queue = self.ranks[rank].queues.get(gid)
+            if queue is not None:
+                yield queue
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a fact stands: a file relative to the analysed path, and a line where there is one."""
+
+    file: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One fact behind a verdict. `stance` is for, against or missing; `kind` is dump, log, stack, exit or method."""
+
+    kind: str
+    text: str
+    rank: int | None = None
+    source: Source | None = None
+    stance: str = "for"
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another cause that the evidence allows, and why it was not chosen."""
+
+    cause: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallRef:
+    """One call as a verdict quotes it. Frames are innermost first."""
+
+    op: str
+    seq: int | None
+    frames: Stack = ()
+    sizes: Sizes = ()
+    dtypes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The deepest user frame on the culprit's side, and whose it is (global rank)."""
+
+    file: str
+    line: int
+    function: str
+    rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The one root, what it is called, and how sure that is. See the README for the JSON form."""
+
+    cause: str
+    confidence: str
+    culprit_ranks: tuple[int, ...]
+    category: str
+    summary: str
+    group: Group | None = None
+    op: str | None = None
+    seq: int | None = None
+    is_p2p: bool = False
+    waiting_ranks: tuple[int, ...] = ()
+    explained: int = 0
+    culprit_call: CallRef | None = None
+    waiting_call: CallRef | None = None
+    location: Location | None = None
+    evidence: Sequence[Evidence] = ()
+    advice: Sequence[str] = ()
+    alternatives: Sequence[Alternative] = ()
+    fingerprint: str = ""
