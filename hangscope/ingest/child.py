@@ -1,0 +1,67 @@
+"""The child process that parses one file after another: `python -m hangscope.ingest.child`.
+
+Messages on stdin and stdout are an eight-byte length and a pickle of builtins. The child's memory is limited, so that a
+file which asks for gigabytes ends in MemoryError here and costs nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import pickle
+import struct
+import sys
+from typing import BinaryIO
+
+from hangscope.ingest import reader, safe_pickle
+
+LENGTH = struct.Struct("<Q")
+
+
+def main() -> None:
+    """Answer requests until stdin ends."""
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # nothing but answers may reach the pipe
+    gc.disable()  # whatever is allocated here is let go with the file; reference counts suffice
+    while (request := receive(requests)) is not None:
+        path, shown, max_bytes, memory = pickle.loads(request)  # noqa: S301 - our own parent wrote it
+        _limit_memory(memory)
+        send(answers, pickle.dumps(reader.read_file(path, shown, max_bytes), protocol=5))
+
+
+def send(stream: BinaryIO, payload: bytes) -> None:
+    """Write one message."""
+    stream.write(LENGTH.pack(len(payload)))
+    stream.write(payload)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> bytes | None:
+    """Return one message, or None where the stream ends."""
+    header = stream.read(LENGTH.size)
+    if len(header) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(header)
+    payload = stream.read(length)
+    return payload if len(payload) == length else None
+
+
+def _limit_memory(limit: int) -> None:
+    try:
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    except (ImportError, ValueError, OSError):
+        pass  # no such limit on this platform: the parent's deadline still holds
+
+
+def load_answer(payload: bytes) -> reader.Wire:
+    """Return an answer on the parent's side; like a dump, it may hold no global."""
+    answer: reader.Wire = safe_pickle.PlainUnpickler(io.BytesIO(payload)).load()
+    return answer
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Read many files, each in a child process with limits, so that no file can cost another.
+
+A child has one file in flight. When it dies or overruns its deadline, that file is tried once more alone in a fresh
+child, and only a file that kills twice is condemned. Children are started with `subprocess`, so a caller's script needs
+no main guard, and none outlives `read_files`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+import hangscope
+from hangscope.ingest import child, reader
+from hangscope.ingest.sources import SourceFile
+
+MEMORY_FLOOR = 3 * 2**30
+MEMORY_PER_BYTE = 40  # a loaded dump takes about twelve times its size on disk
+DEADLINE = 60.0  # seconds for a small file
+BYTES_PER_SECOND = 2 * 2**20  # and this much more per byte: a tenth of the slowest reading measured
+BYTES_PER_CHILD = 4 * 2**20  # below this much work a second child costs more than it brings
+
+Progress = Callable[[int, int], None]
+
+
+def read_files(
+    files: Sequence[SourceFile],
+    *,
+    jobs: int | None = None,
+    max_bytes: int = reader.DEFAULT_MAX_BYTES,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> Iterable[tuple[SourceFile, reader.Wire]]:
+    """Yield every file with what it says, in any order.
+
+    `jobs` is the number of children (default: the processors that this process may use). `executor` replaces the
+    children by any `concurrent.futures.Executor`; isolation is then the executor's. `progress` is called with the
+    number of files and bytes done since the last call.
+    """
+    if executor is not None:
+        futures: dict[Future[reader.Wire], SourceFile] = {
+            executor.submit(reader.read_file, f.path, f.shown, max_bytes): f for f in files
+        }
+        yield from _collect(futures, progress)
+        return
+    total = sum(f.size for f in files)
+    wanted = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or os.cpu_count() or 1
+    count = max(1, min(wanted, len(files), 1 + total // BYTES_PER_CHILD))
+    pool = _Pool(max_bytes)
+    threads = ThreadPoolExecutor(count, thread_name_prefix="hangscope-reader")
+    try:
+        yield from _collect({threads.submit(pool.read, f): f for f in files}, progress)
+    finally:
+        threads.shutdown(wait=True, cancel_futures=True)
+        pool.close()
+
+
+def _collect(futures: dict[Future[reader.Wire], SourceFile], progress: Progress | None) -> Iterable[tuple[SourceFile, reader.Wire]]:
+    for future in as_completed(list(futures)):
+        file = futures.pop(future)
+        try:
+            answer = future.result()
+        except Exception as error:  # an executor may raise what it likes; one file's failure is one note
+            answer = reader.failed("unreadable", "reader_died", f"could not be read: {type(error).__name__}: {error}"[:300])
+        if progress is not None:
+            progress(1, file.size)
+        yield file, answer
+
+
+class _Pool:
+    """One child per thread, started on first use and replaced when it dies."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.local = threading.local()
+        self.lock = threading.Lock()
+        self.all: list[subprocess.Popen[bytes]] = []
+
+    def read(self, file: SourceFile) -> reader.Wire:
+        for _ in range(2):
+            answer = self._ask(file)
+            if answer is not None:
+                return answer
+        return reader.failed(
+            "hostile", "killed_reader", "killed the process that read it, twice: it is corrupt or hostile and was set aside",
+            "nested tuples used as a key do this; a dump of torch never holds them",
+        )
+
+    def _ask(self, file: SourceFile) -> reader.Wire | None:
+        process = self._child()
+        assert process.stdin is not None and process.stdout is not None
+        timer = threading.Timer(DEADLINE + file.size / BYTES_PER_SECOND, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            memory = MEMORY_FLOOR + MEMORY_PER_BYTE * min(file.size, self.max_bytes)
+            child.send(process.stdin, pickle.dumps((file.path, file.shown, self.max_bytes, memory)))
+            payload = child.receive(process.stdout)
+        except (BrokenPipeError, OSError):
+            payload = None
+        finally:
+            timer.cancel()
+        if payload is None:
+            process.kill()
+            self.local.child = None
+            return None
+        return child.load_answer(payload)
+
+    def _child(self) -> subprocess.Popen[bytes]:
+        process: subprocess.Popen[bytes] | None = getattr(self.local, "child", None)
+        if process is None or process.poll() is not None:
+            root = str(Path(hangscope.__file__).resolve().parent.parent)
+            environment = dict(os.environ)
+            environment["PYTHONPATH"] = os.pathsep.join(p for p in (root, environment.get("PYTHONPATH", "")) if p)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "hangscope.ingest.child"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
+            )
+            self.local.child = process
+            with self.lock:
+                self.all.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self.all:
+            if process.stdin is not None:
+                process.stdin.close()
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()

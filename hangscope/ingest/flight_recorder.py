@@ -1,0 +1,302 @@
+"""Flight Recorder dumps: the pickle or JSON of one rank, in every shape since torch 2.2, reduced to a Recording.
+
+Format facts: torch/csrc/distributed/c10d/FlightRecorderDetail.hpp (`dump`, version 2.10 in torch 2.13) and
+torch/distributed/flight_recorder/components/ for the older shapes. Seen and handled here:
+
+- no version: the top level is a bare list of entries; 1.x: `seq_id`; 2.0: `collective_seq_id` and `p2p_seq_id`;
+  2.1: dtypes; 2.3: `pg_status`; 2.7: the members of coalesced calls are entries too;
+- JSON (`_dump_fr_trace_json`): numbers as strings in `pg_status`, no `entries` key when there are none, no frames;
+- gloo: `state` is always "scheduled" and completion is `retired`, which also becomes true on errors and timeouts, so the
+  completion of a rank's *last* call is UNKNOWN; `pg_config` is one nameless group;
+- members of a coalesced call keep "scheduled" for ever: the end entry with the same sequence number carries their state.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hangscope.errors import Note
+from hangscope.incident import State
+from hangscope.ingest.recording import KindRow, Recording, StackRow
+
+_P2P_NAME = re.compile(r"^(send|recv|isend|irecv)\s+(\d+|\?)\s*(->|<-)\s*(\d+|\?)$")
+_INT = re.compile(r"-?\d{1,9}")
+_STATES = {"scheduled": State.PENDING, "started": State.STARTED, "completed": State.DONE}
+
+# What users call an op whose recorder name is torch's internal one.
+_USER_NAMES = {
+    "_all_gather_base": "all_gather_into_tensor",
+    "_allgather_base": "all_gather_into_tensor",
+    "all_gather_into_tensor_coalesced": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "_reduce_scatter_base_coalesced": "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
+    "all_reduce_barrier": "barrier",
+    "_broadcast_oop": "broadcast",
+    "_reduce_oop": "reduce",
+    "allgather": "all_gather",
+    "allreduce": "all_reduce",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "allreduce_coalesced": "all_reduce",
+    "allgather_coalesced": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather_into_tensor",
+    "reduce_scatter_coalesced": "reduce_scatter",
+    "isend": "send",
+    "irecv": "recv",
+}
+_COALESCED_END = re.compile(r"(?:^|_)coalesced$", re.IGNORECASE)
+
+
+def user_op(name: str) -> str:
+    """Return the name that users know for a recorder name without its backend prefix."""
+    lowered = name.lower()
+    return _USER_NAMES.get(lowered, lowered)
+
+
+def looks_like_dump(value: Any) -> bool:
+    """Return whether a loaded value has the shape of a dump of any version."""
+    if isinstance(value, dict):
+        return "pg_config" in value or "pg_status" in value or ("entries" in value and "version" in value) or (
+            isinstance(value.get("entries"), list) and any(_is_entry(e) for e in value["entries"][:4])
+        )
+    return isinstance(value, list) and bool(value) and all(_is_entry(e) for e in value[:4])
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, dict) and "profiling_name" in value and ("state" in value or "seq_id" in value)
+
+
+def reduce_dump(value: Any) -> Recording:
+    """Return a loaded dump as a Recording; what does not fit becomes a note of it, never an exception."""
+    top = {"entries": value} if isinstance(value, list) else value
+    recording = Recording(source="flight_recorder", version=str(top.get("version", "")))
+    recording.config = _config(top.get("pg_config"))
+    recording.status = _status(top.get("pg_status"))
+    rank = top.get("rank")
+    if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0:
+        recording.rank = rank
+    entries = top.get("entries")
+    if entries is None:
+        entries = []
+    if not isinstance(entries, list):
+        recording.notes.append(Note("malformed", f"`entries` is a {type(entries).__name__}, not a list"))
+        entries = []
+    _Entries(recording).reduce(entries)
+    return recording
+
+
+def _config(raw: Any) -> dict[str, tuple[str, tuple[int, ...] | None]]:
+    config: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+    if not isinstance(raw, dict):
+        return config
+    for key, value in raw.items():
+        if not isinstance(value, dict):
+            continue
+        ranks = value.get("ranks")
+        # A string "[0, 1]" in pickles; a list in some JSON writers. "[]" is how gloo writes "not recorded".
+        numbers = [int(n) for n in _INT.findall(ranks)] if isinstance(ranks, str) else (
+            [n for n in ranks if isinstance(n, int)] if isinstance(ranks, list) else []
+        )
+        config[str(value.get("name", key))] = (_desc(value.get("desc")), tuple(n for n in numbers if n >= 0) or None)
+    return config
+
+
+def _desc(value: Any) -> str:
+    return "" if value in (None, "undefined") else str(value)
+
+
+def _status(raw: Any) -> dict[str, tuple[int, int, int]]:
+    status: dict[str, tuple[int, int, int]] = {}
+    if not isinstance(raw, dict):
+        return status
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            status[str(key)] = (
+                _int(value.get("last_enqueued_collective"), -1),
+                _int(value.get("last_started_collective"), -1),
+                _int(value.get("last_completed_collective"), -1),
+            )
+    return status
+
+
+def _int(value: Any, default: int = 0) -> int:
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            return default
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return default
+    number = int(value) if value == value and abs(value) < 2**62 else default
+    return number
+
+
+class _Entries:
+    """Turns entries into rows. One instance per dump; caches what entries share."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.stack_by_ids: dict[tuple[int, ...], int] = {}
+        self.kind_by_parts: dict[Any, int] = {}
+        self.bad = 0
+
+    def reduce(self, entries: list[Any]) -> None:
+        ends = _coalesced_ends(entries)
+        last_on_gloo: dict[tuple[str, str], int] = {}
+        recording, columns = self.recording, self.recording.columns
+        rows_done: set[tuple[Any, ...]] = set()
+        for position, entry in enumerate(entries):
+            if not isinstance(entry, dict) or "profiling_name" not in entry:
+                self.bad += 1
+                continue
+            name = str(entry["profiling_name"])
+            backend, _, op = name.rpartition(":")
+            is_p2p, seq, local_id = bool(entry.get("is_p2p")) or "->" in op or "<-" in op, _seq(entry), str(entry.get("pg_id", ""))
+            batch = ends.get((local_id, is_p2p, seq))
+            state = _STATES.get(str(entry.get("state", "")).lower(), State.UNKNOWN)
+            if batch is not None:
+                if batch.end is entry and is_p2p and batch.members:
+                    continue  # the end entry of a batch of sends and receives is no call of its own
+                if not is_p2p:
+                    if (local_id, seq) in rows_done:
+                        continue
+                    rows_done.add((local_id, seq))
+                    kind = self._batch_kind(batch, backend)
+                else:
+                    kind = self._kind(entry, backend, op, is_p2p)
+                state = batch.state
+            else:
+                kind = self._kind(entry, backend, op, is_p2p)
+            group = self._group(entry, local_id)
+            if backend == "gloo":
+                state = State.DONE if entry.get("retired") else State.PENDING
+                last_on_gloo[(local_id, "")] = len(columns["seq"])
+            recording.add(
+                group=group,
+                seq=seq,
+                kind=kind,
+                state=int(state),
+                created=_int(entry.get("time_created_ns")),
+                order=_int(entry.get("record_id"), position),
+                completed=_int(entry.get("time_discovered_completed_ns")),
+            )
+        for row in last_on_gloo.values():
+            if columns["state"][row] == State.DONE:
+                columns["state"][row] = int(State.UNKNOWN)
+        if self.bad:
+            recording.notes.append(Note("malformed_entries", f"{self.bad} of {len(entries)} entries are not recorder entries and were skipped"))
+
+    def _group(self, entry: dict[str, Any], local_id: str) -> int:
+        raw = entry.get("process_group")
+        if isinstance(raw, (list, tuple)) and raw:
+            return self.recording.group(local_id, str(raw[0]), _desc(raw[1]) if len(raw) > 1 else "")
+        # Before `process_group` existed only the local id tells groups apart; 0 is always the default group.
+        return self.recording.group(local_id, local_id or "0", "")
+
+    def _kind(self, entry: dict[str, Any], backend: str, op: str, is_p2p: bool) -> int:
+        stack = self._stack(entry.get("frames"))
+        sizes_in, sizes_out = entry.get("input_sizes"), entry.get("output_sizes")
+        types_in, types_out = entry.get("input_dtypes"), entry.get("output_dtypes")
+        key = (backend, op, is_p2p, stack, repr(sizes_in), repr(sizes_out), repr(types_in), repr(types_out))
+        index = self.kind_by_parts.get(key)
+        if index is None:
+            src = dst = None
+            plain = op
+            if is_p2p:
+                plain, src, dst = _p2p(op)
+            row: KindRow = (user_op(plain), backend, _sizes(sizes_in), _sizes(sizes_out), _types(types_in), _types(types_out), src, dst, stack, None)
+            index = self.kind_by_parts[key] = self.recording.kind(row)
+        return index
+
+    def _batch_kind(self, batch: _Batch, backend: str) -> int:
+        """Return one kind for a coalesced collective: its members' sizes in order, under the end entry's name."""
+        members = batch.members or [batch.end]
+        end_name = str((batch.end or members[-1])["profiling_name"]).rpartition(":")[2]
+        member_name = str(members[0]["profiling_name"]).rpartition(":")[2]
+        op = user_op(member_name if end_name.lower() == "coalesced" and batch.members else end_name)
+        stack = self._stack((batch.end or members[0]).get("frames"))
+        joined: list[list[Any]] = [[], [], [], []]
+        for member in members:
+            for part, key in zip(joined, ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes"), strict=True):
+                value = member.get(key)
+                part.extend(value if isinstance(value, list) else [])
+        row: KindRow = (op, backend, _sizes(joined[0]), _sizes(joined[1]), _types(joined[2]), _types(joined[3]), None, None, stack, None)
+        return self.recording.kind(row)
+
+    def _stack(self, frames: Any) -> int:
+        if not isinstance(frames, list) or not frames:
+            return self.recording.stack(())
+        ids = tuple(map(id, frames))  # frame dicts are shared objects in a pickle, and alive while we read it
+        index = self.stack_by_ids.get(ids)
+        if index is None:
+            row: StackRow = tuple(
+                (str(f.get("name", "")), str(f.get("filename", "")), _int(f.get("line"))) for f in frames if isinstance(f, dict)
+            )
+            index = self.stack_by_ids[ids] = self.recording.stack(row)
+        return index
+
+
+class _Batch:
+    """The entries of one coalesced call: members (possibly none before 2.7) and the end entry (none yet when pending)."""
+
+    __slots__ = ("end", "members")
+
+    def __init__(self) -> None:
+        self.members: list[dict[str, Any]] = []
+        self.end: dict[str, Any] = {}
+
+    @property
+    def state(self) -> State:
+        return _STATES.get(str(self.end.get("state", "")).lower(), State.PENDING)
+
+
+def _coalesced_ends(entries: list[Any]) -> dict[tuple[str, bool, int], _Batch]:
+    """Return the coalesced batches by (local group id, is_p2p, seq); a batch needs an end entry or shared numbers."""
+    batches: dict[tuple[str, bool, int], _Batch] = {}
+    for entry in entries:
+        if isinstance(entry, dict) and _COALESCED_END.search(str(entry.get("profiling_name", ""))):
+            is_p2p = bool(entry.get("is_p2p")) or (not entry.get("collective_seq_id") and bool(entry.get("p2p_seq_id")))
+            key = (str(entry.get("pg_id", "")), is_p2p, _seq(entry, is_p2p))
+            batches.setdefault(key, _Batch()).end = entry
+    if not batches:
+        return batches
+    for entry in entries:
+        if isinstance(entry, dict) and "profiling_name" in entry:
+            name = str(entry["profiling_name"])
+            is_p2p = bool(entry.get("is_p2p")) or "->" in name or "<-" in name
+            batch = batches.get((str(entry.get("pg_id", "")), is_p2p, _seq(entry)))
+            if batch is not None and batch.end is not entry:
+                batch.members.append(entry)
+    return batches
+
+
+def _seq(entry: dict[str, Any], is_p2p: bool | None = None) -> int:
+    if is_p2p is None:
+        name = str(entry.get("profiling_name", ""))
+        is_p2p = bool(entry.get("is_p2p")) or "->" in name or "<-" in name
+    if is_p2p and "p2p_seq_id" in entry:
+        return _int(entry["p2p_seq_id"])
+    return _int(entry.get("collective_seq_id", entry.get("seq_id")))
+
+
+def _p2p(op: str) -> tuple[str, int, int]:
+    """Return (send or recv, source, destination) of `send 0->1` or `recv 0<-8`; -1 is an unknown side (`recv 0<-?`)."""
+    match = _P2P_NAME.match(op)
+    if match is None:
+        return op.split(" ", 1)[0], -1, -1
+    word, left, arrow, right = match.groups()
+    a, b = (-1 if n == "?" else int(n) for n in (left, right))
+    return word, *((a, b) if arrow == "->" else (b, a))
+
+
+def _sizes(raw: Any) -> tuple[tuple[int, ...], ...]:
+    if not isinstance(raw, list):
+        return ()
+    return tuple(tuple(_int(n) for n in shape) for shape in raw if isinstance(shape, (list, tuple)))
+
+
+def _types(raw: Any) -> tuple[str, ...]:
+    return tuple(str(t) for t in raw) if isinstance(raw, list) else ()

@@ -1,0 +1,180 @@
+"""Read one file: recognise it, parse it, and hand back plain builtins.
+
+This is what runs in a child process, or on any executor. It imports no pandas and no numpy, so a child starts quickly,
+and its answer is of builtins only, so the other side needs to look up no global to load it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from hangscope.errors import Note
+from hangscope.incident import Event
+from hangscope.ingest import flight_recorder, safe_pickle, sniff
+from hangscope.ingest.opening import CompressionUnavailable, open_plain
+
+DEFAULT_MAX_BYTES = 2 * 2**30
+
+#: {"kind", "status", "reason", "recordings", "events", "threads", "notes"}; the rows of `Recording`, `Event` and `Note` as tuples
+Wire = dict[str, Any]
+
+
+def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES) -> Wire:
+    """Return what one file says, as builtins. Never raises for what the file holds.
+
+    `path` is where it lies, `shown` how reports name it, `max_bytes` the largest dump that is loaded (logs are streamed
+    and have no limit).
+    """
+    try:
+        with open_plain(path) as stream:
+            head = _peek(stream)
+            kind = sniff.sniff(head)
+            if kind in ("pickle", "json") and os.path.getsize(path) > max_bytes:
+                return failed(kind, "too_large", f"is larger than the limit of {max_bytes:,} bytes and was not loaded", "raise --max-bytes if it is a dump")
+            return _READERS[kind](stream, shown)
+    except CompressionUnavailable as error:
+        return failed("compressed", "compressed", str(error))
+    except MemoryError:
+        return failed("dump", "too_much_memory", "asks for more memory than one file may take and was not loaded", "a healthy dump needs a few MB; this one is corrupt or hostile")
+    except (OSError, EOFError) as error:
+        return failed("unreadable", "unreadable", f"cannot be read: {error}")
+    except Exception as error:  # a parser's own mistake may cost this file and no other
+        return failed("unreadable", "parser_failed", f"could not be parsed: {type(error).__name__}: {error}"[:300], "please report this with the file")
+
+
+def failed(kind: str, code: str, message: str, hint: str = "") -> Wire:
+    """Return the answer for a file that could not be used."""
+    return {**_answer(kind, status="failed", reason=message), "notes": [(code, message, None, None, hint)]}
+
+
+def _answer(kind: str, status: str = "used", reason: str = "") -> Wire:
+    return {"kind": kind, "status": status, "reason": reason, "recordings": [], "events": [], "threads": [], "notes": [], "log": None, "nccl": None}
+
+
+def _peek(stream: BinaryIO) -> bytes:
+    head = stream.read(sniff.HEAD_BYTES)
+    stream.seek(0)
+    return head
+
+
+def _read_pickle(stream: BinaryIO, shown: str) -> Wire:
+    enabled = gc.isenabled()
+    gc.disable()  # a dump is millions of small containers and no cycles: the collector only costs time
+    try:
+        value = safe_pickle.load(stream)
+    except safe_pickle.HostilePickle as error:
+        return failed("hostile", "hostile", f"refused: this pickle asks to import `{error.wanted}`, which no Flight Recorder dump does", "do not open it with pickle.load; ask where it came from")
+    except MemoryError:
+        raise
+    except EOFError:
+        return failed("dump", "truncated", "is truncated: the pickle ends before its end", "the process died while writing it, or the copy was cut")
+    except Exception as error:  # any byte sequence can make the pickle module raise anything
+        return failed("dump", "corrupt", f"is no whole pickle: {type(error).__name__}: {error}"[:300], "the process died while writing it, or it is another format")
+    finally:
+        if enabled:
+            gc.enable()
+    return _dump(value, "pickle")
+
+
+def _dump(value: Any, form: str) -> Wire:
+    if not flight_recorder.looks_like_dump(value):
+        answer = _answer(form, "ignored", f"a {form} file that is no Flight Recorder dump")
+        return answer
+    recording = flight_recorder.reduce_dump(value)
+    answer = _answer("flight_recorder")
+    answer["recordings"] = [recording.to_wire()]
+    return answer
+
+
+def _read_json(stream: BinaryIO, shown: str) -> Wire:
+    from hangscope.ingest import failure_table, nccl_ras
+
+    data = stream.read()
+    if nccl_ras.sniff(data):
+        snapshots, notes = nccl_ras.read(data, shown)
+        return _with_events("ras", [event for snapshot in snapshots for event in snapshot.events], notes)
+    if failure_table.sniff_error_file(data):
+        return _with_events("error_file", failure_table.read_error_file(data, shown), [])
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        return failed("json", "hostile", "is nested too deeply to be a dump")
+    except ValueError as error:
+        return failed("json", "corrupt", f"is no whole JSON: {error}"[:300], "the process died while writing it, or the copy was cut")
+    if flight_recorder.looks_like_dump(value):
+        return _dump(value, "json")
+    return _answer("json", "ignored", "a JSON file of no kind that is known here")
+
+
+def _read_log(stream: BinaryIO, shown: str) -> Wire:
+    from hangscope.ingest.log_reading import read_log
+    from hangscope.ingest.nccl_log import NcclParser
+
+    nccl = NcclParser()
+    answer = _answer("log")
+    answer["log"] = read_log(stream, shown, (nccl,)).to_wire()
+    answer["nccl"] = {
+        "recordings": [recording.to_wire() for recording in nccl.recordings()],
+        "communicators": [communicator.to_row() for communicator in nccl.communicators()],
+    }
+    return answer
+
+
+def _read_stacks(stream: BinaryIO, shown: str) -> Wire:
+    from hangscope.ingest.stacks import read_stacks
+
+    answer = _answer("stacks")
+    answer["threads"] = [(name, [(f.name, f.file, f.line) for f in stack], main) for name, stack, main in read_stacks(stream, shown)]
+    if not answer["threads"]:
+        return _read_log(_rewound(stream), shown)
+    return answer
+
+
+def _read_ras(stream: BinaryIO, shown: str) -> Wire:
+    from hangscope.ingest import nccl_ras
+
+    snapshots, notes = nccl_ras.read(stream.read(), shown)
+    return _with_events("ras", [event for snapshot in snapshots for event in snapshot.events], notes)
+
+
+def _read_inspector(stream: BinaryIO, shown: str) -> Wire:
+    from hangscope.ingest import nccl_inspector
+
+    records, notes = nccl_inspector.read(stream, shown)
+    return _with_events("inspector", [record.event() for record in nccl_inspector.lagging(records)], notes)
+
+
+def _with_events(kind: str, events: list[Event], notes: list[Note]) -> Wire:
+    from hangscope.ingest.log_reading import event_row
+
+    answer = _answer(kind)
+    answer["events"] = [event_row(event) for event in events]
+    answer["notes"] = [(n.code, n.message, n.file, n.line, n.hint) for n in notes]
+    return answer
+
+
+def _rewound(stream: BinaryIO) -> BinaryIO:
+    stream.seek(0)
+    return stream
+
+
+def _ignore(kind: str, reason: str) -> Reader:
+    return lambda stream, shown: _answer(kind, "ignored", reason)
+
+
+Reader = Callable[[BinaryIO, str], Wire]
+_READERS: dict[str, Reader] = {
+    "pickle": _read_pickle,
+    "json": _read_json,
+    "log": _read_log,
+    "stacks": _read_stacks,
+    "ras_text": _read_ras,
+    "inspector": _read_inspector,
+    "empty": _ignore("empty", "is empty"),
+    "report": _ignore("report", "a report of hangscope itself"),
+    "binary": _ignore("binary", "binary data of no kind that is known here"),
+}

@@ -1,0 +1,58 @@
+"""What one file said, on the side that assembles the incident."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hangscope.errors import Note
+from hangscope.incident import Event, Frame, Stack
+from hangscope.ingest.log_reading import LogReading
+from hangscope.ingest.nccl_comm import Communicator
+from hangscope.ingest.reader import Wire
+from hangscope.ingest.recording import Recording
+
+
+@dataclass(slots=True)
+class Thread:
+    """One thread of a stack dump; frames innermost first."""
+
+    name: str
+    stack: Stack
+    is_main: bool
+
+
+@dataclass(slots=True)
+class Reading:
+    """The parsed content of one file. `file` is the name that reports show."""
+
+    file: str
+    kind: str
+    status: str
+    reason: str
+    recordings: list[Recording] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    threads: list[Thread] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    log: LogReading | None = None
+    nccl_recordings: list[Recording] = field(default_factory=list)
+    communicators: list[Communicator] = field(default_factory=list)
+
+    @classmethod
+    def from_wire(cls, file: str, wire: Wire) -> Reading:
+        """Return the reading of `file` from what `reader.read_file` answered."""
+        log = LogReading.from_wire(wire["log"]) if wire["log"] else None
+        nccl = wire["nccl"] or {"recordings": (), "communicators": ()}
+        notes = [Note(code, message, file, line, hint) for code, message, _, line, hint in wire["notes"]]
+        return cls(
+            file=file,
+            kind=wire["kind"],
+            status=wire["status"],
+            reason=wire["reason"],
+            recordings=[Recording.from_wire(r) for r in wire["recordings"]],
+            events=[Event(*row) for row in wire["events"]],
+            threads=[Thread(name, tuple(Frame(*f) for f in stack), main) for name, stack, main in wire["threads"]],
+            notes=notes + (log.notes if log else []),
+            log=log,
+            nccl_recordings=[Recording.from_wire(r) for r in nccl["recordings"]],
+            communicators=[Communicator(*row) for row in nccl["communicators"]],
+        )

@@ -1,0 +1,43 @@
+"""Load a pickle of plain containers and nothing else.
+
+A Flight Recorder dump is a protocol-2 pickle of dicts, lists, tuples, strings and numbers; it never names a global
+(torch/csrc/jit/serialization/pickler.cpp writes only container and scalar opcodes for these values). So no global is
+ever looked up here: a pickle that asks for one is hostile or not a dump, and is refused before anything runs.
+
+Two attacks remain that no unpickler can refuse by itself: a few bytes that ask for gigabytes, and nested tuples used as
+a key, whose hash overflows the C stack. They are why dumps are parsed in a child process with limits (`children.py`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, BinaryIO, NoReturn
+
+
+class HostilePickle(Exception):
+    """The pickle asks to import something. `wanted` is `module.name`."""
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """An unpickler that allows no global, no persistent id and no extension code."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        """Refuse every global."""
+        raise HostilePickle(f"{module}.{name}")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        """Refuse every persistent id."""
+        raise HostilePickle(f"persistent id {str(pid)[:80]}")
+
+
+def load(stream: BinaryIO) -> Any:
+    """Return the plain value that `stream` holds.
+
+    The stream should be a buffered file: from `io.BytesIO` the same load takes four times as long.
+    Raises HostilePickle, or whatever the pickle module raises for bytes that are no whole pickle.
+    """
+    return PlainUnpickler(stream, encoding="utf-8", errors="replace").load()
