@@ -1,0 +1,165 @@
+"""Which local group is which: process groups are identified across ranks by their name *and* their members.
+
+A rank's `pg_id` is its own creation order and means nothing elsewhere; one name can stand for several groups (the
+subgroups of a split); NCCL fills `pg_config` lazily, and gloo writes one nameless group whatever there is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from hangscope.incident import Group
+from hangscope.ingest.recording import Recording
+from hangscope.ingest.snapshots import Claim
+
+Members = tuple[int, ...]
+#: name and members; None: the members are not known
+Identity = tuple[str, "Members | None"]
+
+
+class GroupIndex:
+    """The groups of a whole job, and for each rank which of its local ids is which group."""
+
+    def __init__(self, claims: Mapping[int, Claim]) -> None:
+        self._known: dict[str, set[Members]] = defaultdict(set)
+        for claim in claims.values():
+            for name, (_, ranks) in claim.recording.config.items():
+                if ranks and name:
+                    self._known[name].add(ranks)
+        self._descs: dict[Identity, Counter[str]] = defaultdict(Counter)
+        self._callers: dict[Identity, set[int]] = defaultdict(set)
+        self.local: dict[int, dict[int, Identity]] = {}
+        self.status_of: dict[int, dict[str, Identity]] = {}
+        for rank in sorted(claims):
+            self._place(rank, claims[rank].recording)
+        self.groups = self._number()
+        self.gid = {identity: group.gid for identity, group in zip(self._order, self.groups, strict=True)}
+
+    def _place(self, rank: int, recording: Recording) -> None:
+        local: dict[int, Identity] = {}
+        by_id: dict[str, Identity] = {}
+        helpers = detail_helpers(recording)
+        for index, (local_id, name, desc) in enumerate(recording.groups):
+            if local_id in helpers:
+                continue
+            identity = self._identify(rank, recording, name)
+            local[index] = by_id[local_id] = identity
+            self._descs[identity][desc] += 1
+            self._callers[identity].add(rank)
+        for name, (desc, ranks) in recording.config.items():
+            if name and ranks and rank in ranks:
+                self._descs[(name, ranks)][desc] += 1
+        self.local[rank] = local
+        self.status_of[rank] = self._place_status(rank, recording, by_id)
+
+    def _identify(self, rank: int, recording: Recording, name: str) -> Identity:
+        _, ranks = recording.config.get(name, ("", None))
+        if ranks and rank in ranks:
+            return (name, ranks)
+        nameless = recording.config.get("", ("", None))[1]
+        if nameless and len(recording.config) == 1 and len({n for _, n, _ in recording.groups}) == 1:
+            return (name, nameless)  # gloo with one group: its members stand under the empty name
+        fitting = [members for members in sorted(self._known.get(name, ())) if rank in members]
+        return (name, fitting[0]) if len(fitting) == 1 else (name, None)
+
+    def _place_status(self, rank: int, recording: Recording, by_id: dict[str, Identity]) -> dict[str, Identity]:
+        """Join `pg_status` (keyed by local id) with groups: through entries, else by the order of creation.
+
+        Group names are numbers counted up over all ranks, local ids are counted up per rank; so the k-th smallest id is
+        the k-th smallest name, provided that all names are numbers, the counts agree and no entry contradicts it.
+        """
+        placed = dict(by_id)
+        names = [n for n in recording.config if n]
+        ids = list(recording.status)
+        if len(names) == len(ids) and all(n.isdigit() for n in names) and all(i.isdigit() for i in ids):
+            pairs = dict(zip(sorted(ids, key=int), sorted(names, key=int), strict=True))
+            if all(pairs.get(local_id) == identity[0] for local_id, identity in by_id.items()):
+                for local_id, name in pairs.items():
+                    placed.setdefault(local_id, self._identify(rank, recording, name))
+        elif not by_id and len(ids) == 1 and len(recording.config) == 1:
+            name = next(iter(recording.config))
+            placed[ids[0]] = self._identify(rank, recording, name or self._only_name())
+        return placed
+
+    def _only_name(self) -> str:
+        """Return the one group name that other ranks' entries use, for a gloo dump without entries."""
+        names = {name for name, _ in self._callers}
+        return names.pop() if len(names) == 1 else "0"
+
+    def _number(self) -> list[Group]:
+        identities: set[Identity] = set(self._descs) | set(self._callers)
+        for placed in self.status_of.values():
+            identities.update(placed.values())
+        self._order = sorted(identities, key=lambda i: (not i[0].isdigit(), int(i[0]) if i[0].isdigit() else 0, i[0], i[1] or ()))
+        groups = []
+        for gid, identity in enumerate(self._order):
+            name, members = identity
+            described = [d for d, _ in sorted(self._descs[identity].items(), key=lambda kv: (-kv[1], kv[0])) if d]
+            ranks = members if members is not None else tuple(sorted(self._callers[identity]))
+            groups.append(Group(gid, name, described[0] if described else "", ranks, members is not None))
+        return groups
+
+    def complete(self, world_size: int) -> None:
+        """Complete groups whose members no dump gives, by the layout of their sister groups (still not *known*).
+
+        The default group has every rank. A mesh dimension's groups partition the world with one stride, so a group that
+        only some of its ranks were seen to call on is completed where exactly one shift of a sister's shape fits.
+        """
+        for group in self.groups:
+            if not group.members_known and (group.desc == "default_pg" or group.name == "0"):
+                self.groups[group.gid] = replace(group, ranks=tuple(range(world_size)))
+        families: dict[str, list[Group]] = defaultdict(list)
+        for group in self.groups:
+            if not group.members_known and group.desc and group.desc != "default_pg":
+                families[group.desc].append(group)
+        for family in families.values():
+            size = max(len(g.ranks) for g in family)
+            shapes = {tuple(r - g.ranks[0] for r in g.ranks) for g in family if len(g.ranks) == size}
+            free = set(range(world_size)) - {r for g in family for r in g.ranks}
+            for group in family:
+                fits = {
+                    tuple(base + step for step in shape)
+                    for shape in shapes for base in range(world_size)
+                    if len(group.ranks) < size and set(group.ranks) <= {base + s for s in shape} <= set(group.ranks) | free
+                }
+                if len(fits) == 1:
+                    self.groups[group.gid] = replace(group, ranks=fits.pop())
+
+
+def detail_helpers(recording: Recording) -> set[str]:
+    """Return the local ids of the helper groups that TORCH_DISTRIBUTED_DEBUG=DETAIL puts beside each user group.
+
+    On gloo both read ('', ''), told apart by the local id alone; the helper's calls are the wrapper's own fingerprint
+    exchanges, not the program's (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp).
+    """
+    nameless = sorted({local_id for local_id, name, _ in recording.groups if not name}, key=lambda i: (len(i), i))
+    return set(nameless[1:]) if len(nameless) > 1 else set()
+
+
+def roles(groups: Iterable[Group], world_size: int) -> list[Group]:
+    """Return the groups with their role where the description or the members' strides tell it."""
+    from dataclasses import replace
+
+    return [replace(g, role=_role(g, world_size)) for g in groups]
+
+
+_ROLE_WORDS = (
+    ("ep", ("expert_model", "expert_tensor", "expert", "_ep", "moe")),
+    ("tp", ("tensor_model", "tensor_parallel", "mesh_tp", "_tp", "tensor")),
+    ("pp", ("pipeline", "mesh_pp", "_pp")),
+    ("cp", ("context_parallel", "mesh_cp", "_cp", "ulysses", "sequence_parallel", "_sp")),
+    ("fsdp", ("fsdp", "shard")),
+    ("dp", ("data_parallel", "mesh_dp", "_dp", "replicate", "ddp", "data")),
+)
+
+
+def _role(group: Group, world_size: int) -> str | None:
+    text = f"{group.desc} {group.name}".lower()
+    if group.desc == "default_pg" or (group.members_known and len(group.ranks) == world_size > 1):
+        return "world"
+    for role, words in _ROLE_WORDS:
+        if any(word in text for word in words):
+            return role
+    return None

@@ -1,0 +1,143 @@
+"""Which recording speaks for a rank: the latest of its snapshots, of the attempt that is analysed, and not a stale one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hangscope.errors import Note
+from hangscope.ingest.naming import rank_from_name
+from hangscope.ingest.recording import Recording
+
+CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
+_ATTEMPT = re.compile(r"(?:^|/)(?:attempt|restart)[_-]?(\d+)(?:/|$)")
+
+
+@dataclass(slots=True)
+class Claim:
+    """A recording, the file it stands in, and the rank that it is taken for."""
+
+    file: str
+    recording: Recording
+    rank: int
+
+    @property
+    def last_created(self) -> int:
+        """Return the newest enqueue time in ns, 0 where there is none."""
+        return max(self.recording.columns["created"], default=0)
+
+    @property
+    def first_created(self) -> int:
+        """Return the oldest enqueue time in ns, 0 where there is none."""
+        return min((t for t in self.recording.columns["created"] if t), default=0)
+
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """Return a measure by which a later snapshot of the same attempt is never smaller."""
+        done = sum(max(0, completed) for _, _, completed in self.recording.status.values())
+        issued = sum(max(0, enqueued) for enqueued, _, _ in self.recording.status.values())
+        return (self.last_created, issued + max(self.recording.columns["order"], default=-1), done)
+
+
+def attempt_of(path: str) -> int | None:
+    """Return the restart attempt that a path names (`attempt_1/`), or None."""
+    match = _ATTEMPT.search(path)
+    return int(match.group(1)) if match else None
+
+
+def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | None:
+    """Return the recording with its rank: from the content where it is there, else from the file name."""
+    named = rank_from_name(file)
+    inside = _rank_inside(recording)
+    rank = recording.rank if recording.rank is not None else inside if inside is not None else named
+    if rank is None:
+        notes.append(Note("rank_unknown", "neither its content nor its name says which rank wrote it, so it was set aside", file, hint="name it like nccl_trace_rank_3"))
+        return None
+    if named is not None and named != rank:
+        notes.append(Note("name_contradicts", f"the name says rank {named}, the groups inside fit only rank {rank}; taken for rank {rank}", file))
+    return Claim(file, recording, rank)
+
+
+def _rank_inside(recording: Recording) -> int | None:
+    """Return the only rank that is a member of every group the dump lists, or None.
+
+    An NCCL dump lists only groups that its own rank belongs to; gloo's single nameless group says nothing.
+    """
+    members = [set(ranks) for _, ranks in recording.config.values() if ranks]
+    if len(members) < 2:
+        return None
+    common = set.intersection(*members)
+    return common.pop() if len(common) == 1 else None
+
+
+def choose(claims: Sequence[Claim], notes: list[Note]) -> tuple[dict[int, Claim], dict[int, int], list[Claim]]:
+    """Return (the recording of each rank, how many earlier snapshots show the same frontier, the stale ones)."""
+    by_rank: dict[int, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        by_rank[claim.rank].append(claim)
+    chosen: dict[int, Claim] = {}
+    unchanged: dict[int, int] = {}
+    stale: list[Claim] = []
+    for rank, rivals in sorted(by_rank.items()):
+        rivals.sort(key=lambda c: (c.progress, c.file))
+        best = chosen[rank] = rivals[-1]
+        others = rivals[:-1]
+        same = [c for c in others if c.progress == best.progress]
+        unchanged[rank] = len(same)
+        if others:
+            files = ", ".join(c.file for c in others)
+            if len(same) == len(others):
+                notes.append(Note("same_rank_twice", f"also speaks for rank {rank}, with the same frontier as {files}", best.file))
+            else:
+                notes.append(Note("two_files_one_rank", f"and {files} all claim rank {rank}; the latest of them is analysed", best.file))
+    for claim in _stale(chosen):
+        stale.append(claim)
+        del chosen[claim.rank]
+        notes.append(Note("stale", f"rank {claim.rank}'s dump is from an earlier attempt or another job and was set aside", claim.file, hint="remove old dumps before a run, or give each attempt its own folder"))
+    return chosen, unchanged, stale
+
+
+def _stale(chosen: dict[int, Claim]) -> list[Claim]:
+    """Return the dumps that end before their peers' begin, or whose world does not fit the others'."""
+    if len(chosen) < 3:
+        return []
+    claims = [chosen[r] for r in sorted(chosen)]
+    worlds = {c.rank: _world(c.recording) for c in claims}
+    common = Counter(w for w in worlds.values() if w).most_common(1)
+    begins = sorted(c.first_created for c in claims if c.first_created)
+    # A quarter of the ranks may have begun early (a rank that left at once); the rest is "its peers".
+    begin = begins[len(begins) // 4] if len(begins) * 2 > len(claims) else 0
+    result = []
+    for claim in claims:
+        world = worlds[claim.rank]
+        misfit = bool(common and world and world != common[0][0] and common[0][1] * 2 > len(claims))
+        ends_before = 0 < claim.last_created < begin - CLOCK_SLACK
+        if misfit or (ends_before and not _touches(claim, claims)):
+            result.append(claim)
+    return result if len(result) * 2 < len(claims) else []
+
+
+def _world(recording: Recording) -> tuple[int, ...] | None:
+    """Return the members of the widest group that the dump lists."""
+    return max((r for _, r in recording.config.values() if r), key=len, default=None)
+
+
+def _touches(claim: Claim, claims: Sequence[Claim]) -> bool:
+    """Return whether its peers are stuck right where this dump ends: then its rank took part, and stopped early."""
+    mine = _last_seqs(claim.recording)
+    for other in claims:
+        if other is not claim:
+            theirs = _last_seqs(other.recording)
+            if any(theirs.get(name, 0) in (last, last + 1) for name, last in mine.items()):
+                return True
+    return False
+
+
+def _last_seqs(recording: Recording) -> dict[str, int]:
+    result: dict[str, int] = {}
+    for group, seq in zip(recording.columns["group"], recording.columns["seq"], strict=True):
+        name = recording.groups[group][1]
+        result[name] = max(seq, result.get(name, 0))
+    return result

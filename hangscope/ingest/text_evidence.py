@@ -1,0 +1,152 @@
+"""Everything that text inputs and stacks say, put to the ranks it belongs to.
+
+Local ranks become global ones, repeats of one message across files become one event, the last attempt is kept, and the
+calls that logs recorded (DETAIL's running collectives, NCCL's COLL lines) stand in for ranks without a dump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from hangscope.errors import Note
+from hangscope.incident import Event, RankRecord
+from hangscope.ingest.event_identity import merge_repeats
+from hangscope.ingest.log_path import rank_from_path
+from hangscope.ingest.nccl_join import join_processes
+from hangscope.ingest.reading import Reading, Thread
+from hangscope.ingest.recording import Recording
+from hangscope.ingest.snapshots import Claim
+
+
+@dataclass(slots=True)
+class TextEvidence:
+    """The events of the whole job and, per global rank, its threads, its log files and its text recordings."""
+
+    events: list[Event] = field(default_factory=list)
+    threads: dict[int, tuple[str, list[Thread]]] = field(default_factory=dict)
+    files: dict[int, list[str]] = field(default_factory=dict)
+    recorded: list[Claim] = field(default_factory=list)
+    hosts: dict[int, str] = field(default_factory=dict)
+    world_size: int = 0
+
+    def claims_beside(self, dumped: set[int]) -> list[Claim]:
+        """Return the text recordings of ranks that left no dump."""
+        return [claim for claim in self.recorded if claim.rank not in dumped]
+
+    def attach(self, ranks: dict[int, RankRecord]) -> None:
+        """Put threads, hosts, files and events to their ranks."""
+        for rank, (file, threads) in self.threads.items():
+            if rank in ranks:
+                ranks[rank].threads = [(t.name, t.stack) for t in sorted(threads, key=lambda t: not t.is_main)]
+                ranks[rank].stack_file = file
+                ranks[rank].files.append(file)
+        for rank, files in self.files.items():
+            if rank in ranks:
+                ranks[rank].files += [f for f in sorted(files) if f not in ranks[rank].files]
+        for rank, host in self.hosts.items():
+            if rank in ranks and ranks[rank].host is None:
+                ranks[rank].host = host
+        for event in self.events:
+            if event.rank in ranks and event.rank is not None:
+                record = ranks[event.rank]
+                record.events.append(event)
+                local = event.fields.get("local_rank")
+                if record.local_rank is None and isinstance(local, int):
+                    record.local_rank = local
+                if record.pid is None and event.pid is not None and event.kind != "cleanup_signal":
+                    record.pid = event.pid
+
+
+def collect(readings: Sequence[Reading], notes: list[Note]) -> TextEvidence:
+    """Return what all text inputs say together."""
+    text = TextEvidence()
+    mapping = _LocalRanks(readings)
+    events: list[Event] = []
+    for reading in readings:
+        rank = reading.log.rank if reading.log else None
+        own = [mapping.event(e) for e in (*reading.events, *(reading.log.events if reading.log else ()))]
+        events += own
+        if rank is None and reading.log is not None and reading.log.local_rank is not None:
+            rank = mapping.rank(None, reading.log.local_rank)
+        if reading.threads:
+            rank = rank_from_path(reading.file)[0] if rank is None else rank
+            if rank is None:
+                notes.append(Note("rank_unknown", "its name does not say which rank's stacks it holds, so it was set aside", reading.file, hint="name it like stack_rank_3.txt"))
+            else:
+                text.threads[rank] = (reading.file, reading.threads)
+        if rank is not None and reading.log is not None:
+            text.files.setdefault(rank, []).append(reading.file)
+        for recording in reading.log.recordings if reading.log else ():
+            if recording.rank is not None:
+                text.recorded.append(Claim(reading.file, recording, recording.rank))
+    text.events = _last_attempt(merge_repeats(events), notes)
+    _join_nccl(readings, text, notes)
+    for event in text.events:
+        if event.rank is not None and event.host:
+            text.hosts.setdefault(event.rank, event.host)
+    seen = [e.rank for e in text.events if e.rank is not None] + list(text.threads) + list(text.files) + [c.rank for c in text.recorded]
+    told = [n for e in text.events if e.kind in ("store_timeout", "store_barrier") for n in (e.fields.get("world_size"), e.fields.get("expected")) if isinstance(n, int)]
+    text.world_size = max([max(seen, default=-1) + 1, *told])
+    return text
+
+
+def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note]) -> None:
+    communicators = [c for r in readings for c in r.communicators]
+    if not communicators:
+        return
+    recordings = [rec for r in readings for rec in r.nccl_recordings]
+    hints = {r.file: r.log.rank for r in readings if r.log is not None and r.log.rank is not None}
+    joined = join_processes(recordings, communicators, rank_hints=hints)
+    notes.extend(joined.notes)
+    for recording in joined.recordings:
+        if recording.rank is not None:
+            text.recorded.append(Claim(_file_of(recording, communicators), recording, recording.rank))
+            if recording.host:
+                text.hosts.setdefault(recording.rank, recording.host)
+    by_process = {(host, pid): rank for (_, host, pid), rank in joined.rank_of_process.items() if rank is not None}
+    text.events = [
+        replace(e, rank=by_process[(e.host, e.pid)]) if e.rank is None and e.host is not None and (e.host, e.pid) in by_process else e
+        for e in text.events
+    ]
+
+
+def _file_of(recording: Recording, communicators: Sequence[object]) -> str:
+    wanted = {group[0] for group in recording.groups}
+    return next((c.file for c in communicators if c.local_id in wanted), "nccl log")  # type: ignore[attr-defined]
+
+
+def _last_attempt(events: list[Event], notes: list[Note]) -> list[Event]:
+    attempts = sorted({e.attempt for e in events if e.attempt is not None})
+    if len(attempts) < 2:
+        return events
+    notes.append(Note("several_attempts", f"the logs hold {len(attempts)} restart attempts; attempt {attempts[-1]} is analysed", hint="--attempt N picks another"))
+    return [e for e in events if e.attempt in (None, attempts[-1])]
+
+
+class _LocalRanks:
+    """Maps local ranks to global ones: by lines that carry both, else equal where nothing contradicts it."""
+
+    def __init__(self, readings: Sequence[Reading]) -> None:
+        self._known: dict[tuple[str, int], int] = {}
+        for reading in readings:
+            if reading.log is not None:
+                self._known.update(reading.log.local_to_global)
+        hosts = {host for host, _ in self._known}
+        self._identity = all(local == rank for (_, local), rank in self._known.items()) and len(hosts) <= 1
+
+    def rank(self, host: str | None, local: int) -> int | None:
+        """Return the global rank of a local one, or None."""
+        if (host or "", local) in self._known:
+            return self._known[(host or "", local)]
+        found = {rank for (_, number), rank in self._known.items() if number == local}
+        if len(found) == 1:
+            return found.pop()
+        return local if self._identity and not found else None
+
+    def event(self, event: Event) -> Event:
+        """Return the event with its global rank where its local one tells it."""
+        local = event.fields.get("local_rank")
+        if event.rank is None and isinstance(local, int):
+            return replace(event, rank=self.rank(event.host, local))
+        return event
