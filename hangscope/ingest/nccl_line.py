@@ -1,0 +1,131 @@
+"""One line that NCCL or RCCL printed, taken apart: who printed it, at what level, and the message.
+
+The core of a line is the same from NCCL 2.4.8 to 2.30 (src/debug.cc, `ncclDebugLog`), with these additions
+over time::
+
+    node7:4242:4321 [3] NCCL INFO AllReduce: opCount 1f sendbuff ...               any version
+    node7:4242:4321 [3] transport/net_ib.cc:1200 NCCL WARN NET/IB: Got ...         WARN names file and line
+    [2026-01-02 03:04:05] node7:4242:4321 [3] misc/socket.cc:57 NCCL WARN ...    2.26.2: timestamps, local
+    node7:4242:4321 [3] misc/socket.cc:57 (socketProgress) NCCL WARN ...         2.30.7: names the function
+    node7:4242:4321 NCCL CALL ncclAllReduce(...)                                   2.13.4: no device
+
+The host may be empty, numeric, or equal in different containers. Standard output through a pipe is neither
+locked nor flushed since 2.13.4, so one line can begin inside another (torn): both parts are then marked
+truncated.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: What a line must contain to be worth parsing (`CCL version` is in NCCL's and RCCL's banner).
+LITERALS: tuple[bytes, ...] = (b"NCCL INFO", b"NCCL WARN", b"NCCL ABORT", b"CCL version")
+
+_MARKER = re.compile(r"NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)")
+_HEAD = re.compile(
+    r"(?:\[\d{4}-\d\d-\d\d[ T_]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]\s)?"
+    r"(?<![A-Za-z0-9_.\-])(?P<host>[A-Za-z0-9_.\-]{0,255}):(?P<pid>\d{1,10}):(?P<tid>\d{1,20})\s"
+    r"(?:\[(?P<dev>-?\d{1,5})\]\s)?(?:\d{1,15}\.\d{1,9}\s)?"
+    r"(?:(?P<file>[^\s:]{1,512}):(?P<line>\d{1,7})\s(?:\((?P<func>[^()]{0,128})\)\s)?)?$"
+)
+# An anonymised or stripped head: `node:XXXX [5] NCCL INFO`, `[5] NCCL INFO`, or nothing at all.
+_BARE_HEAD = re.compile(
+    r"(?:(?<![A-Za-z0-9_.\-])(?P<host>[A-Za-z0-9_.\-]{1,255}):\S{1,64}\s)?(?:\[(?P<dev>-?\d{1,5})\]\s)?"
+    r"(?:(?P<file>[^\s:\[\]]{1,512}):(?P<line>\d{1,7})\s(?:\((?P<func>[^()]{0,128})\)\s)?)?$"
+)
+# The shape of nearly every line; what it matches, the patterns above would read the same.
+_PLAIN = re.compile(r"([A-Za-z0-9_.\-]{0,255}):(\d{1,10}):(\d{1,20}) \[(-?\d{1,5})\] NCCL INFO ([^\n]*)$")
+_VERSION = re.compile(r"(?P<lib>[NR])CCL version\s*:?\s*(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
+_HEAD_WINDOW = 1200  # the prefix that NCCL formats is at most 1,024 bytes
+
+
+@dataclass(slots=True)
+class NcclLine:
+    """One message of one process. `pid` and `tid` are None where the head was stripped or anonymised.
+
+    `dev` is the current device of the *calling thread* (proxy and network threads often say 0), `before` the
+    text in front of the head. `truncated`: another line begins inside this one, or it began inside another;
+    nothing may be counted from it. `inner`: it began inside another, so letters of that one may stand at the
+    front of `host`.
+    """
+
+    level: str
+    message: str
+    host: str = ""
+    pid: int | None = None
+    tid: int | None = None
+    dev: int | None = None
+    file: str = ""
+    line: int = 0
+    func: str = ""
+    before: str = ""
+    truncated: bool = False
+    inner: bool = False
+
+
+def parse_line(text: str) -> list[NcclLine]:
+    """Return the messages in one line of text: none, one, or several where lines are torn into each other."""
+    plain = _PLAIN.match(text)
+    if plain is not None and "NCCL " not in plain[5]:
+        host, pid, tid, dev, message = plain.groups()
+        return [NcclLine("INFO", message.rstrip(), host, int(pid), int(tid), int(dev))]
+    marker = _MARKER.search(text)
+    if marker is None:
+        return []
+    found = [(*_head(text, 0, marker), marker)]
+    while (marker := _MARKER.search(text, marker.end())) is not None:
+        fields, start = _head(text, found[-1][2].end(), marker)
+        if (
+            fields.get("pid") is not None
+        ):  # a message may quote the words; only a whole head makes a second line
+            found.append((fields, start, marker))
+    lines = []
+    for i, (fields, start, at) in enumerate(found):
+        end = found[i + 1][1] if i + 1 < len(found) else len(text)
+        lines.append(
+            NcclLine(
+                level=at.group(1),
+                message=text[at.end() : end].rstrip(),
+                host=fields.get("host") or "",
+                pid=_number(fields.get("pid")),
+                tid=_number(fields.get("tid")),
+                dev=_number(fields.get("dev")),
+                file=fields.get("file") or "",
+                line=_number(fields.get("line")) or 0,
+                func=fields.get("func") or "",
+                before=text[max(0, start - _HEAD_WINDOW) : start] if i == 0 else "",
+                truncated=len(found) > 1,
+                inner=i > 0,
+            )
+        )
+    return lines
+
+
+def banner_version(text: str) -> str | None:
+    """Return the version in a banner: `2.21.5`, or for RCCL `rccl 2.22.3`; None for other lines."""
+    match = _VERSION.search(text)
+    if match is None:
+        return None
+    return ("rccl " if match["lib"] == "R" else "") + match["version"]
+
+
+def version_tuple(version: str) -> tuple[int, ...]:
+    """Return `(2, 21, 5)` for `2.21.5` or `rccl 2.21.5`, and `()` for an unknown version."""
+    digits = version.rsplit(" ", 1)[-1]
+    return tuple(int(part) for part in digits.split(".")) if digits else ()
+
+
+def _head(text: str, floor: int, marker: re.Match[str]) -> tuple[dict[str, str | None], int]:
+    """Return the fields of the head that ends at a marker, and where it begins, not before `floor`."""
+    begin = max(floor, marker.start() - _HEAD_WINDOW)
+    match = _HEAD.search(text, begin, marker.start())
+    if match is None:
+        match = _BARE_HEAD.search(text, begin, marker.start())
+    if match is None:
+        return {}, marker.start()
+    return match.groupdict(), match.start()
+
+
+def _number(value: str | None) -> int | None:
+    return int(value) if value is not None else None

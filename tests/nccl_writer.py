@@ -1,0 +1,405 @@
+"""Writes lines as NCCL of a given version prints them, and whole frozen jobs of 16 ranks.
+
+Used by tests only. The shapes follow src/debug.cc, src/init.cc, src/enqueue.cc and src/transport/net_ib.cc of
+each release; no line is copied from a real log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RANKS = 16
+PER_NODE = 8
+STEPS = 5
+_OPS = {
+    "all_reduce": "AllReduce",
+    "all_gather": "AllGather",
+    "reduce_scatter": "ReduceScatter",
+    "broadcast": "Broadcast",
+}
+FAULTS = (
+    "healthy",
+    "extra_call",
+    "skipped_call",
+    "stopped_rank",
+    "count_mismatch",
+    "opposite_orders",
+    "init_never_completes",
+    "ib_error",
+)
+
+
+@dataclass(frozen=True)
+class Proc:
+    """One process: where it runs and which GPU it drives."""
+
+    host: str
+    pid: int
+    dev: int
+
+    @property
+    def bus_id(self) -> str:
+        return f"{0x1B + self.dev:x}000"
+
+
+@dataclass
+class Comm:
+    """One communicator. `ranks` are global, in the order of their rank in it."""
+
+    name: str
+    ranks: tuple[int, ...]
+    comm_id: int
+    parent: Comm | None = None
+    split: int = 0
+    color: int = 0
+    op_counts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def spans_nodes(self) -> bool:
+        return len({rank // PER_NODE for rank in self.ranks}) > 1
+
+
+class NcclWriter:
+    """The lines of one NCCL version (`(2, 21, 5)`), or of RCCL."""
+
+    def __init__(self, version: tuple[int, int, int], *, rccl: bool = False, stamps: bool = False) -> None:
+        self.version = version
+        self.rccl = rccl
+        self.stamps = stamps and version >= (2, 26, 2)
+        self.clock = 0
+
+    # --- heads ---
+
+    def _stamp(self) -> str:
+        if not self.stamps:
+            return ""
+        self.clock += 1
+        return f"[2026-03-04 10:{self.clock // 60 % 60:02d}:{self.clock % 60:02d}] "
+
+    def info(self, proc: Proc, message: str) -> str:
+        return f"{self._stamp()}{proc.host}:{proc.pid}:{proc.pid + 7} [{proc.dev}] NCCL INFO {message}"
+
+    def warn(self, proc: Proc, where: str, message: str, function: str = "ncclFn") -> str:
+        func = f"({function}) " if self.version >= (2, 30, 7) else ""
+        head = f"{self._stamp()}{proc.host}:{proc.pid}:{proc.pid + 9} [{proc.dev}]"
+        return f"\n{head} {where} {func}NCCL WARN {message}"
+
+    def call(self, proc: Proc, message: str) -> str:
+        return f"{self._stamp()}{proc.host}:{proc.pid}:{proc.pid + 7} NCCL CALL {message}"
+
+    def banner(self) -> str:
+        number = ".".join(map(str, self.version))
+        return f"RCCL version : {number}-HEAD:0a1b2c3" if self.rccl else f"NCCL version {number}+cuda12.4"
+
+    # --- INIT ---
+
+    def bootstrap(self, proc: Proc, ip: str) -> str:
+        form = (
+            f"Bootstrap: Using eth0:{ip}<0>"
+            if self.version >= (2, 24, 0)
+            else f"Bootstrap : Using eth0:{ip}<0>"
+        )
+        return self.info(proc, form)
+
+    def pointer(self, comm: Comm, rank: int) -> str:
+        return f"0x{0x7F0000000000 + comm.comm_id * 0x100000 + rank * 0x1000:x}"
+
+    def start(self, comm: Comm, rank: int, proc: Proc) -> list[str]:
+        """Return START where this version prints it."""
+        if self.version < (2, 18, 3):
+            return []
+        return [self.info(proc, self._life(comm, rank, proc, "START"))]
+
+    def bootstrapped(self, proc: Proc) -> list[str]:
+        if self.version < (2, 23, 4):
+            return []
+        times = "0.012000 (create 0.000100, send 0.000200, recv 0.010000, ring 0.001000, delay 0.000000)"
+        return [self.info(proc, f"Bootstrap timings total {times}")]
+
+    def complete(self, comm: Comm, rank: int, proc: Proc) -> str:
+        return self.info(proc, self._life(comm, rank, proc, "COMPLETE"))
+
+    def _life(self, comm: Comm, rank: int, proc: Proc, step: str) -> str:
+        v = self.version
+        me = comm.ranks.index(rank)
+        head = f"comm {self.pointer(comm, rank)} rank {me} nranks {len(comm.ranks)} cudaDev {proc.dev}"
+        if v < (2, 5, 0):
+            return f"{head} nvmlDev {proc.dev} - Init {step}"
+        if v >= (2, 18, 3) and not self.rccl:
+            head += f" nvmlDev {proc.dev}"
+        head += f" busId {proc.bus_id}"
+        comm_id = f" commId 0x{comm.comm_id:x}"
+        if self.rccl:
+            return f"{head}{comm_id} localSize 8 used 93331776 bytes on core 12 - Init {step}"
+        if v < (2, 16, 2):
+            return f"{head} - Init {step}"
+        if v < (2, 21, 5):
+            return f"{head}{comm_id} - Init {step}"
+        if comm.parent is None:
+            mark = f"[Rank {me}] " if v >= (2, 29, 2) and step == "START" else ""
+            return f"{mark}ncclCommInitRankConfig {head}{comm_id} - Init {step}"
+        color = f" color {comm.color} key {rank}"
+        parent = f" parent {self.pointer(comm.parent, rank)}"
+        if v < (2, 23, 4):
+            return f"ncclCommSplit {head}{parent}{color}{comm_id} - Init {step}"
+        word = "childCount" if v >= (2, 29, 2) else "splitCount"
+        count = f" {word} {comm.split}" if v >= (2, 24, 3) else ""
+        space = "" if step == "START" else " "
+        return f"ncclCommSplit {head}{parent}{count}{color}{space}- Init {step}"
+
+    def end(self, comm: Comm, rank: int, proc: Proc, word: str = "Destroy") -> str:
+        me = comm.ranks.index(rank)
+        head = f"comm {self.pointer(comm, rank)} rank {me} nranks {len(comm.ranks)} cudaDev {proc.dev}"
+        return self.info(proc, f"{head} busId {proc.bus_id} - {word} COMPLETE")
+
+    # --- COLL ---
+
+    def coll(
+        self, comm: Comm, rank: int, proc: Proc, op: str, count: int, *, datatype: int = 7, root: int = 0
+    ) -> str:
+        number = comm.op_counts.get(rank, 0)
+        if (2, 8, 0) <= self.version < (2, 9, 0) or (self.version >= (2, 27, 0) and not comm.spans_nodes):
+            number = 0
+        comm.op_counts[rank] = number + 1
+        text = (
+            f"{op}: opCount {number:x} sendbuff 0x7fa200000000 recvbuff 0x7fa200400000 count {count} "
+            f"datatype {datatype} op 0 root {root} comm {self.pointer(comm, rank)} "
+            f"[nranks={len(comm.ranks)}] stream 0x55d0c0ffee00"
+        )
+        if self.rccl:
+            text += f" task 0 globalrank {comm.ranks.index(rank)}"
+        return self.info(proc, text)
+
+    # --- WARN ---
+
+    def ib_completion(self, proc: Proc, peer: str, status: int, hca: str = "mlx5_1") -> str:
+        v, where = self.version, "transport/net_ib.cc:1100"
+        old = f"error {status}, opcode 0, len 0, vendor err 129"
+        gids = "localGid ::ffff:10.9.0.1 remoteGid"
+        if v < (2, 10, 0):
+            text = f"NET/IB : Got completion with {old}"
+        elif v < (2, 18, 0):
+            text = f"NET/IB : Got completion from peer {peer}<41000> with {old}"
+        elif v < (2, 20, 0):
+            text = f"NET/IB : Got completion from peer {peer}<41000> with {old} (Send) {gids} ::ffff:10.9.0.2"
+        elif v < (2, 28, 7):
+            form = "NET/IB :" if v < (2, 22, 0) else "NET/IB:"
+            tail = "" if v < (2, 22, 0) else f" hca {hca}"
+            text = (
+                f"{form} Got completion from peer {peer}<41000> with status={status} opcode=129 len=0 "
+                f"vendor err 129 (Send) {gids}s::ffff:10.9.0.2{tail}"
+            )
+        else:
+            where = "transport/net_ib/p2p.cc:210"
+            text = (
+                f"NET/IB: Got completion from peer {peer}<41000> with status=IBV_WC_RETRY_EXC_ERR({status}) "
+                f"opcode=IBV_WC_RDMA_WRITE(1) vendor_err=129 {gids}s::ffff:10.9.0.2 hca {hca}"
+            )
+        return self.warn(proc, where, text)
+
+    def port_error(self, proc: Proc, nic: str = "mlx5_3") -> str:
+        v = self.version
+        if v < (2, 20, 0):
+            text = "NET/IB : Got async event : port error"
+        elif v < (2, 23, 0):
+            text = f"NET/IB : {nic}:1 Got async event : port error"
+        elif v < (2, 28, 7):
+            text = f"NET/IB : {nic}:1 Got async error event: port error"
+        else:
+            text = f"NET/IB : {nic}:1 async fatal event: port error"
+        return self.warn(proc, "transport/net_ib.cc:87", text)
+
+    def closed_by_peer(self, proc: Proc, peer: str) -> str:
+        v = self.version
+        if v < (2, 10, 0):
+            return self.warn(proc, "include/socket.h:410", "Net : Connection closed by remote peer")
+        name = "Net :" if v < (2, 16, 0) else "socketProgress:"
+        return self.warn(proc, "misc/socket.cc:57", f"{name} Connection closed by remote peer {peer}<45678>")
+
+
+# --- whole jobs ---
+
+
+@dataclass(frozen=True)
+class Call:
+    comm: str  # world, tp, dp or ep
+    op: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an incident should lead to: `group` is the kind of communicator that stops, `seq` the call."""
+
+    fault: str
+    culprits: tuple[int, ...]
+    group: str
+    seq: int | None
+    files: tuple[str, ...]
+
+
+def procs() -> list[Proc]:
+    return [Proc(f"node{rank // PER_NODE}", 4000 + 13 * rank, rank % PER_NODE) for rank in range(RANKS)]
+
+
+def communicators() -> dict[str, list[Comm]]:
+    """Return all communicators by kind: one world, two tp of 8, eight dp of 2, one ep of all ranks."""
+    world = Comm("world", tuple(range(RANKS)), 0x51A0)
+    tp = [Comm("tp", tuple(range(8 * i, 8 * i + 8)), 0x52A0 + i, world, 1, 77 + i) for i in range(2)]
+    dp = [Comm("dp", (i, i + 8), 0x53A0 + i, world, 2, 90 + i) for i in range(8)]
+    ep = [Comm("ep", tuple(range(RANKS)), 0x54A0, world, 3, 5)]
+    return {"world": [world], "tp": tp, "dp": dp, "ep": ep}
+
+
+def _step() -> list[Call]:
+    return [
+        Call("tp", "all_gather", 4096),
+        Call("tp", "reduce_scatter", 4096),
+        Call("dp", "all_reduce", 65536),
+        Call("ep", "all_reduce", 2048),
+        Call("world", "all_reduce", 1),
+    ]
+
+
+def programs(fault: str) -> tuple[list[list[list[Call]]], tuple[int, ...], str, int | None]:
+    """Return per rank its steps (calls that end in a wait), the culprits, the group's kind, the seq."""
+    job = [[_step() for _ in range(STEPS)] for _ in range(RANKS)]
+    if fault == "extra_call":
+        job[5][2].insert(4, Call("world", "all_gather", 7))
+        return job, (5,), "world", 3
+    if fault == "skipped_call":
+        del job[5][2][1]
+        return job, (5,), "tp", 6
+    if fault == "stopped_rank":
+        job[5] = [*job[5][:2], job[5][2][:3]]
+        return job, (5,), "ep", 3
+    if fault == "count_mismatch":
+        job[5][2][2] = Call("dp", "all_reduce", 65537)
+        return job, (5,), "dp", 3
+    if fault == "opposite_orders":
+        step = job[5][2]
+        step[3], step[4] = step[4], step[3]
+        return [[[call] for step in steps for call in step] for steps in job], (5,), "world", 3
+    return job, (), "", None
+
+
+def _run(job: list[list[list[Call]]], comm_of: dict[tuple[str, int], Comm]) -> list[list[Call]]:
+    """Return the calls that each rank came to make: a step begins when all calls before it are complete."""
+    made: list[list[Call]] = [[] for _ in job]
+    next_step = [0] * len(job)
+    queues: dict[tuple[int, int], list[Call]] = {}
+
+    def whole(rank: int) -> bool:
+        seen: dict[int, int] = {}
+        for call in made[rank]:
+            comm = comm_of[(call.comm, rank)]
+            k = seen[comm.comm_id] = seen.get(comm.comm_id, 0) + 1
+            for peer in comm.ranks:
+                theirs = queues.get((comm.comm_id, peer), [])
+                if len(theirs) < k or theirs[k - 1] != call:
+                    return False
+        return True
+
+    moved = True
+    while moved:
+        moved = False
+        for rank, steps in enumerate(job):
+            if next_step[rank] < len(steps) and whole(rank):
+                for call in steps[next_step[rank]]:
+                    made[rank].append(call)
+                    queues.setdefault((comm_of[(call.comm, rank)].comm_id, rank), []).append(call)
+                next_step[rank] += 1
+                moved = True
+    return made
+
+
+def incident_lines(
+    fault: str, writer: NcclWriter
+) -> tuple[list[list[str]], tuple[int, ...], str, int | None]:
+    """Return each rank's lines, the culprits, the kind of group that stops, and the call's number in it."""
+    who = procs()
+    kinds = communicators()
+    job, culprits, group, seq = programs(fault)
+    comm_of = {(kind, rank): comm for kind, comms in kinds.items() for comm in comms for rank in comm.ranks}
+    lines: list[list[str]] = [[] for _ in range(RANKS)]
+    lines[0].append(writer.banner())
+    for rank, proc in enumerate(who):
+        lines[rank].append(writer.bootstrap(proc, f"10.1.0.{rank // PER_NODE + 1}"))
+        lines[rank].append(writer.info(proc, "Using network IB"))
+    if fault == "init_never_completes":
+        _init(writer, lines, who, kinds, complete=False, absent=5)
+        return lines, (5,), "tp", None
+    _init(writer, lines, who, kinds)
+    for rank, calls in enumerate(_run(job, comm_of)):
+        for call in calls:
+            lines[rank].append(
+                writer.coll(comm_of[(call.comm, rank)], rank, who[rank], _OPS[call.op], call.count)
+            )
+    if fault == "ib_error":
+        lines[3].append(writer.port_error(who[3]))
+        lines[11].append(writer.ib_completion(who[11], "10.1.0.1", 12))
+        for rank in (10, 12):
+            lines[rank].append(writer.closed_by_peer(who[rank], "10.1.0.2"))
+        lines[11].append(writer.end(comm_of[("world", 11)], 11, who[11], "Abort"))
+        return lines, (3,), "world", None
+    return lines, culprits, group, seq
+
+
+def _init(
+    writer: NcclWriter,
+    lines: list[list[str]],
+    who: Sequence[Proc],
+    kinds: dict[str, list[Comm]],
+    complete: bool = True,
+    absent: int = -1,
+) -> None:
+    """Write the creation of all communicators; if not `complete` up to tp, which `absent` never begins."""
+    for kind in ("world", "tp", "dp", "ep"):
+        for comm in kinds[kind]:
+            stuck = kind == "tp" and not complete and absent in comm.ranks
+            for rank in comm.ranks:
+                if stuck and (rank == absent or writer.version < (2, 23, 4)):
+                    continue  # START comes after bootstrap up to 2.22, and bootstrap waits for all
+                lines[rank] += writer.start(comm, rank, who[rank])
+                if not stuck:
+                    lines[rank] += writer.bootstrapped(who[rank])
+                    lines[rank].append(writer.complete(comm, rank, who[rank]))
+        if kind == "tp" and not complete:
+            return
+
+
+def write_incident(
+    folder: Path,
+    fault: str = "healthy",
+    *,
+    version: tuple[int, int, int] = (2, 21, 5),
+    rccl: bool = False,
+    stamps: bool = False,
+    mixed: bool = False,
+) -> Answer:
+    """Write a frozen job of 16 ranks as NCCL logs; one file per process, or one file of all (`mixed`)."""
+    lines, culprits, group, seq = incident_lines(fault, NcclWriter(version, rccl=rccl, stamps=stamps))
+    folder.mkdir(parents=True, exist_ok=True)
+    names = []
+    if mixed:
+        (folder / "train.log").write_text("\n".join(_interleave(lines)) + "\n")
+        names.append("train.log")
+    else:
+        for proc, mine in zip(procs(), lines, strict=True):
+            names.append(f"nccl.{proc.host}.{proc.pid}.log")
+            (folder / names[-1]).write_text("\n".join(mine) + "\n")
+    return Answer(fault, culprits, group, seq, tuple(names))
+
+
+def _interleave(lines: list[list[str]]) -> Iterator[str]:
+    """Yield lines of all ranks, a few of each in turn, in an order that does not depend on chance."""
+    at = [0] * len(lines)
+    turn = 0
+    while any(at[rank] < len(mine) for rank, mine in enumerate(lines)):
+        rank = (turn * 7) % len(lines)
+        take = 1 + turn % 3
+        yield from lines[rank][at[rank] : at[rank] + take]
+        at[rank] += take
+        turn += 1
