@@ -1,0 +1,106 @@
+"""Where in the user's code a call stands, and whether a rank left the loop that its peers are still in.
+
+Frames of torch, the standard library and installed packages are not the user's; the deepest user frame is the one to show.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+
+from hangscope.incident import CallKind, Frame, Stack
+
+_LIBRARY = re.compile(
+    r"(?:^|/)(?:site-packages|dist-packages|lib/python3(?:\.\d+)?|torch/(?:distributed|nn|autograd|utils|_dynamo|_tensor|optim|cuda|amp|_ops)"
+    r"|importlib|concurrent)(?:/|\.py|$)|^<(?:frozen|string)|^/usr/lib/python|(?:^|/)(?:threading|runpy|distributed_c10d|c10d_logger)\.py$"
+)
+_BACKWARD = re.compile(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
+_GRADIENT_OPS = frozenset({"all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce"})
+
+
+@lru_cache(maxsize=65536)
+def is_user(frame: Frame) -> bool:
+    """Return whether a frame is the user's code, not torch's, the standard library's or an installed package's."""
+    return bool(frame.file) and not _LIBRARY.search(frame.file.replace("\\", "/"))
+
+
+@lru_cache(maxsize=65536)
+def user_frames(stack: Stack) -> Stack:
+    """Return the user's frames, innermost first."""
+    return tuple(f for f in stack if is_user(f))
+
+
+def user_frame(stack: Stack) -> Frame | None:
+    """Return the deepest user frame, or None."""
+    frames = user_frames(stack)
+    return frames[0] if frames else None
+
+
+@lru_cache(maxsize=65536)
+def runs_backward(kind: CallKind) -> bool:
+    """Return whether a call was made from autograd's backward pass, as far as its frames say."""
+    return any(_BACKWARD.match(f.name) and not is_user(f) for f in kind.stack)
+
+
+def is_gradient(kind: CallKind, frames_recorded: bool) -> bool:
+    """Return whether a call is a gradient reduction.
+
+    Either its stack runs through autograd, or it has none although the recorder kept frames elsewhere: on GPUs, DDP and
+    FSDP reduce from autograd's device thread, which has no Python frames.
+    """
+    if kind.op not in _GRADIENT_OPS:
+        return False
+    return runs_backward(kind) or (not kind.stack and frames_recorded)
+
+
+@lru_cache(maxsize=65536)
+def in_constructor(kind: CallKind) -> bool:
+    """Return whether DDP's constructor made the call (its parameter check and first broadcast)."""
+    return any(f.name in ("_verify_param_shape_across_processes", "_sync_module_states", "_verify_params_across_processes") for f in kind.stack)
+
+
+@lru_cache(maxsize=65536)
+def is_buffer_sync(kind: CallKind) -> bool:
+    """Return whether DDP's forward made the call to broadcast buffers (BatchNorm statistics)."""
+    return any(f.name in ("_sync_buffers", "_pre_forward", "_default_broadcast_coalesced", "_sync_module_buffers") for f in kind.stack)
+
+
+def shared_line(odd: Stack, peer: Stack) -> tuple[Frame, Frame] | None:
+    """Return the two stacks' frames in the deepest function that they share with different lines, or None.
+
+    Both stacks are innermost first; they are compared from the outermost user frame inwards.
+    """
+    for a, b in zip(reversed(user_frames(odd)), reversed(user_frames(peer)), strict=False):
+        if (a.name, a.file) != (b.name, b.file):
+            return None
+        if a.line != b.line:
+            return a, b
+    return None
+
+
+def loop_lines(function: Frame, history: Iterable[Stack]) -> list[int]:
+    """Return the lines of one function that calls came through more than once, ascending: the lines of its loop."""
+    lines: Counter[int] = Counter()
+    for stack in history:
+        for frame in stack:
+            if frame.name == function.name and frame.file == function.file:
+                lines[frame.line] += 1
+                break
+    return sorted(line for line, count in lines.items() if count > 1)
+
+
+def position_to_loop(odd: Stack, peer: Stack, history: list[Stack]) -> tuple[str, Frame] | None:
+    """Return (`inside`, `beyond` or `before`, the odd side's frame) relative to the loop that the peers are in.
+
+    None where the stacks share no function or the shared one holds no repeated line.
+    """
+    shared = shared_line(odd, peer)
+    if shared is None:
+        return None
+    lines = loop_lines(shared[0], history)
+    if not lines:
+        return None
+    where = "beyond" if shared[0].line > lines[-1] else "before" if shared[0].line < lines[0] else "inside"
+    return where, shared[0]

@@ -1,0 +1,210 @@
+"""The first call of a group on which its members do not agree, and whose side differs.
+
+Answers three questions about a group: at which seq do members first make calls that cannot match (`mismatch`); which
+ranks inserted or dropped calls that happened to fit (`edits`); which of several sides is the odd one (`odd_side`).
+Works on classes of ranks with equal sequences, so its cost follows the number of distinct behaviours and not the ranks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hangscope.align.frontier import GroupFrontier, hard_keys, site_keys
+from hangscope.align.sequence_diff import Edit, continues, expected, first_edit
+from hangscope.incident import CallKind
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Members made calls at one seq that cannot match. `sides`: the ranks of each side, largest first."""
+
+    seq: int
+    sides: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankEdit:
+    """The ranks that inserted or dropped calls relative to the others, where, and which calls (kind indexes)."""
+
+    ranks: tuple[int, ...]
+    edit: Edit
+    seq: int
+    calls: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """The kept calls of a group's members as token arrays that all start at seq `first`.
+
+    `tokens[rank]`: kind indexes (int32) from `first` to the rank's last kept call; members without rows are missing.
+    """
+
+    first: int
+    tokens: dict[int, Any]
+
+    @property
+    def last(self) -> int:
+        """Return the last seq that every rank here kept."""
+        return self.first + min((len(t) for t in self.tokens.values()), default=0) - 1
+
+
+def sequences(view: GroupFrontier) -> Sequences:
+    """Return the calls of every member over the window that they share at its start.
+
+    A member whose window ends before the others' begins is left out; it cannot be compared.
+    """
+    windows = {r: m for r, m in view.members.items() if m.first_row and m.queue is not None}
+    if not windows:
+        return Sequences(1, {})
+    starts = sorted(m.first_row for m in windows.values())
+    first = starts[-1]
+    reach = [r for r, m in windows.items() if m.last_row >= first]
+    if len(reach) * 2 < len(windows):  # one late starter must not blind the rest
+        first = starts[len(starts) // 2]
+        reach = [r for r, m in windows.items() if m.last_row >= first >= m.first_row]
+    tokens = {}
+    for rank in reach:
+        queue = windows[rank].queue
+        assert queue is not None
+        row = np.searchsorted(queue.seq, first)
+        seqs = queue.seq[row:]
+        # Gaps (seq counted for calls that a recorder does not keep) end what can be compared by position.
+        steps = np.flatnonzero(np.diff(seqs) != 1) if len(seqs) > 1 else ()
+        end = int(steps[0]) + 1 if len(steps) else len(seqs)
+        tokens[rank] = queue.kind[row : row + end]
+    return Sequences(first, tokens)
+
+
+class GroupHistory:
+    """One group's sequences with their hard keys (what must match) and site keys (what was called from where)."""
+
+    def __init__(self, view: GroupFrontier, hard: Any, site: Any) -> None:
+        self.view = view
+        self.sequences = sequences(view)
+        self.hard = {r: hard[t] for r, t in self.sequences.tokens.items()}
+        self.site = {r: site[t] for r, t in self.sequences.tokens.items()}
+
+    def classes(self, keys: dict[int, Any], length: int) -> list[list[int]]:
+        """Return the ranks grouped by equal first `length` keys, largest class first."""
+        by_bytes: dict[bytes, list[int]] = defaultdict(list)
+        for rank in sorted(keys):
+            by_bytes[keys[rank][:length].tobytes()].append(rank)
+        return sorted(by_bytes.values(), key=lambda ranks: (-len(ranks), ranks))
+
+    def mismatch(self) -> Mismatch | None:
+        """Return the first seq at which kept calls of two members cannot match, or None."""
+        first_bad: int | None = None
+        lengths = {len(h) for h in self.hard.values()}
+        representatives = [ranks[0] for ranks in self.classes(self.hard, max(lengths, default=0))]
+        for rank in representatives[1:]:
+            a, b = self.hard[representatives[0]], self.hard[rank]
+            n = min(len(a), len(b))
+            bad = np.flatnonzero(a[:n] != b[:n])
+            if len(bad) and (first_bad is None or bad[0] < first_bad):
+                first_bad = int(bad[0])
+        for i, rank in enumerate(representatives[1:], 1):  # two short sequences may differ where the first has no call
+            for other in representatives[i + 1 : i + 9]:
+                n = min(len(self.hard[rank]), len(self.hard[other]))
+                bad = np.flatnonzero(self.hard[rank][:n] != self.hard[other][:n])
+                if len(bad) and (first_bad is None or bad[0] < first_bad):
+                    first_bad = int(bad[0])
+        if first_bad is None:
+            return None
+        sides: dict[int, list[int]] = defaultdict(list)
+        for rank, keys in self.hard.items():
+            if len(keys) > first_bad:
+                sides[int(keys[first_bad])].append(rank)
+        ordered = sorted((tuple(sorted(r)) for r in sides.values()), key=lambda r: (-len(r), r))
+        return Mismatch(self.sequences.first + first_bad, tuple(ordered))
+
+    def edits(self) -> list[RankEdit]:
+        """Return the ranks whose calls differ from the largest class by an insertion or a deletion, call sites included.
+
+        With two classes of equal size, history decides which of them broke the pattern; where it does not, both edits
+        are returned, one as the mirror image of the other.
+        """
+        length = self.sequences.last - self.sequences.first + 1
+        classes = self.classes(self.site, length)
+        if len(classes) < 2 or length < 1 or len(classes) > 64:
+            return []
+        reference = classes[0]
+        found = []
+        for ranks in classes[1:]:
+            own, base = ranks, reference
+            edit = first_edit(self._longest(own), self._longest(base))
+            if edit is None:
+                continue
+            if len(own) == len(base):
+                mirrored = first_edit(self._longest(base), self._longest(own))
+                sides = self.odd_side(edit.index, [tuple(own), tuple(base)])
+                if sides == tuple(base) and mirrored is not None:
+                    own, base, edit = base, own, mirrored
+                elif sides is None and mirrored is not None:
+                    found.append(self._rank_edit(base, own, mirrored))
+            found.append(self._rank_edit(own, base, edit))
+        return found
+
+    def _longest(self, ranks: Sequence[int]) -> list[int]:
+        return list(map(int, max((self.site[r] for r in ranks), key=len)))
+
+    def _rank_edit(self, own: Sequence[int], base: Sequence[int], edit: Edit) -> RankEdit:
+        rank = max(own if edit.kind == "extra" else base, key=lambda r: len(self.sequences.tokens[r]))
+        tokens = self.sequences.tokens[rank][edit.index : edit.index + edit.length]
+        return RankEdit(tuple(own), edit, self.sequences.first + edit.index, tuple(int(t) for t in tokens))
+
+    def odd_side(self, index: int, sides: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+        """Return the side that breaks the pattern repeated so far at position `index`, or None where history does not tell."""
+        continuing = []
+        for ranks in sides:
+            keys = list(map(int, self.site[ranks[0]]))
+            continuing.append(continues(keys[:index], keys[index]) if index < len(keys) else None)
+        broken = [ranks for ranks, goes_on in zip(sides, continuing, strict=True) if goes_on is False]
+        kept = [ranks for ranks, goes_on in zip(sides, continuing, strict=True) if goes_on]
+        return broken[0] if len(broken) == 1 and kept else None
+
+    def continues_pattern(self, rank: int, seq: int) -> bool | None:
+        """Return whether a rank's call at `seq` continues the pattern that the rank repeated before; None: cannot tell."""
+        keys = self.site.get(rank)
+        index = seq - self.sequences.first
+        if keys is None or not 0 <= index < len(keys):
+            return None
+        return continues(list(map(int, keys[:index])), int(keys[index]))
+
+    def skipped(self, odd: int, peer: int, seq: int) -> list[int] | None:
+        """Return the calls (site keys) that `odd` left out at `seq` by what the pattern calls for, or None.
+
+        `peer` makes the expected call there, `odd` one that the pattern expects a few calls later.
+        """
+        index = seq - self.sequences.first
+        own, other = self.site.get(odd), self.site.get(peer)
+        if own is None or other is None or not 0 < index < min(len(own), len(other)):
+            return None
+        ahead = expected(list(map(int, other[:index])), 64)
+        if not ahead or ahead[0] != int(other[index]):
+            return None
+        token = int(own[index])
+        if token in ahead[1:]:
+            return ahead[: ahead.index(token, 1)]
+        return None
+
+    def stacks_before(self, rank: int, seq: int) -> list[CallKind]:
+        """Return what a rank called before `seq`, oldest first (at most the last 512 calls)."""
+        tokens = self.sequences.tokens.get(rank)
+        if tokens is None:
+            return []
+        index = max(0, seq - self.sequences.first)
+        return [self.view.kinds[int(t)] for t in tokens[max(0, index - 512) : index]]
+
+
+def histories(views: Sequence[GroupFrontier]) -> dict[int, GroupHistory]:
+    """Return the history of every group that kept rows, by gid."""
+    if not views:
+        return {}
+    kinds = views[0].kinds
+    hard, site = hard_keys(kinds), site_keys(kinds)
+    return {v.group.gid: GroupHistory(v, hard, site) for v in views if v.has_rows}

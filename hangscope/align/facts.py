@@ -1,0 +1,195 @@
+"""What the text inputs and stacks say about each rank, digested for the rules.
+
+Separates deaths of a rank's own from consequences: a survivor that reports "connection closed by peer", a process that
+the launcher ended with SIGTERM and a watchdog's abort are victims, whatever their exit code says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hangscope.align.callsite import user_frame
+from hangscope.incident import Event, Frame, Incident, Stack
+
+_COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
+_NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>"})
+_ABORTS = frozenset({-6, 134})
+_CLEANUPS = frozenset({-15, 143})
+_INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """One rank's end by a fault of its own. `how` is a phrase for a sentence; `weight` orders deaths without times."""
+
+    rank: int
+    how: str
+    event: Event
+    weight: int
+    frame: Frame | None = None
+    exception: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a rank's main thread stood: in a collective (`op`, None where it is not told) or elsewhere (`inside` False)."""
+
+    rank: int
+    inside: bool
+    op: str | None
+    stack: Stack
+    source: str
+    kind: str
+
+
+@dataclass(slots=True)
+class Facts:
+    """The digest. Keys are global ranks."""
+
+    deaths: list[Death] = field(default_factory=list)
+    exits: dict[int, Event] = field(default_factory=dict)
+    left_quietly: dict[int, str] = field(default_factory=dict)
+    whereabouts: dict[int, Whereabouts] = field(default_factory=dict)
+    external: Event | None = None
+    kinds: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    of_rank: dict[int, dict[str, list[Event]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+
+    def all(self, *kinds: str) -> list[Event]:
+        """Return the events of these kinds in input order."""
+        return [e for kind in kinds for e in self.kinds.get(kind, ())]
+
+    def of(self, rank: int, *kinds: str) -> list[Event]:
+        """Return one rank's events of these kinds in input order."""
+        by_kind = self.of_rank.get(rank, {})
+        return [e for kind in kinds for e in by_kind.get(kind, ())]
+
+    @property
+    def first_deaths(self) -> list[Death]:
+        """Return the deaths that nothing precedes: by time where all carry one, else by causal class."""
+        if len(self.deaths) < 2:
+            return list(self.deaths)
+        heaviest = max(d.weight for d in self.deaths)
+        rivals = [d for d in self.deaths if d.weight == heaviest]
+        times = [d.event.time for d in rivals]
+        if all(t is not None for t in times):
+            earliest = min(t for t in times if t is not None)
+            # Printed times have the resolution of a second, and hosts disagree by as much.
+            rivals = [d for d in rivals if d.event.time is not None and d.event.time <= earliest + 1.0]
+        if len(rivals) > 1:
+            marked = [d for d in rivals if (exit := self.exits.get(d.rank)) is not None and exit.fields.get("first")]
+            rivals = marked or rivals
+        return rivals
+
+
+def digest(incident: Incident) -> Facts:
+    """Return the facts of an incident."""
+    facts = Facts()
+    for event in incident.events:
+        facts.kinds[event.kind].append(event)
+        if event.rank is not None:
+            facts.of_rank[event.rank][event.kind].append(event)
+    for event in facts.all("exit"):
+        if event.rank is not None:
+            facts.exits.setdefault(event.rank, event)
+    facts.external = _external(facts)
+    facts.deaths = [d for rank in sorted(set(facts.of_rank)) if (d := _death(rank, facts)) is not None]
+    _quiet_leavers(incident, facts)
+    for rank in sorted(incident.ranks):
+        where = _whereabouts(incident, rank, facts)
+        if where is not None:
+            facts.whereabouts[rank] = where
+    return facts
+
+
+def _external(facts: Facts) -> Event | None:
+    events = facts.all("external_end")
+    return events[0] if events else None
+
+
+def _death(rank: int, facts: Facts) -> Death | None:
+    """Return a rank's own death, or None where all it shows is a consequence."""
+    exit_event = facts.exits.get(rank)
+    own = [e for e in facts.of(rank, "exception") if not e.fields.get("symptom") and e.fields.get("type") not in _INTERRUPTS]
+    for kind, how in (("oom_cuda", "ran out of GPU memory"), ("oom_host", "was killed by the host's out-of-memory killer"), ("loader_worker_death", "lost a data loader worker")):
+        found = facts.of(rank, kind)
+        if found:
+            return Death(rank, how, found[0], 4, _frame_of(own[0]) if own else None, str(own[0].fields.get("type", "")) if own else "")
+    if own and not _contradicted(rank, facts):
+        return Death(rank, f"raised {own[0].fields.get('type', 'an exception')}", own[0], 3, _frame_of(own[0]), str(own[0].fields.get("type", "")))
+    if exit_event is not None:
+        code = exit_event.fields.get("code")
+        if isinstance(code, int) and (code < 0 or code > 128):
+            number = -code if code < 0 else code - 128
+            if code in _CLEANUPS or (code in _ABORTS and facts.of(rank, "gloo_size_mismatch", "watchdog_timeout", "gloo_closed", "gloo_timeout", "terminate", "exception", "heartbeat_timeout")):
+                return None
+            return Death(rank, f"was killed by signal {number} ({exit_event.fields.get('signal') or _SIGNALS.get(number, '?')})", exit_event, 3)
+    for kind, how in (("disk_full", "ran out of disk space"),):
+        found = facts.of(rank, kind)
+        if found:
+            return Death(rank, how, found[0], 2)
+    return None
+
+
+_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+
+def _contradicted(rank: int, facts: Facts) -> bool:
+    """Return whether a rank's exception is DDP's own complaint about how ranks differ, which says who differs, not who died."""
+    return bool(facts.of(rank, "ddp_params", "ddp_shape", "ddp_unused", "ddp_unfinished"))
+
+
+def _frame_of(event: Event) -> Frame | None:
+    return user_frame(stack_of(event))
+
+
+def stack_of(event: Event) -> Stack:
+    """Return the frames of an exception event, innermost first."""
+    return tuple(Frame(str(n), str(f), int(line)) for n, f, line in event.fields.get("frames") or ())
+
+
+def _quiet_leavers(incident: Incident, facts: Facts) -> None:
+    """Note the ranks that ended without an error: exit 0 in a log, or the one that the launcher's failure table lacks."""
+    for event in facts.all("exit_ok"):
+        if event.rank is not None:
+            facts.left_quietly.setdefault(event.rank, "its process ended without an error")
+    for rank, event in facts.exits.items():
+        if event.fields.get("code") == 0:
+            facts.left_quietly.setdefault(rank, "its process exited with code 0")
+    listed = set(facts.exits)
+    missing = [r for r in incident.ranks if r not in listed and r not in facts.left_quietly]
+    if listed and missing and len(missing) * 2 <= len(incident.ranks):
+        for rank in missing:
+            if not facts.of(rank, "gloo_closed", "gloo_timeout") and not any(e.fields.get("symptom") for e in facts.of(rank, "exception")):
+                facts.left_quietly[rank] = "the launcher's failure table lists the other ranks and not this one, so it exited with code 0"
+
+
+def _whereabouts(incident: Incident, rank: int, facts: Facts) -> Whereabouts | None:
+    record = incident.ranks[rank]
+    for _, stack in record.threads:
+        return _locate(rank, stack, record.stack_file or "a stack dump", "stack")
+    for event in facts.of(rank, "failed_stack", "exception"):
+        stack = stack_of(event)
+        if stack and (event.kind == "failed_stack" or event.fields.get("symptom")):
+            return _locate(rank, stack, event.file, "log")
+    return None
+
+
+def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
+    op = None
+    inside = False
+    for frame in stack:
+        if frame.file.endswith(_COLLECTIVE_FILES) and frame.name not in _NOT_OPS and not frame.name.startswith("_"):
+            op, inside = frame.name, True  # the outermost one is what the user called
+        elif frame.name == "_engine_run_backward":
+            inside = True
+    if re.search(r"batch_isend_irecv|monitored_barrier", op or ""):
+        op = None if op and "batch" in op else op
+    return Whereabouts(rank, inside, op, stack, source, kind)
+
+
+def ranks_of(events: Sequence[Event]) -> list[int]:
+    """Return the ranks that these events speak of, ascending."""
+    return sorted({e.rank for e in events if e.rank is not None})

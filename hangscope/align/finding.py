@@ -1,0 +1,327 @@
+"""Which root the dumps show: from the wait-for graph and the groups' histories to one finding.
+
+Order of suspicion at a root: calls that cannot match; a seen member that is absent; an inserted or dropped call that
+only shifted what followed; a device that lags behind its peers' completions; a member that left no dump; a circular
+wait; a call that all joined and none completes. What was not chosen is kept as a candidate with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from hangscope.align.divergence import GroupHistory, Mismatch, RankEdit
+from hangscope.align.frontier import GroupFrontier
+from hangscope.align.matching import proves_participation
+from hangscope.align.p2p import Pair
+from hangscope.align.rankset import ranks_phrase
+from hangscope.align.waitgraph import Node, OpenCall, Root, WaitGraph
+from hangscope.incident import CallKind, Incident
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Ranks that looked guilty and were set aside, with the reason."""
+
+    ranks: tuple[int, ...]
+    what: str
+    why_set_aside: str
+
+
+@dataclass(slots=True)
+class Finding:
+    """The root as the dumps show it, before any cause is named.
+
+    `form`: different, absent, shifted, extra, half, unseen, cycle, unpaired, stalled or none. `culprits`: global ranks
+    (empty: nobody can be named). `seq` is what the waiting ranks are stuck in; `waiting` are all ranks with an open
+    call but the culprits, `explained` how many of them reach this root. `tie`: the sides are even and history is silent.
+    """
+
+    form: str
+    culprits: tuple[int, ...] = ()
+    view: GroupFrontier | None = None
+    history: GroupHistory | None = None
+    seq: int | None = None
+    waiting: tuple[int, ...] = ()
+    explained: int = 0
+    waiting_rank: int | None = None
+    waiting_kind: CallKind | None = None
+    own_kind: CallKind | None = None
+    own_seq: int | None = None
+    sides: tuple[tuple[int, ...], ...] = ()
+    edit: RankEdit | None = None
+    skipped: tuple[CallKind, ...] = ()
+    pair: Pair | None = None
+    root: Root | None = None
+    tie: bool = False
+    assumed: bool = False
+    candidates: list[Candidate] = field(default_factory=list)
+
+
+class Finder:
+    """Looks for the root of one incident."""
+
+    def __init__(self, incident: Incident, views: Sequence[GroupFrontier], histories: dict[int, GroupHistory], graph: WaitGraph) -> None:
+        self.incident, self.graph, self.histories = incident, graph, histories
+        self.views = {v.group.gid: v for v in views}
+        self.waiting = graph.waiting
+        self.candidates: list[Candidate] = []
+
+    def find(self) -> Finding:
+        """Return the best finding; form `none` where nothing is open and nothing differs."""
+        steps: tuple[Callable[[], Finding | None], ...] = (
+            self._different, self._absent, self._half, self._unseen, self._cycle, self._stalled,
+        )
+        found = [f for step in steps if (f := step()) is not None]
+        if not found:
+            return Finding("none", candidates=self.candidates)
+        shares = [f.explained / max(1, len(f.waiting)) for f in found]
+        # A root of a more certain kind is not given up for one that merely explains a few ranks more.
+        chosen = next(f for f, share in zip(found, shares, strict=True) if share >= 0.9 * max(shares))
+        for finding in found:
+            if finding is not chosen and finding.culprits and set(finding.culprits) - set(chosen.culprits):
+                self.candidates.append(Candidate(finding.culprits, finding.form, f"explains {finding.explained} waiting ranks; {chosen.form} explains {chosen.explained}"))
+        chosen.candidates = self.candidates
+        return chosen
+
+    # -- calls that cannot match ------------------------------------------------------------------------------------
+
+    def _different(self) -> Finding | None:
+        found: list[tuple[int, int, int, Mismatch]] = []
+        for gid, history in sorted(self.histories.items()):
+            mismatch = history.mismatch()
+            if mismatch is not None and not self._legal_offset(history, mismatch):
+                when = min((history.view.created(r, mismatch.seq) for side in mismatch.sides for r in side if history.view.created(r, mismatch.seq)), default=0)
+                found.append((when, gid, mismatch.seq, mismatch))
+        for _, gid, seq, mismatch in sorted(found, key=lambda f: f[:3]):
+            finding = self._mismatch_finding(self.histories[gid], seq, mismatch)
+            if finding is not None:
+                return finding
+        return None
+
+    def _legal_offset(self, history: GroupHistory, mismatch: Mismatch) -> bool:
+        """Return whether seqs merely count differently: everything matches again under one constant shift.
+
+        Recorders that number point-to-point batches with the collectives burn seqs on the participants only.
+        """
+        if not history.view.calls_in_p2p_numbers:
+            return False
+        odd, peer = mismatch.sides[-1][0], mismatch.sides[0][0]
+        a, b = list(map(int, history.hard[odd])), list(map(int, history.hard[peer]))
+        return any(
+            len(a) - s > 8 and (a[s:] == b[: len(a) - s] or a[: len(b) - s] == b[s:]) for s in range(1, min(33, len(a), len(b)))
+        )
+
+    def _mismatch_finding(self, history: GroupHistory, seq: int, mismatch: Mismatch) -> Finding | None:
+        view = history.view
+        sides = mismatch.sides
+        odd: tuple[int, ...] = tuple(r for side in sides[1:] for r in side)
+        majority = sides[0]
+        tie = len(sides[0]) == len(sides[1])
+        if tie:
+            broken = history.odd_side(seq - history.sequences.first, [s for s in sides if len(s) == len(sides[0])])
+            if broken is not None:
+                tie = False
+                odd, majority = broken, next(s for s in sides if s != broken)
+        culprits = () if tie else tuple(sorted(odd))
+        odd_rank, waiting_rank = (odd or majority)[0], majority[0]
+        skipped = None if tie else history.skipped(odd_rank, waiting_rank, seq)
+        finding = Finding(
+            "different", culprits, view, history, seq,
+            waiting_rank=waiting_rank, waiting_kind=view.kind_of(waiting_rank, seq),
+            own_kind=view.kind_of(odd_rank, seq), own_seq=seq, sides=sides, tie=tie,
+            skipped=tuple(self._kind_of_site(history, waiting_rank, t) for t in skipped or ()),
+            edit=next((e for e in history.edits() if set(e.ranks) & set(culprits)), None),
+        )
+        members = set(view.group.ranks)
+        stuck_here = {r for r in self.waiting if r in members}
+        reach = set(stuck_here)
+        for root in self.graph.roots:
+            if any(n[0] == "I" and n[1] == view.group.gid for n in root.nodes) or set(root.ranks) & members:
+                reach |= root.explains
+        return self._with_waiting(finding, reach)
+
+    def _kind_of_site(self, history: GroupHistory, rank: int, site: int) -> CallKind:
+        tokens = history.sequences.tokens[rank]
+        position = next(i for i, s in enumerate(history.site[rank]) if int(s) == site)
+        return history.view.kinds[int(tokens[position])]
+
+    # -- seen and absent --------------------------------------------------------------------------------------------
+
+    def _absent(self) -> Finding | None:
+        roots = [r for r in self.graph.roots if r.kind == "host" and r.explains]
+        if not roots:
+            return None
+        hosts = tuple(sorted({rank for root in roots for rank in root.ranks}))
+        explains = frozenset[int]().union(*(r.explains for r in roots))
+        node = self._first_instance(lambda absent: bool(absent & set(hosts)))
+        if node is None:
+            return None
+        finding = self._at(node, "absent", hosts)
+        finding.root = roots[0]
+        finding.own_kind, finding.own_seq = self._last_call(hosts[0], finding.view)
+        self._who_is_odd(finding)
+        return self._with_waiting(finding, set(explains))
+
+    def _who_is_odd(self, finding: Finding) -> None:
+        """Ask whether those who wait made a call too many, rather than those who are absent one too few."""
+        view, seq = finding.view, finding.seq
+        if view is None or seq is None or finding.history is None or finding.pair is not None:
+            return
+        absent = tuple(r for r in finding.culprits if r in view.members)
+        joined = tuple(r for r in view.seen if (view.members[r].enqueued or 0) >= seq)
+        for edit in finding.history.edits():
+            extra = edit.edit.kind == "extra"
+            if set(edit.ranks) <= set(joined if extra else absent):
+                self.candidates.append(Candidate(absent, "absent", f"{ranks_phrase(edit.ranks)} {'made' if extra else 'left out'} a call at seq {edit.seq} that shifted everything after it"))
+                finding.form, finding.edit, finding.culprits = "shifted", edit, edit.ranks
+                # The calls around the edit were made by both sides, though not together.
+                finding.own_kind, finding.own_seq = view.kinds[edit.calls[0]] if extra and edit.calls else finding.own_kind, edit.seq
+                return
+        if joined and len(joined) <= len(absent):
+            goes_on = finding.history.continues_pattern(joined[0], seq)
+            if goes_on is False or (goes_on is None and len(joined) < len(absent)):
+                self.candidates.append(Candidate(absent, "absent", "they are the majority, and the call that the others wait in breaks the pattern of this group"))
+                finding.form, finding.culprits = "extra", joined
+                finding.own_kind, finding.own_seq = view.kind_of(joined[0], seq), seq
+                finding.tie = goes_on is None
+            elif goes_on is None and len(joined) == len(absent):
+                finding.tie = True
+
+    # -- a device that lags -----------------------------------------------------------------------------------------
+
+    def _half(self) -> Finding | None:
+        lagging: set[int] = set()
+        explains: set[int] = set()
+        first: tuple[int, Node] | None = None
+        for root in self.graph.roots:
+            if root.kind != "call" or root.nodes[0][0] != "I":
+                continue
+            _, gid, seq = root.nodes[0]
+            view = self.views[int(gid)]  # type: ignore[call-overload]
+            behind = [r for r in root.ranks if self._lags(view, r, int(seq))]  # type: ignore[call-overload]
+            if behind and len(behind) < len(view.members):
+                lagging.update(behind)
+                explains |= root.explains | set(behind)
+                created = min((view.created(r, int(seq)) for r in behind), default=0)  # type: ignore[call-overload]
+                first = min(first or (created, root.nodes[0]), (created, root.nodes[0]), key=lambda c: (c[0], str(c[1])))
+        if first is None:
+            return None
+        finding = self._at(first[1], "half", tuple(sorted(lagging)))
+        culprit = next((r for r in finding.culprits if finding.view and r in finding.view.members), finding.culprits[0])
+        node = self._first_instance(lambda absent: bool(absent & lagging))
+        if node is not None:  # what the others are stuck in lies behind what the lagging device did not finish
+            own_view, own_seq = finding.view, finding.seq
+            finding = self._at(node, "half", finding.culprits)
+            finding.own_kind, finding.own_seq = (own_view.kind_of(culprit, own_seq) if own_view and own_seq else None), own_seq
+        else:
+            finding.own_kind, finding.own_seq = finding.waiting_kind, finding.seq
+        return self._with_waiting(finding, explains)
+
+    def _lags(self, view: GroupFrontier, rank: int, seq: int) -> bool:
+        """Return whether peers' completions prove that a call is over which this rank's device has not finished."""
+        if view.proven < seq:
+            return False
+        kind = view.kind_of(rank, seq)
+        return kind is None or proves_participation(kind) or view.proven > seq
+
+    # -- no dump ----------------------------------------------------------------------------------------------------
+
+    def _unseen(self) -> Finding | None:
+        roots = [r for r in self.graph.roots if r.kind == "unseen" and r.explains]
+        if not roots:
+            return None
+        ranks = tuple(sorted({rank for root in roots for rank in root.ranks}))
+        explains = frozenset[int]().union(*(r.explains for r in roots))
+        # Where several ranks are unseen, those that more waiting ranks lead to come first.
+        most = max(len(r.explains) for r in roots)
+        named = tuple(sorted({rank for r in roots if len(r.explains) == most for rank in r.ranks}))
+        node = self._first_instance(lambda absent: bool(absent & set(named)))
+        if node is None:
+            return None
+        finding = self._at(node, "unseen", named)
+        finding.root = roots[0]
+        for rank in ranks:
+            if rank not in named:
+                self.candidates.append(Candidate((rank,), "unseen", "fewer waiting ranks lead to it"))
+        return self._with_waiting(finding, set(explains))
+
+    # -- circular waits and stalls ----------------------------------------------------------------------------------
+
+    def _cycle(self) -> Finding | None:
+        root = next((r for r in self.graph.roots if r.kind == "cycle" and r.explains), None)
+        if root is None:
+            return None
+        calls = [n for n in root.nodes if n[0] != "H"]
+        ranks = root.ranks or tuple(sorted({r for r, cs in self.graph.open_calls.items() if any(c.node in calls for c in cs)}))
+        finding = self._at(min(calls, key=self._when), "cycle", ranks)
+        finding.root, finding.assumed = root, not root.certain
+        unpaired = [n for n in calls if n[0] == "P" and (self.graph.pairs[n[1:]].send is None or self.graph.pairs[n[1:]].recv is None)]  # type: ignore[index]
+        if unpaired:
+            first = min(unpaired, key=self._when)
+            finding = replace_root(self._at(first, "unpaired", ()), root, not root.certain)
+            pair = finding.pair
+            if pair is not None:
+                finding.culprits = (pair.key[1] if pair.send is None else pair.key[2],)
+        return self._with_waiting(finding, set(root.explains))
+
+    def _stalled(self) -> Finding | None:
+        roots = [r for r in self.graph.roots if r.kind == "call" and r.explains]
+        if not roots:
+            return None
+        root = min(roots, key=lambda r: (-len(r.explains), self._when(r.nodes[0])))
+        finding = self._at(root.nodes[0], "stalled", ())
+        finding.root = root
+        return self._with_waiting(finding, set(root.explains) | set(root.ranks))
+
+    # -- shared -----------------------------------------------------------------------------------------------------
+
+    def _calls_of(self, node: Node) -> list[tuple[int, OpenCall]]:
+        return [(r, c) for r, calls in sorted(self.graph.open_calls.items()) for c in calls if c.node == node]
+
+    def _when(self, node: Node) -> tuple[int, str]:
+        return (min((c.created for _, c in self._calls_of(node) if c.created), default=1 << 62), str(node))
+
+    def _first_instance(self, wanted: Callable[[set[int]], bool]) -> Node | None:
+        """Return the open instance entered first whose absent members satisfy `wanted`."""
+        times: dict[Node, int] = {}
+        for calls in self.graph.open_calls.values():
+            for call in calls:
+                times[call.node] = min(times.get(call.node, 1 << 62), call.created or 1 << 61)
+        best: tuple[int, str] | None = None
+        chosen: Node | None = None
+        for node, when in times.items():
+            absent = {int(t[1]) for t, _ in self.graph.targets(node) if t[0] == "H"}  # type: ignore[call-overload]
+            if wanted(absent) and (best is None or (when, str(node)) < best):
+                best, chosen = (when, str(node)), node
+        return chosen
+
+    def _at(self, node: Node, form: str, culprits: tuple[int, ...]) -> Finding:
+        """Return a finding at one instance, with what those inside it called."""
+        inside = [r for r, _ in self._calls_of(node)]
+        rank = next((r for r in inside if r not in culprits), inside[0] if inside else None)
+        if node[0] == "P":
+            pair = self.graph.pairs[node[1:]]  # type: ignore[index]
+            view = self.views[pair.key[0]]
+            half = pair.send or pair.recv
+            kind = self.incident.kinds[half.kind] if half is not None else None
+            return Finding(form, culprits, view, self.histories.get(pair.key[0]), half.seq if half else None, waiting_rank=half.rank if half else rank, waiting_kind=kind, pair=pair)
+        view, seq = self.views[int(node[1])], int(node[2])  # type: ignore[call-overload]
+        return Finding(form, culprits, view, self.histories.get(view.group.gid), seq, waiting_rank=rank, waiting_kind=view.kind_of(rank, seq) if rank is not None else None)
+
+    def _last_call(self, rank: int, view: GroupFrontier | None) -> tuple[CallKind | None, int | None]:
+        """Return the last call that a rank enqueued on a group, and its seq."""
+        if view is None or rank not in view.members:
+            return None, None
+        member = view.members[rank]
+        return (view.kind_of(rank, member.last_row), member.last_row) if member.last_row else (None, member.enqueued)
+
+    def _with_waiting(self, finding: Finding, explains: set[int]) -> Finding:
+        waiting = tuple(r for r in self.waiting if r not in finding.culprits)
+        return replace(finding, waiting=waiting, explained=len(explains & set(waiting)))
+
+
+def replace_root(finding: Finding, root: Root, assumed: bool) -> Finding:
+    """Return a finding with its root."""
+    finding.root, finding.assumed = root, assumed
+    return finding

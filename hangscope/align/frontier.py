@@ -1,0 +1,187 @@
+"""How far every member of a group is known to have come.
+
+For each member of a group: the last collective it enqueued, what of it is pending, and what is not known and why. All
+seqs are `collective_seq_id`, counted from 1 per group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from hangscope.align.matching import match_key, proves_participation
+from hangscope.incident import Absence, CallKind, Group, Incident, Queue, State
+
+
+@dataclass(slots=True)
+class Member:
+    """One rank's frontier on one group.
+
+    `enqueued`: last seq it is known to have enqueued (None: not known); `completed`: last seq that its own dump proves
+    complete; `pending`: seqs of its rows that are pending or started; `unknown`: seqs whose completion cannot be told
+    (gloo's last call); `first_row` and `last_row`: the window of its kept rows (0, 0: none).
+    """
+
+    rank: int
+    queue: Queue | None
+    absence: Absence | None
+    enqueued: int | None = None
+    completed: int | None = None
+    pending: tuple[int, ...] = ()
+    unknown: tuple[int, ...] = ()
+    first_row: int = 0
+    last_row: int = 0
+
+    @property
+    def first_open(self) -> int | None:
+        """Return the first seq that this member entered and is not known to have left."""
+        return min((*self.pending, *self.unknown), default=None)
+
+    def row_of(self, seq: int) -> int | None:
+        """Return the position of a seq among this member's rows, or None where no row was kept."""
+        if self.queue is None or not self.first_row <= seq <= self.last_row:
+            return None
+        position = int(np.searchsorted(self.queue.seq, seq))
+        return position if position < len(self.queue) and int(self.queue.seq[position]) == seq else None
+
+
+@dataclass
+class GroupFrontier:
+    """The frontiers of all members of one group, and what they prove about each other."""
+
+    group: Group
+    members: dict[int, Member]
+    kinds: list[CallKind]
+    calls_in_p2p_numbers: bool = False
+    early: set[int] = field(default_factory=set)
+
+    @cached_property
+    def seen(self) -> list[int]:
+        """Return the members whose frontier is known, ascending."""
+        return [r for r, m in self.members.items() if m.enqueued is not None]
+
+    @cached_property
+    def unseen(self) -> list[int]:
+        """Return the members whose frontier is not known, ascending."""
+        return [r for r, m in self.members.items() if m.enqueued is None]
+
+    def kind_of(self, rank: int, seq: int) -> CallKind | None:
+        """Return what a rank called at a seq, or None where no row was kept."""
+        index = self.kind_index(rank, seq)
+        return None if index is None else self.kinds[index]
+
+    def kind_index(self, rank: int, seq: int) -> int | None:
+        """Return the index of what a rank called at a seq, or None where no row was kept."""
+        member = self.members[rank]
+        row = member.row_of(seq)
+        if row is None or member.queue is None:
+            return None
+        return int(member.queue.kind[row])
+
+    def created(self, rank: int, seq: int) -> int:
+        """Return the enqueue time of a rank's call in ns, 0 where it is not known."""
+        member = self.members[rank]
+        row = member.row_of(seq)
+        return 0 if row is None or member.queue is None else int(member.queue.created[row])
+
+    @cached_property
+    def proven(self) -> int:
+        """Return the last seq in which every member is proven to have taken part."""
+        proving = np.array([proves_participation(k) for k in self.kinds], dtype=bool)
+        last = 0
+        for member in self.members.values():
+            if member.queue is not None and len(member.queue):
+                done = member.queue.seq[(member.queue.state == State.DONE) & proving[member.queue.kind]]
+                last = max(last, int(done.max()) if len(done) else 0)
+        for completed in sorted({m.completed for m in self.members.values() if m.completed}, reverse=True):
+            if completed <= last:
+                break
+            last = max(last, self._proven_by_frontier(completed, last))
+        return last
+
+    def _proven_by_frontier(self, completed: int, floor: int) -> int:
+        """Return the last seq up to `completed` whose op is known, from whoever kept its row, to prove participation."""
+        for seq in range(completed, max(floor, completed - 64), -1):
+            for rank in self.members:
+                kind = self.kind_of(rank, seq)
+                if kind is not None:
+                    if proves_participation(kind):
+                        return seq
+                    break
+        return floor
+
+    @cached_property
+    def has_rows(self) -> bool:
+        """Return whether any member kept a row."""
+        return any(m.queue is not None and len(m.queue) for m in self.members.values())
+
+
+def frontiers(incident: Incident) -> list[GroupFrontier]:
+    """Return the frontiers of every group, by gid."""
+    p2p_gids = {gid for record in incident.ranks.values() for gid in record.p2p}
+    result = []
+    for group in incident.groups:
+        view = GroupFrontier(group, {}, incident.kinds, calls_in_p2p_numbers=group.gid in p2p_gids)
+        for rank in sorted(group.ranks):
+            record = incident.ranks.get(rank)
+            view.members[rank] = _member(incident, group, rank, view.calls_in_p2p_numbers) if record else Member(rank, None, Absence.NO_DUMP)
+        _clear_the_early(view)
+        result.append(view)
+    return result
+
+
+def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> Member:
+    record = incident.ranks[rank]
+    queue = record.queues.get(group.gid)
+    member = Member(rank, queue, record.absence)
+    if not record.seen:
+        return member
+    if queue is None or (not len(queue) and p2p_numbers):
+        # No row on this group. That the rank never called is known only where its whole history was kept.
+        whole = bool(record.queues or record.p2p) and not any(q.overwritten or q.pending_only for q in (*record.queues.values(), *record.p2p.values()))
+        member.enqueued = member.completed = 0 if whole and not p2p_numbers else None
+        if group.gid in record.p2p and not p2p_numbers:
+            member.enqueued = None
+        return member
+    frontier = queue.frontier
+    if len(queue):
+        member.first_row, member.last_row = int(queue.seq.min()), int(queue.seq.max())
+        open_rows = queue.state <= State.STARTED
+        member.pending = tuple(sorted(int(s) for s in np.unique(queue.seq[open_rows])))
+        member.unknown = tuple(int(s) for s in queue.seq[queue.state == State.UNKNOWN])
+    backend = incident.kinds[int(queue.kind[0])].backend if len(queue) else ""
+    trusted = backend != "gloo" and not p2p_numbers  # gloo advances last_completed on errors too
+    member.enqueued = max(member.last_row, (frontier.enqueued or 0) if not p2p_numbers or not len(queue) else 0)
+    done = queue.seq[queue.state == State.DONE] if len(queue) else ()
+    member.completed = max(int(max(done)) if len(done) else 0, (frontier.completed or 0) if trusted else 0)
+    if not len(queue) and frontier.completed is not None and frontier.enqueued is not None and frontier.completed < frontier.enqueued:
+        member.pending = tuple(range(frontier.completed + 1, frontier.enqueued + 1))
+    if member.completed:
+        # Rows that a recorder left "scheduled" although later calls of the same stream completed.
+        member.pending = tuple(s for s in member.pending if s > member.completed) if trusted else member.pending
+    return member
+
+
+def _clear_the_early(view: GroupFrontier) -> None:
+    """Mark members whose dump is older than what peers' completions prove: they are further than their dump shows."""
+    for rank, member in view.members.items():
+        if member.enqueued is not None and member.enqueued < view.proven:
+            view.early.add(rank)
+            member.absence = Absence.EARLY
+            member.enqueued = None
+    view.__dict__.pop("seen", None)
+    view.__dict__.pop("unseen", None)
+
+
+def hard_keys(kinds: list[CallKind]) -> np.ndarray:
+    """Return for each kind the number of its match key (int32): equal numbers match."""
+    index: dict[object, int] = {}
+    return np.array([index.setdefault(match_key(k), len(index)) for k in kinds], dtype=np.int32)
+
+
+def site_keys(kinds: list[CallKind]) -> np.ndarray:
+    """Return for each kind the number of its match key together with its call site (int32)."""
+    index: dict[object, int] = {}
+    return np.array([index.setdefault((match_key(k), k.stack), len(index)) for k in kinds], dtype=np.int32)

@@ -1,0 +1,67 @@
+"""Which calls match: what members must agree on for one collective to complete, op by op.
+
+The rule of each op follows from what its transport needs: element counts and element types of the buffers that every
+member must have. Shapes with equal element counts match, as NCCL and gloo see only counts.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+
+from hangscope.incident import CallKind, Sizes
+
+#: Ops whose completion on one member proves that every member took part in some call at that seq. A broadcast, reduce,
+#: gather, scatter or send completes on some members while others are absent.
+PROVING_OPS = frozenset(
+    {"all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor", "barrier", "all_to_all"}
+)
+
+MatchKey = tuple[object, ...]
+
+
+def numel(sizes: Sizes) -> tuple[int, ...]:
+    """Return the element count of each tensor."""
+    return tuple(prod(shape) for shape in sizes)
+
+
+@lru_cache(maxsize=65536)
+def match_key(kind: CallKind) -> MatchKey:
+    """Return a key that is equal for two calls of one group if and only if they can complete together."""
+    ins, outs = numel(kind.input_sizes), numel(kind.output_sizes)
+    if kind.op.startswith("all_to_all"):
+        return (kind.op,)  # members may legally send different sizes; the splits are not recorded
+    if kind.op in ("gather", "reduce"):
+        return (kind.op, ins, kind.input_dtypes)  # only the root has outputs
+    if kind.op == "scatter":
+        return (kind.op, outs, kind.output_dtypes or kind.input_dtypes)  # only the root has inputs
+    if kind.op == "broadcast":
+        return (kind.op, outs or ins, kind.output_dtypes or kind.input_dtypes, kind.root)
+    if kind.op == "barrier":
+        return (kind.op,)
+    return (kind.op, ins, outs, kind.input_dtypes, kind.output_dtypes, kind.root)
+
+
+def difference(a: CallKind, b: CallKind) -> str:
+    """Return how two calls differ: `op`, `dtype`, `shape`, `root`, or `` where they match.
+
+    A call whose own sizes contradict its op (an all_reduce with other output than input) differs from any as `shape`.
+    """
+    if a.op != b.op:
+        return "op"
+    if match_key(a) == match_key(b):
+        return "shape" if _self_contradicting(a) or _self_contradicting(b) else ""
+    if a.root != b.root:
+        return "root"
+    if numel(a.input_sizes) == numel(b.input_sizes) and numel(a.output_sizes) == numel(b.output_sizes):
+        return "dtype"
+    return "shape"
+
+
+def _self_contradicting(kind: CallKind) -> bool:
+    return kind.op == "all_reduce" and bool(kind.output_sizes) and numel(kind.input_sizes) != numel(kind.output_sizes)
+
+
+def proves_participation(kind: CallKind) -> bool:
+    """Return whether one member's completion proves that all members took part."""
+    return kind.op in PROVING_OPS

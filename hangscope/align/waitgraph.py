@@ -1,0 +1,256 @@
+"""Who waits for whom: one graph over call instances and hosts, whose sinks are the roots of the freeze.
+
+Nodes are open call instances (a collective that some member enqueued and did not complete; a point-to-point pair with
+an open half) and hosts. All edges mean "waits for all of":
+
+- instance -> host of every member that has not made the call;
+- instance -> the call just before it on one member, while that is open there too (certain within a group: one stream;
+  assumed across groups, where calls may be asynchronous);
+- host -> its earliest open call (assumed: the host may be elsewhere in Python).
+
+Strongly connected components are condensed; components without a way out are roots. The graph is bipartite and its size
+is the number of open calls plus the members of stuck instances.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hangscope.align.frontier import GroupFrontier
+from hangscope.align.matching import match_key
+from hangscope.align.p2p import Pair, PairKey, pairs
+from hangscope.incident import Incident, State
+
+#: ("H", rank), ("I", gid, seq) or ("P", *PairKey)
+Node = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """One open call of one rank; `order` runs over all its groups, `created` is in ns."""
+
+    node: Node
+    order: int
+    created: int
+    gid: int
+
+
+@dataclass(slots=True)
+class Root:
+    """A component that waits for nothing else.
+
+    `kind`: host (a seen rank outside every call), unseen (a rank without a usable dump), call (one instance that all
+    its members joined) or cycle. `ranks`: the hosts in it, or for a call the members that it is open on. `explains`:
+    the waiting ranks that reach it.
+    """
+
+    kind: str
+    nodes: tuple[Node, ...]
+    ranks: tuple[int, ...]
+    explains: frozenset[int]
+    certain: bool
+
+
+@dataclass(slots=True)
+class WaitGraph:
+    """The graph and its roots. `edges[i]` holds (target index, assumed) of node `nodes[i]`."""
+
+    nodes: list[Node] = field(default_factory=list)
+    edges: list[list[tuple[int, bool]]] = field(default_factory=list)
+    index: dict[Node, int] = field(default_factory=dict)
+    open_calls: dict[int, list[OpenCall]] = field(default_factory=dict)
+    pairs: dict[PairKey, Pair] = field(default_factory=dict)
+    roots: list[Root] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> list[int]:
+        """Return the ranks with an open call, ascending."""
+        return sorted(r for r, calls in self.open_calls.items() if calls)
+
+    def add(self, node: Node) -> int:
+        """Return the index of a node, adding it when it is new."""
+        position = self.index.get(node)
+        if position is None:
+            position = self.index[node] = len(self.nodes)
+            self.nodes.append(node)
+            self.edges.append([])
+        return position
+
+    def targets(self, node: Node) -> list[tuple[Node, bool]]:
+        """Return what a node waits for, each with whether the edge is assumed."""
+        return [(self.nodes[t], assumed) for t, assumed in self.edges[self.index[node]]]
+
+
+def open_seqs(view: GroupFrontier) -> dict[int, list[int]]:
+    """Return for each seen member the seqs that it is really waiting in.
+
+    On gloo a retired last call may be done or failed, and a done one may still read "scheduled": where every member
+    joined a call with matching kinds and one of them retired it, it is over; where peers' later calls prove it, too.
+    """
+    result: dict[int, list[int]] = {}
+    verdict: dict[int, bool] = {}
+    for rank, member in view.members.items():
+        if member.enqueued is None and rank not in view.early:
+            continue
+        kept = []
+        for seq in (*member.pending, *member.unknown):
+            row = member.row_of(seq)
+            gloo = row is not None and member.queue is not None and view.kinds[int(member.queue.kind[row])].backend == "gloo"
+            if gloo:
+                if seq <= view.proven:
+                    continue
+                if seq not in verdict:
+                    verdict[seq] = _over_on_gloo(view, seq)
+                if verdict[seq]:
+                    continue
+            kept.append(seq)
+        result[rank] = sorted(kept)
+    return result
+
+
+def _over_on_gloo(view: GroupFrontier, seq: int) -> bool:
+    retired = False
+    keys = set()
+    for rank, member in view.members.items():
+        if member.enqueued is None or member.enqueued < seq:
+            return False
+        kind = view.kind_of(rank, seq)
+        if kind is not None:
+            keys.add(match_key(kind))
+        retired = retired or seq in member.unknown
+    return retired and len(keys) <= 1 and not view.unseen
+
+
+def build(incident: Incident, views: Sequence[GroupFrontier]) -> WaitGraph:
+    """Return the wait-for graph with its roots, those that explain most ranks first."""
+    graph = WaitGraph()
+    calls: dict[int, list[OpenCall]] = defaultdict(list)
+    for view in views:
+        for rank, seqs in open_seqs(view).items():
+            member = view.members[rank]
+            for seq in seqs:
+                row = member.row_of(seq)
+                order = int(member.queue.order[row]) if row is not None and member.queue is not None else 1 << 60
+                calls[rank].append(OpenCall(("I", view.group.gid, seq), order, view.created(rank, seq), view.group.gid))
+    for pair in pairs(incident):
+        graph.pairs[pair.key] = pair
+        for half in (pair.send, pair.recv):
+            if half is not None and half.state in (State.PENDING, State.STARTED):
+                calls[half.rank].append(OpenCall(("P", *pair.key), half.order, half.created, pair.key[0]))
+    by_gid = {view.group.gid: view for view in views}
+    for rank in sorted(calls):
+        ordered = graph.open_calls[rank] = sorted(calls[rank], key=lambda c: (c.order, str(c.node)))
+        for position, call in enumerate(ordered):
+            node = graph.add(call.node)
+            if position:
+                before = ordered[position - 1]
+                graph.edges[node].append((graph.add(before.node), before.gid != call.gid))
+            else:
+                graph.edges[graph.add(("H", rank))].append((node, True))
+    for node in [n for n in graph.nodes if n[0] != "H"]:
+        for rank in _absent_from(node, by_gid, graph):
+            graph.edges[graph.index[node]].append((graph.add(("H", rank)), False))
+    _find_roots(incident, graph)
+    return graph
+
+
+def _absent_from(node: Node, views: dict[int, GroupFrontier], graph: WaitGraph) -> list[int]:
+    """Return the members that an open instance waits for: seen and not there, or not seen."""
+    if node[0] == "P":
+        pair = graph.pairs[node[1:]]  # type: ignore[index]
+        _, source, destination, _ = pair.key
+        return [rank for rank, half in ((source, pair.send), (destination, pair.recv)) if half is None]
+    view, seq = views[int(node[1])], int(node[2])  # type: ignore[call-overload]
+    absent = [r for r in view.seen if (view.members[r].enqueued or 0) < seq]
+    return absent + ([] if view.proven >= seq else [r for r in view.unseen if not _entered(view, r, seq)])
+
+
+def _entered(view: GroupFrontier, rank: int, seq: int) -> bool:
+    """Return whether an early dump shows this call nevertheless."""
+    return rank in view.early and view.members[rank].last_row >= seq
+
+
+def components(edges: Sequence[Sequence[tuple[int, bool]]]) -> list[list[int]]:
+    """Return the strongly connected components, each after the components that it reaches (Tarjan, iterative, linear)."""
+    count = len(edges)
+    number, low, on_stack = [-1] * count, [0] * count, [False] * count
+    stack: list[int] = []
+    result: list[list[int]] = []
+    counter = 0
+    for start in range(count):
+        if number[start] != -1:
+            continue
+        work: list[tuple[int, int]] = [(start, 0)]
+        while work:
+            node, position = work.pop()
+            if position == 0:
+                number[node] = low[node] = counter
+                counter += 1
+                stack.append(node)
+                on_stack[node] = True
+            if position:
+                low[node] = min(low[node], low[edges[node][position - 1][0]]) if on_stack[edges[node][position - 1][0]] else low[node]
+            descended = False
+            for i in range(position, len(edges[node])):
+                target = edges[node][i][0]
+                if number[target] == -1:
+                    work.append((node, i + 1))
+                    work.append((target, 0))
+                    descended = True
+                    break
+                if on_stack[target]:
+                    low[node] = min(low[node], number[target])
+            if descended:
+                continue
+            if low[node] == number[node]:
+                component = []
+                while True:
+                    member = stack.pop()
+                    on_stack[member] = False
+                    component.append(member)
+                    if member == node:
+                        break
+                result.append(sorted(component))
+    return result
+
+
+def _find_roots(incident: Incident, graph: WaitGraph) -> None:
+    parts = components(graph.edges)
+    part_of = {node: i for i, part in enumerate(parts) for node in part}
+    reversed_edges: list[list[int]] = [[] for _ in graph.nodes]
+    for source, targets in enumerate(graph.edges):
+        for target, _ in targets:
+            reversed_edges[target].append(source)
+    waiting = set(graph.waiting)
+    for number, part in enumerate(parts):
+        if any(part_of[t] != number for n in part for t, _ in graph.edges[n]):
+            continue
+        graph.roots.append(_root(incident, graph, part, _reaching(part, reversed_edges, graph, waiting)))
+    graph.roots.sort(key=lambda r: (-len(r.explains), r.kind, r.ranks, str(r.nodes)))
+
+
+def _reaching(part: Iterable[int], reversed_edges: list[list[int]], graph: WaitGraph, waiting: set[int]) -> frozenset[int]:
+    seen = set(part)
+    work = list(seen)
+    while work:
+        for source in reversed_edges[work.pop()]:
+            if source not in seen:
+                seen.add(source)
+                work.append(source)
+    return frozenset(int(graph.nodes[n][1]) for n in seen if graph.nodes[n][0] == "H") & waiting  # type: ignore[call-overload]
+
+
+def _root(incident: Incident, graph: WaitGraph, part: list[int], explains: frozenset[int]) -> Root:
+    nodes = tuple(graph.nodes[n] for n in part)
+    hosts = tuple(sorted(int(n[1]) for n in nodes if n[0] == "H"))  # type: ignore[call-overload]
+    inside = set(part)
+    certain = not any(assumed for n in part for t, assumed in graph.edges[n] if t in inside)
+    if len(nodes) > 1:
+        return Root("cycle", nodes, hosts, explains, certain)
+    if hosts:
+        record = incident.ranks[hosts[0]]
+        return Root("host" if record.seen else "unseen", nodes, hosts, explains - set(hosts), True)
+    open_on = tuple(r for r, calls in sorted(graph.open_calls.items()) if any(c.node == nodes[0] for c in calls))
+    return Root("call", nodes, open_on, explains, True)

@@ -1,0 +1,35 @@
+"""The stages in their order, from an incident to a judgement; no I/O here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangscope.align import divergence, facts, finding, frontier, text_finding, waitgraph
+from hangscope.causes.case import Case
+from hangscope.incident import Incident
+from hangscope.verdict import Judgement, judge
+
+
+@dataclass(slots=True)
+class Analysis:
+    """An incident with all that was found in it; what reports are made of."""
+
+    incident: Incident
+    views: list[frontier.GroupFrontier]
+    histories: dict[int, divergence.GroupHistory]
+    case: Case
+    judgement: Judgement
+
+
+def analyse(incident: Incident) -> Analysis:
+    """Return the analysis of an incident."""
+    views = frontier.frontiers(incident)
+    histories = divergence.histories(views)
+    graph = waitgraph.build(incident, views)
+    digest = facts.digest(incident)
+    found = finding.Finder(incident, views, histories, graph).find()
+    from_text = found.form == "none"
+    if from_text:
+        found = text_finding.find_in_text(incident, digest)
+    case = Case(incident, found, digest, graph, from_text)
+    return Analysis(incident, views, histories, case, judge(case))
