@@ -1,0 +1,64 @@
+"""What a rule sees, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hangscope.align.callsite import user_frame
+from hangscope.align.facts import Facts
+from hangscope.align.finding import Finding
+from hangscope.align.waitgraph import WaitGraph
+from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source
+
+
+@dataclass(slots=True)
+class Case:
+    """One incident with its finding. `from_text`: the finding rests on text alone."""
+
+    incident: Incident
+    finding: Finding
+    facts: Facts
+    graph: WaitGraph
+    from_text: bool = False
+
+    @property
+    def frames_recorded(self) -> bool:
+        """Return whether the recorder kept Python frames for any call."""
+        return any(kind.stack for kind in self.incident.kinds)
+
+    @property
+    def solid(self) -> bool:
+        """Return whether the finding names calls that differ or are missing, and not only lines or step counts."""
+        return self.finding.form != "none" and (not self.from_text or self.finding.seq is not None)
+
+    def frame_of(self, kind: CallKind | None) -> Frame | None:
+        """Return the user frame of a call."""
+        return user_frame(kind.stack) if kind is not None else None
+
+
+@dataclass(slots=True)
+class Match:
+    """A rule's answer: the cause, whom it names, why, and how sure the rule can be at most.
+
+    `sure` is 2 (the facts leave no other reading), 1 (the usual reading) or 0 (a guess that the report marks as such).
+    """
+
+    cause: str
+    culprits: tuple[int, ...]
+    why: str
+    sure: int = 1
+    category: str | None = None
+    evidence: list[Evidence] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+    frame: Frame | None = None
+    frame_rank: int | None = None
+    host_state: str = ""
+
+
+Rule = Callable[[Case], "Match | None"]
+
+
+def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: str = "for") -> Evidence:
+    """Return a text event as evidence, with where it stands."""
+    return Evidence(kind, text or event.text, event.rank, Source(event.file, event.line), stance)

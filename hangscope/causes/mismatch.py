@@ -1,0 +1,137 @@
+"""Rules about calls that meet at one seq and do not fit: sizes, types, gradients, ops."""
+
+from __future__ import annotations
+
+from hangscope.align.rankset import ranks_phrase
+from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.difference import Difference
+from hangscope.incident import CallKind, Evidence
+
+
+def describe(kind: CallKind | None) -> str:
+    """Return a call for a sentence: `all_reduce([64, 32] Float)`."""
+    if kind is None:
+        return "a call that was not recorded"
+    sizes = ", ".join(str(list(s)) for s in (kind.input_sizes or kind.output_sizes)[:3])
+    dtype = (kind.input_dtypes or kind.output_dtypes or ("",))[0]
+    inside = " ".join(p for p in (sizes, dtype) if p)
+    return f"{kind.op or 'a call'}({inside})" if inside else kind.op or "a call"
+
+
+def wrong_dtype(case: Case) -> Match | None:
+    """The same call with another element type."""
+    d = Difference(case)
+    if case.finding.form != "different" or d.differs != "dtype":
+        return None
+    return Match(
+        "dtype_mismatch", case.finding.culprits, f"{describe(d.own)} meets {describe(d.peer)}: the same call with another element type", sure=2,
+        frame=case.frame_of(d.own), frame_rank=_rank(case), evidence=_aspects(case),
+        advice=[f"Make {ranks_phrase(case.finding.culprits) if case.finding.culprits else 'both sides'} use the same dtype as the others at that line: autocast, `.to(dtype)`, or the data's own type."],
+    )
+
+
+def unused_parameters(case: Case) -> Match | None:
+    """DDP itself says which rank got no gradient for which parameters."""
+    events = case.facts.all("ddp_unused") or case.facts.all("ddp_unfinished")
+    ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
+    if not ranks or len(ranks) * 2 > len(case.incident.ranks):
+        return None
+    names = [str(n) for e in events for n in (e.fields.get("names") or ())] or [f"index {i}" for e in events for i in (e.fields.get("indices") or ())]
+    what = f" ({', '.join(names[:4])})" if names else ""
+    return Match(
+        "gradient_sync_mismatch", ranks, f"only {ranks_phrase(ranks)} had parameters without a gradient{what}", sure=2, evidence=[quote(e) for e in events[:4]],
+        frame=case.frame_of(case.finding.own_kind), frame_rank=ranks[0],
+        advice=[f"Make every output of the model take part in the loss on every rank{what}: the branch that {ranks_phrase(ranks)} took leaves them out.", "Set find_unused_parameters=True only where the branch is meant."],
+    )
+
+
+def gradient_sets(case: Case) -> Match | None:
+    """Backward reduced other buckets on one rank than on its peers, inside the loop."""
+    if case.finding.form not in ("different", "shifted"):
+        return None
+    d = Difference(case)
+    culprits = case.finding.culprits
+    missing, extra = d.gradients(d.skipped), d.gradients(d.added)
+    other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op")
+    goes_on = d.peer_gradient and not d.own_gradient and d.own is not None and (d.in_loop_before or (d.position is not None and d.position[0] == "inside" and not d.side_work))
+    ahead = d.own_gradient and not d.peer_gradient and d.peer is not None and d.times_before(d.peer) > 0 and d.times_before(d.own) > 0 and not d.ends_epochs and not d.added and not _by_hand(d)
+    if not (missing or extra or other_buckets or goes_on or ahead) or d.ends_epochs:
+        return None
+    if missing and not d.in_loop_before and case.finding.form == "different" and d.times_before(d.own) == 0 and d.position is not None and d.position[0] == "beyond":
+        return None
+    if _by_hand(d) and not other_buckets:
+        return None
+    who = ranks_phrase(culprits) if culprits else "one side"
+    if other_buckets:
+        why = f"{who} reduces gradient bucket {describe(d.own)} where the others reduce {describe(d.peer)}"
+    elif missing or goes_on:
+        why = f"{who} left out {len(d.skipped) or 'a'} gradient reduction{'s' if len(d.skipped) > 1 else ''} and went on inside the loop"
+    else:
+        why = f"{who} made a gradient reduction that the others did not make"
+    advice = [f"Compare the accumulation boundary (`no_sync`), skipped batches and unused parameters of {who} with the others': every rank must run the same backward passes with synchronisation."]
+    if d.buffers:
+        advice.append("The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank, and evaluate on `model.module`; broadcast_buffers=False only if buffers may differ.")
+    return Match("gradient_sync_mismatch", culprits, why, sure=2 if missing or extra or other_buckets else 1, frame=case.frame_of(d.own), frame_rank=_rank(case), advice=advice, evidence=_aspects(case))
+
+
+def _by_hand(d: Difference) -> bool:
+    """Return whether the reductions are the user's own all_reduce calls, made by a line of theirs and not by autograd."""
+    kinds = [*d.skipped, *d.added, *([d.peer] if d.peer is not None else [])]
+    return bool(kinds) and not d.gradients([k for k in kinds if k is not None])
+
+
+def wrong_shape(case: Case) -> Match | None:
+    """The same call from the same place with other sizes."""
+    d = Difference(case)
+    if case.finding.form != "different" or d.differs != "shape":
+        return None
+    if d.same_site is False:
+        return None  # two calls that merely share their name
+    frameless = d.same_site is None
+    return Match(
+        "shape_mismatch", case.finding.culprits, f"{describe(d.own)} meets {describe(d.peer)}: the same call with other sizes", sure=1 if frameless else 2,
+        frame=case.frame_of(d.own), frame_rank=_rank(case), evidence=_aspects(case) + _received(case),
+        advice=[f"Pad or drop what made {ranks_phrase(case.finding.culprits) if case.finding.culprits else 'one side'} send other sizes (a last small batch, a variable length), or exchange sizes first."],
+    )
+
+
+def received_sizes(case: Case) -> Match | None:
+    """Gloo received more bytes than it expected, from a job without any other record of the calls."""
+    events = case.facts.all("gloo_size_mismatch")
+    if not events or case.finding.form not in ("none", "unseen"):
+        return None
+    tellers = tuple(sorted({e.rank for e in events if e.rank is not None}))
+    left = Difference(case).loop_over(tellers)
+    culprits = case.finding.culprits if case.finding.form == "unseen" else ()
+    if left is not None and tellers and case.finding.form == "unseen":
+        return None
+    return Match(
+        "shape_mismatch", culprits, "gloo received a message of another size than the buffer that waited for it", sure=1, evidence=_received(case),
+        advice=["The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides."],
+    )
+
+
+def _received(case: Case) -> list[Evidence]:
+    return [quote(e, f"gloo received {e.fields.get('received')} bytes for a buffer of {e.fields.get('expected')}; the aborted process is the receiver and may be innocent") for e in case.facts.all("gloo_size_mismatch")[:2]]
+
+
+def different_calls(case: Case) -> Match | None:
+    """Different calls at one seq that no finer rule explains."""
+    if case.finding.form != "different":
+        return None
+    d = Difference(case)
+    return Match(
+        "collective_mismatch", case.finding.culprits, f"{describe(d.own)} meets {describe(d.peer)} at the same seq", sure=1,
+        frame=case.frame_of(d.own), frame_rank=_rank(case), evidence=_aspects(case),
+        advice=["Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead."],
+    )
+
+
+def _rank(case: Case) -> int | None:
+    return case.finding.culprits[0] if case.finding.culprits else None
+
+
+def _aspects(case: Case) -> list[Evidence]:
+    """Return what DETAIL itself printed about the difference, for dumps and text alike."""
+    ranks = {*case.finding.culprits, *case.finding.waiting[:1]}
+    return [quote(e) for r in sorted(ranks) for e in case.facts.of(r, "fingerprint")[:1]]

@@ -1,0 +1,125 @@
+"""Rules about order: circular waits over groups, and sends and receives that do not pair."""
+
+from __future__ import annotations
+
+from hangscope.align.rankset import ranks_phrase
+from hangscope.align.sequence_diff import continues
+from hangscope.align.waitgraph import OpenCall
+from hangscope.causes.case import Case, Match
+from hangscope.causes.mismatch import describe
+from hangscope.incident import CallKind, Evidence, Source
+
+
+def unpaired(case: Case) -> Match | None:
+    """A send without its receive, or the reverse, on a rank that went on to something else."""
+    finding = case.finding
+    pair = finding.pair
+    if finding.form == "absent" and pair is not None and finding.culprits and _went_past(case, finding.culprits[0]):
+        pass
+    elif finding.form != "unpaired" or pair is None:
+        return None
+    assert pair is not None
+    _, source, destination, index = pair.key
+    missing = "send" if pair.send is None else "receive"
+    culprit = source if pair.send is None else destination
+    other = destination if pair.send is None else source
+    return Match(
+        "p2p_mismatch", (culprit,), f"rank {other} waits in {'recv' if pair.send is None else 'send'} number {index + 1} of the pair {source} -> {destination}, and rank {culprit} never made the {missing}", sure=1 if finding.assumed else 2,
+        frame=case.frame_of(finding.waiting_kind), frame_rank=other,
+        evidence=[Evidence("dump", f"rank {culprit} has no {missing} for it, and is in another call itself", culprit, Source(case.incident.ranks[culprit].dump_file or ""))],
+        advice=[f"Put the send/receive schedules of ranks {source} and {destination} side by side: number of microbatches, peers, order.", "Post both halves in one batch_isend_irecv where two ranks exchange."],
+    )
+
+
+def _went_past(case: Case, rank: int) -> bool:
+    """Return whether a rank made calls after the point where its half is missing."""
+    pair = case.finding.pair
+    half = (pair.send or pair.recv) if pair is not None else None
+    if half is None:
+        return False
+    record = case.incident.ranks[rank]
+    later = [q for q in (*record.queues.values(), *record.p2p.values()) if len(q) and int(q.created.max()) > half.created > 0]
+    return bool(later)
+
+
+def circular_wait(case: Case) -> Match | None:
+    """Members hold what the others need: groups entered in opposite orders."""
+    finding = case.finding
+    if finding.form != "cycle" or finding.root is None:
+        return None
+    ranks = tuple(sorted(finding.root.ranks)) or finding.culprits
+    heads = {r: case.graph.open_calls[r] for r in ranks if case.graph.open_calls.get(r)}
+    contradicting = [r for r in heads if (w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack" and not w.inside]
+    if contradicting:
+        who = tuple(contradicting)
+        return Match(
+            "stuck_rank", who, f"{ranks_phrase(who)} is not in any call, as its stack shows; the calls that look circular were left pending behind it", sure=1,
+            evidence=[Evidence("stack", f"rank {r}: " + " <- ".join(str(f) for f in case.facts.whereabouts[r].stack[:3]), r, Source(case.facts.whereabouts[r].source)) for r in who],
+            advice=[f"See what {ranks_phrase(who)} does outside of collectives (its stack is in the evidence)."],
+        )
+    odd = _odd_order(case, heads)
+    opposite = _opposite_orders(heads)
+    stacks = any((w := case.facts.whereabouts.get(r)) is not None and w.inside for r in ranks)
+    evidence = []
+    for rank, calls in sorted(heads.items())[:8]:
+        named = ", then ".join(_name(case, rank, c) for c in calls[:2])
+        evidence.append(Evidence("dump", f"rank {rank} is in {named}", rank, Source(case.incident.ranks[rank].dump_file or "")))
+    culprits = odd or ranks
+    first = next(iter(sorted(heads)), None)
+    kind = _kind(case, first, heads[first][0]) if first is not None else None
+    blocked = all(len(calls) == 1 for calls in heads.values())
+    if not (opposite or stacks or odd) and not blocked:
+        return Match("unknown", (), "calls wait for each other in a circle that rests on assumptions; stacks would tell", sure=0, evidence=evidence, advice=["Collect a stack of every rank next time (py-spy dump, or TORCH_FR_DUMP with stacks)."])
+    return Match(
+        "collective_order_mismatch", culprits, f"{ranks_phrase(ranks)} wait for each other in a circle: each holds a group that another needs" + (f"; the order of {ranks_phrase(odd)} is the odd one" if odd else ""),
+        sure=2 if (opposite or stacks) and odd else 1, evidence=evidence, frame=case.frame_of(kind), frame_rank=first,
+        advice=["Make every rank enter these groups in one global order, whatever the data; no call on a group inside a branch that ranks take differently."],
+    )
+
+
+def _opposite_orders(heads: dict[int, list[OpenCall]]) -> bool:
+    """Return whether two ranks enqueued the same two open calls in opposite orders."""
+    orders: set[tuple[object, object]] = set()
+    for calls in heads.values():
+        nodes = [c.node for c in calls[:8]]
+        orders.update((a, b) for i, a in enumerate(nodes) for b in nodes[i + 1 :])
+    return any((b, a) in orders for a, b in orders)
+
+
+def _odd_order(case: Case, heads: dict[int, list[OpenCall]]) -> tuple[int, ...]:
+    """Return the ranks in the cycle whose first open call breaks the order that they repeated before."""
+    broken = [rank for rank, calls in sorted(heads.items()) if _breaks_own_pattern(case, rank, calls[0])]
+    return tuple(broken) if 0 < len(broken) < len(heads) else ()
+
+
+def _breaks_own_pattern(case: Case, rank: int, call: OpenCall) -> bool:
+    record = case.incident.ranks[rank]
+    rows: list[tuple[int, int, int]] = []
+    for gid, queue in record.queues.items():
+        rows += [(int(o), gid, int(k)) for o, k in zip(queue.order[-512:], queue.kind[-512:], strict=True)]
+    rows.sort()
+    position = next((i for i, row in enumerate(rows) if row[0] == call.order), None)
+    if position is None or position < 4:
+        return False
+    tokens: dict[tuple[int, int], int] = {}
+    sequence = [tokens.setdefault((gid, kind), len(tokens)) for _, gid, kind in rows]
+    # Two reads of the pattern: with call sites, and by group alone where the odd call stands on a line of its own.
+    by_group = [gid for _, gid, _ in rows]
+    by_site = continues(sequence[:position], sequence[position])
+    return (by_site is False and continues(by_group[:position], by_group[position]) is not True) or continues(by_group[:position], by_group[position]) is False
+
+
+def _kind(case: Case, rank: int, call: OpenCall) -> CallKind | None:
+    record = case.incident.ranks[rank]
+    for queue in (*record.queues.values(), *record.p2p.values()):
+        for order, kind in zip(queue.order, queue.kind, strict=True):
+            if int(order) == call.order:
+                return case.incident.kinds[int(kind)]
+    return None
+
+
+def _name(case: Case, rank: int, call: OpenCall) -> str:
+    kind = _kind(case, rank, call)
+    group = case.incident.groups[call.gid]
+    frame = case.frame_of(kind)
+    return f"{describe(kind)} on group {group.label}" + (f" at {frame}" if frame else "")

@@ -1,0 +1,147 @@
+"""Rules about processes: who died first, who left, who was ended from outside."""
+
+from __future__ import annotations
+
+from hangscope.align.facts import Death
+from hangscope.align.rankset import ranks_phrase
+from hangscope.causes.case import Case, Match, quote
+from hangscope.incident import Absence, Evidence
+
+_REASONS = {
+    "preemption": "was preempted",
+    "time_limit": "ran into its time limit",
+    "cancelled": "was cancelled",
+    "sigterm": "was ended by SIGTERM from outside",
+    "evicted": "was evicted by the cluster",
+}
+
+
+def ended_from_outside(case: Case) -> Match | None:
+    """Preemption, time limit, cancellation, SIGTERM to the launcher: nobody's fault in the job."""
+    event = case.facts.external
+    if event is None or case.facts.first_deaths or (case.finding.culprits and case.finding.form in ("different", "shifted", "half")):
+        return None
+    told = _REASONS.get(str(event.fields.get("reason")), "was ended from outside")
+    return Match(
+        "crashed_rank", (), f"the whole job {told}", sure=2, category="external", evidence=[quote(event)],
+        advice=[f"This is no bug of the job: it {told}. Write a checkpoint on SIGTERM and let the scheduler requeue it."],
+    )
+
+
+def died(case: Case) -> Match | None:
+    """The first rank that died of its own fault, unless the dumps show that it died while it was waiting."""
+    deaths = [d for d in case.facts.first_deaths if _is_the_root(case, d)]
+    if not deaths:
+        return None
+    culprits = tuple(sorted({d.rank for d in deaths}))
+    first = deaths[0]
+    evidence = [quote(d.event) for d in deaths]
+    for death in case.facts.deaths:
+        if death not in deaths:
+            evidence.append(quote(death.event, f"rank {death.rank} {death.how} as well, later or as a consequence: {death.event.text}", stance="against"))
+    for rank in culprits:
+        record = case.incident.ranks.get(rank)
+        if record is not None and record.absence == Absence.NO_DUMP and any(r.seen for r in case.incident.ranks.values()):
+            evidence.append(Evidence("dump", f"rank {rank} left no dump, while others did", rank))
+    message = str(first.event.fields.get("message") or "")
+    why = f"{ranks_phrase(culprits)} {first.how}" + (f": {message[:160]}" if message and first.exception else "")
+    return Match(
+        "crashed_rank", culprits, why, sure=2, category="hardware" if first.event.kind in ("xid", "cuda_error") else "data" if first.event.kind == "disk_full" else "code",
+        evidence=evidence, advice=_remedy(first), frame=first.frame, frame_rank=first.rank,
+    )
+
+
+def _is_the_root(case: Case, death: Death) -> bool:
+    finding = case.finding
+    if death.rank in finding.culprits:
+        return True
+    if finding.form in ("none", "unseen"):
+        return finding.form == "none" or death.rank in finding.culprits or not finding.culprits or death.rank not in finding.waiting
+    if not case.solid:
+        return True
+    if finding.form in ("different", "shifted", "extra", "late"):
+        return False
+    # The dumps show this rank inside a call: it died there, of the freeze or after it.
+    return death.rank not in case.graph.waiting and not (finding.form == "absent" and set(finding.culprits) - {death.rank})
+
+
+def _remedy(death: Death) -> list[str]:
+    rank, where = death.rank, f" at {death.frame.file}:{death.frame.line} in {death.frame.name}" if death.frame else ""
+    keep = "Leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default (3), so that survivors abort and dump; do not raise the timeout."
+    kind = death.event.kind
+    if kind == "oom_cuda":
+        return [f"Lower rank {rank}'s peak memory{where}: its longest batch, activations, or fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).", keep]
+    if kind == "oom_host":
+        return [f"Rank {rank}'s host ran out of memory: fewer loader workers, smaller prefetch, or a larger memory request.", keep]
+    if kind == "loader_worker_death":
+        return [f"Find what killed rank {rank}'s data loader worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).", keep]
+    if kind == "disk_full":
+        return [f"Free disk space where rank {rank} writes.", keep]
+    if kind == "exception":
+        return [f"Mend the {death.exception or 'exception'} that rank {rank} raised{where}.", "Let the process die on errors; call no collective in an `except` or `finally` block.", keep]
+    return [f"Find what ended rank {rank}: the kernel log of its host (out-of-memory killer), a segmentation fault, or an operator.", keep]
+
+
+def left_quietly(case: Case) -> Match | None:
+    """A rank that ended without an error while others still had calls to make."""
+    quiet = case.facts.left_quietly
+    finding = case.finding
+    if not quiet or len(quiet) >= len(case.incident.ranks):
+        return None
+    if finding.form in ("absent", "unseen"):
+        # Of several unseen ranks the launcher may have ended some before they could dump; the one that left is the root.
+        left = tuple(r for r in finding.culprits if r in quiet)
+    elif finding.form == "none":
+        left = tuple(sorted(quiet)) if case.facts.all("gloo_closed", "gloo_timeout", "exception", "watchdog_timeout") else ()
+    elif not case.solid:
+        left = tuple(sorted(quiet))
+    else:
+        return None
+    if not left or len(left) * 2 > len(case.incident.ranks):
+        return None
+    evidence = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]
+    for rank in left:
+        own = [e for e in case.facts.of(rank, "progress")]
+        evidence += [quote(e, f"its last output: {e.text}") for e in own[-1:]]
+    return Match(
+        "early_exit", left, f"{ranks_phrase(left)} ended without an error while the others still had calls to make", sure=2 if any("code 0" in quiet[r] for r in left) else 1,
+        evidence=evidence,
+        advice=[
+            f"Find the `return`, `break` or `sys.exit(0)` that {ranks_phrase(left)} took{_after(case, left[0])}.",
+            "Leave together: agree on the end over all ranks (an all_reduce of a flag, or a barrier) before any returns.",
+        ],
+    )
+
+
+def _after(case: Case, rank: int) -> str:
+    events = case.facts.of(rank, "progress")
+    return f" after printing {events[-1].text.strip()[:80]!r}" if events else ""
+
+
+def vanished(case: Case) -> Match | None:
+    """A rank without a dump that everybody waits for, and of whose end nothing is told."""
+    finding = case.finding
+    if finding.form != "unseen" or not finding.culprits:
+        return None
+    culprits = finding.culprits
+    quiet_end = [r for r in culprits if any(e.fields.get("done") for e in case.facts.of(r, "progress"))]
+    if quiet_end and len(quiet_end) == len(culprits):
+        events = [e for r in quiet_end for e in case.facts.of(r, "progress") if e.fields.get("done")]
+        return Match(
+            "early_exit", culprits, f"{ranks_phrase(culprits)} left no dump, and its last output says that it was done", sure=0,
+            evidence=[quote(e, f"its last output: {e.text}") for e in events[-2:]],
+            advice=[f"Check rank {culprits[0]}'s exit code: with 0 it left early; otherwise look for what killed it.", "Leave together: agree on the end over all ranks before any returns."],
+        )
+    logged = [r for r in culprits if case.incident.ranks[r].files]
+    closed = case.facts.all("gloo_closed")
+    evidence = [Evidence("dump", f"rank {r} left no usable dump ({case.incident.ranks[r].absence.value if case.incident.ranks[r].absence else 'none'}), and every waiting rank leads to it", r) for r in culprits[:8]]
+    if closed:
+        evidence.append(quote(closed[0], f"a peer lost its connection: {closed[0].text}"))
+    return Match(
+        "crashed_rank", culprits, f"{ranks_phrase(culprits)} left no dump, and every waiting rank leads to {'them' if len(culprits) > 1 else 'it'}",
+        sure=1 if closed or logged else 0, evidence=evidence,
+        advice=[
+            f"Look for the end of {ranks_phrase(culprits)}: its exit code or signal in the launcher's output, and the kernel log of its host.",
+            "If it is still alive, dump its stack (py-spy dump --pid PID): a process stuck in teardown writes no dump either.",
+        ],
+    )

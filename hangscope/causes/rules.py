@@ -1,0 +1,44 @@
+"""The rules in the order in which they are asked; the first answer is the verdict, later ones are its alternatives."""
+
+from __future__ import annotations
+
+from hangscope.causes import device, init, mismatch, order, participation, process
+from hangscope.causes.case import Case, Match, Rule
+from hangscope.errors import Note
+
+RULES: tuple[Rule, ...] = (
+    process.ended_from_outside,
+    init.different_models,
+    mismatch.unused_parameters,
+    device.device_fault,
+    process.died,
+    init.never_formed,
+    participation.late,
+    process.left_quietly,
+    order.unpaired,
+    order.circular_wait,
+    mismatch.wrong_dtype,
+    mismatch.gradient_sets,
+    participation.left_the_loop,
+    mismatch.wrong_shape,
+    participation.one_sided_call,
+    mismatch.received_sizes,
+    mismatch.different_calls,
+    participation.busy_elsewhere,
+    process.vanished,
+    device.network_fault,
+)
+
+
+def match_all(case: Case, notes: list[Note]) -> list[Match]:
+    """Return every rule's answer in order; a rule that fails becomes a note and the rest go on."""
+    found = []
+    for rule in RULES:
+        try:
+            match = rule(case)
+        except Exception as error:
+            notes.append(Note("rule_failed", f"the rule {rule.__name__} failed: {type(error).__name__}: {error}", hint="please report this"))
+            continue
+        if match is not None:
+            found.append(match)
+    return found
