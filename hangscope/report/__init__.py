@@ -1,0 +1,1 @@
+"""What the reader sees: the verdict and its view as text, Markdown, JSON and HTML."""
