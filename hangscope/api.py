@@ -1,0 +1,242 @@
+"""The library: `analyze` and `analyze_safely`, and the `Report` they return. The one place where the stages meet."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Executor
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hangscope._version import __version__
+from hangscope.errors import HangscopeError, NoInputError, Note, UsageError
+from hangscope.ingest.reader import DEFAULT_MAX_BYTES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hangscope.analysis import Analysis
+    from hangscope.incident import Verdict
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+REDACTIONS = ("hosts", "paths", "users")
+
+
+class Report:
+    """One analysis: its status, its verdict, its table, and its written forms."""
+
+    def __init__(self, view: dict[str, Any], analysis: Analysis | None = None, *, full_table: bool = False) -> None:
+        self._view, self._analysis, self._full_table = view, analysis, full_table
+
+    @property
+    def status(self) -> str:
+        """Return `hang`, `no_hang` or `inconclusive`."""
+        return str(self._view["status"])
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """Return the verdict, or None where nothing is named."""
+        if self._analysis is not None:
+            return self._analysis.judgement.verdict
+        from hangscope.report.reload import verdict_from_view
+
+        return verdict_from_view(self._view)
+
+    @property
+    def warnings(self) -> list[Note]:
+        """Return what could not be read or does not fit, each with the file and the reason."""
+        return [Note(w["code"], w["message"], w["file"], w["line"], w["hint"]) for w in self._view["warnings"]]
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Return the collective-sequence table: one row per (rank, group, call); see `hangscope.table`."""
+        from hangscope.table import build_table
+
+        return build_table(self._analysis, full=self._full_table)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data (schema `hangscope.report/1`)."""
+        from hangscope.report.json import render_json
+
+        import json
+
+        data: dict[str, Any] = json.loads(render_json(self._view))
+        return data
+
+    def to_json(self) -> str:
+        """Return the JSON report."""
+        from hangscope.report.json import render_json
+
+        return render_json(self._view)
+
+    def to_markdown(self) -> str:
+        """Return the report for a ticket."""
+        from hangscope.report.markdown import render_markdown
+
+        return render_markdown(self._view)
+
+    def to_text(self, *, color: bool = False, width: int | None = None, verbose: bool = False) -> str:
+        """Return the report for a terminal of `width` columns."""
+        from hangscope.report.text import render_text
+
+        return render_text(self._view, color=color, width=width, verbose=verbose)
+
+    def to_html(self) -> str:
+        """Return the report as one self-contained HTML page."""
+        from hangscope.report.html import render_html
+
+        return render_html(self._view, markdown=self.to_markdown())
+
+    def write_html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the HTML page to `path`.
+
+        The file appears whole or not at all. A file that is not a report of hangscope is not overwritten without
+        `force`. Raises UsageError for that, OSError where it cannot be written.
+        """
+        write_report(Path(path), self.to_html(), force=force)
+
+
+def analyze(
+    paths: Paths,
+    *,
+    world_size: int | None = None,
+    jobs: int | None = None,
+    attempt: int | str | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    full_table: bool = False,
+    redact: Collection[str] = (),
+    executor: Executor | None = None,
+    progress: Callable[[int, int, int, int], None] | None = None,
+) -> Report:
+    """Analyse what a frozen job left behind.
+
+    `paths` is one path, or several: files, folders, archives, fsspec URLs. `world_size` overrides what the inputs say;
+    `jobs` is the number of reading processes (default: this process's processors); `attempt` picks a restart attempt
+    (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded; `full_table` keeps rows for calls of the
+    completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `executor` reads on any
+    `concurrent.futures.Executor` instead of children; `progress(files, of, bytes, of)` is called as reading goes on.
+
+    Never raises for bad inputs: they become `report.warnings`. Raises NoInputError when nothing at all could be read,
+    UsageError when the call itself is wrong.
+    """
+    from hangscope.analysis import analyse
+    from hangscope.ingest.assemble import assemble
+    from hangscope.ingest.children import read_files
+    from hangscope.ingest.reading import Reading
+    from hangscope.ingest.sources import find_files
+    from hangscope.report.masking import redact as redacted
+    from hangscope.report.view import build_view
+
+    wanted = _as_list(paths)
+    _check(world_size, jobs, attempt, redact)
+    notes: list[Note] = []
+    with find_files(wanted, notes) as files:
+        total = sum(f.size for f in files)
+        done = [0, 0]
+
+        def advance(count: int, size: int) -> None:
+            done[0] += count
+            done[1] += size
+            if progress is not None:
+                progress(done[0], len(files), done[1], total)
+
+        readings = [
+            Reading.from_wire(file.shown, wire)
+            for file, wire in read_files(files, jobs=jobs, max_bytes=max_bytes, executor=executor, progress=advance)
+        ]
+    _require_something(readings, wanted, notes)
+    incident = assemble(readings, world_size=world_size, attempt=attempt)
+    incident.notes[:0] = notes
+    analysis = analyse(incident)
+    view = build_view(analysis, __version__)
+    return Report(redacted(view, redact) if redact else view, analysis, full_table=full_table)
+
+
+def analyze_safely(paths: Paths, *, deadline: float = 60.0, **options: Any) -> Report:
+    """Analyse in a child process that is killed at the deadline; for failure hooks.
+
+    Takes the options of `analyze` but `executor` and `progress`; `deadline` is in seconds. Never raises for any input,
+    and always returns a Report: `inconclusive` with warnings where nothing was readable or time ran out. Its `table`
+    is empty, because only the report crosses from the child.
+    """
+    from hangscope.safely import analyze_in_child
+
+    return analyze_in_child(paths, deadline, options)
+
+
+def _as_list(paths: Paths) -> list[str]:
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    try:
+        result = [os.fspath(p) for p in paths]
+    except TypeError:
+        raise UsageError(f"paths must be a path or a list of paths, not {type(paths).__name__}") from None
+    if not result or not all(isinstance(p, str) and p for p in result):
+        raise UsageError("no path was given", "hangscope.analyze('dumps/')")
+    return result
+
+
+def _check(world_size: int | None, jobs: int | None, attempt: int | str | None, redact: Collection[str]) -> None:
+    if world_size is not None and world_size < 1:
+        raise UsageError(f"world_size must be at least 1, not {world_size}")
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"jobs must be at least 1, not {jobs}")
+    if isinstance(attempt, str) and attempt != "all" and not attempt.isdigit():
+        raise UsageError(f"attempt must be a number or 'all', not {attempt!r}")
+    unknown = sorted(set(redact) - set(REDACTIONS))
+    if unknown:
+        raise UsageError(f"cannot redact {', '.join(unknown)}", f"choose from {', '.join(REDACTIONS)}")
+
+
+def _require_something(readings: list[Any], paths: list[str], notes: list[Note]) -> None:
+    used = [r for r in readings if r.status == "used" and (r.recordings or r.events or r.threads or r.communicators or (r.log is not None and r.log.lines))]
+    if used:
+        return
+    where = ", ".join(paths[:3])
+    if not readings and not notes:
+        raise NoInputError(f"{where} holds no files", "point hangscope at the folder that the job's dumps and logs were written to")
+    found = [f"{r.file}: {r.reason}" for r in sorted(readings, key=lambda r: r.file)[:4]] + [str(n) for n in notes[:2]]
+    more = f" and {len(readings) - 4} more" if len(readings) > 4 else ""
+    raise NoInputError(
+        f"nothing in {where} could be used: looked for Flight Recorder dumps, logs and stacks, found {'; '.join(found)}{more}",
+        "dumps are written to TORCH_FR_DUMP_TEMP_FILE (older: TORCH_NCCL_DEBUG_INFO_TEMP_FILE) plus the rank",
+    )
+
+
+def write_report(path: Path, text: str, *, force: bool = False) -> None:
+    """Write a report file whole or not at all, and never over a file that is not a report of hangscope."""
+    if path.exists() and not force and not _is_ours(path):
+        raise UsageError(f"{path} exists and is not a report of hangscope", "choose another name with -o, or pass --force")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    if sys.platform == "win32":
+        return 0
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(4096)
+    except OSError:
+        return False
+    return not head or b'content="hangscope' in head or b'"hangscope.report/' in head
+
+
+__all__ = ["HangscopeError", "Report", "analyze", "analyze_safely", "write_report"]
