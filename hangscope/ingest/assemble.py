@@ -149,6 +149,10 @@ def _fill(record: RankRecord, recording: Recording, index: GroupIndex, kinds: _K
             # pg_status counts the last work on the group, in the numbering of that work: collective or point-to-point.
             latest = max(both, key=lambda q: int(q.order.max()))
             latest.frontier = frontier
+            sends = record.p2p.get(gid)
+            if sends is not None and latest is sends and frontier.completed is not None:
+                # Members of a batch stay "scheduled" in the recorder; the group's frontier says that they are over.
+                sends.state = np.where((sends.seq <= frontier.completed) & (sends.state != State.DONE), np.int8(State.DONE), sends.state)
     if not len(recording):
         record.absence = Absence.EMPTY_DUMP if not recording.status else None
     elif pending_only:

@@ -47,7 +47,7 @@ _USER_NAMES = {
     "isend": "send",
     "irecv": "recv",
 }
-_COALESCED_END = re.compile(r"(?:^|_)coalesced$", re.IGNORECASE)
+_COALESCED_END = re.compile(r"(?:^|[_:])coalesced$", re.IGNORECASE)
 
 
 def user_op(name: str) -> str:
@@ -155,6 +155,8 @@ class _Entries:
             name = str(entry["profiling_name"])
             backend, _, op = name.rpartition(":")
             is_p2p, seq, local_id = bool(entry.get("is_p2p")) or "->" in op or "<-" in op, _seq(entry), str(entry.get("pg_id", ""))
+            if ends and _COALESCED_END.search(op):
+                is_p2p, seq = _end_key(ends, local_id, entry, is_p2p, seq)
             batch = ends.get((local_id, is_p2p, seq))
             state = _STATES.get(str(entry.get("state", "")).lower(), State.UNKNOWN)
             if batch is not None:
@@ -254,23 +256,43 @@ class _Batch:
 
 
 def _coalesced_ends(entries: list[Any]) -> dict[tuple[str, bool, int], _Batch]:
-    """Return the coalesced batches by (local group id, is_p2p, seq); a batch needs an end entry or shared numbers."""
+    """Return the coalesced batches that have an end entry, by (local group id, is_p2p, seq).
+
+    An end entry does not say what it ends: `is_p2p` is false on it, and both numbers of the group stand on it. The entry of
+    the same group just before it tells, because a batch is recorded without a break.
+    """
     batches: dict[tuple[str, bool, int], _Batch] = {}
+    before: dict[str, tuple[bool, int]] = {}
     for entry in entries:
-        if isinstance(entry, dict) and _COALESCED_END.search(str(entry.get("profiling_name", ""))):
-            is_p2p = bool(entry.get("is_p2p")) or (not entry.get("collective_seq_id") and bool(entry.get("p2p_seq_id")))
-            key = (str(entry.get("pg_id", "")), is_p2p, _seq(entry, is_p2p))
-            batches.setdefault(key, _Batch()).end = entry
+        if not isinstance(entry, dict) or "profiling_name" not in entry:
+            continue
+        local_id, name = str(entry.get("pg_id", "")), str(entry["profiling_name"])
+        is_p2p = bool(entry.get("is_p2p")) or "->" in name or "<-" in name
+        if _COALESCED_END.search(name):
+            was_p2p, seq = before.get(local_id, (False, -1))
+            is_p2p = is_p2p or (was_p2p and seq == _seq(entry, True)) or (not entry.get("collective_seq_id") and bool(entry.get("p2p_seq_id")))
+            batches.setdefault((local_id, is_p2p, _seq(entry, is_p2p)), _Batch()).end = entry
+        else:
+            before[local_id] = (is_p2p, _seq(entry, is_p2p))
     if not batches:
         return batches
     for entry in entries:
         if isinstance(entry, dict) and "profiling_name" in entry:
             name = str(entry["profiling_name"])
             is_p2p = bool(entry.get("is_p2p")) or "->" in name or "<-" in name
-            batch = batches.get((str(entry.get("pg_id", "")), is_p2p, _seq(entry)))
-            if batch is not None and batch.end is not entry:
+            batch = batches.get((str(entry.get("pg_id", "")), is_p2p, _seq(entry, is_p2p)))
+            if batch is not None and not _COALESCED_END.search(name):
                 batch.members.append(entry)
     return batches
+
+
+def _end_key(ends: dict[tuple[str, bool, int], _Batch], local_id: str, entry: dict[str, Any], is_p2p: bool, seq: int) -> tuple[bool, int]:
+    """Return (is_p2p, seq) of the batch that this end entry ends."""
+    for p2p in (True, False):
+        key = (local_id, p2p, _seq(entry, p2p))
+        if key in ends and ends[key].end is entry:
+            return p2p, key[2]
+    return is_p2p, seq
 
 
 def _seq(entry: dict[str, Any], is_p2p: bool | None = None) -> int:

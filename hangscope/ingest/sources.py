@@ -103,7 +103,7 @@ def _unpack(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Ite
 
 def _open_tar(path: str, cleanup: ExitStack) -> tarfile.TarFile:
     if not path.lower().endswith(".zst"):
-        return tarfile.open(path, "r|*")
+        return tarfile.open(path, "r|*")  # noqa: SIM115 (the caller closes it)
     try:
         import zstandard
     except ImportError:

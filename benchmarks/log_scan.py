@@ -1,0 +1,90 @@
+"""How fast a log with few matching lines is read, and that memory does not grow with it.
+
+    python benchmarks/log_scan.py [--megabytes 2000]
+
+Writes a training log with one c10d line per 10 MB to a temporary file, reads it with every parser, and prints MB/s of this
+process's CPU time and wall time and its peak resident memory; then the same for a log in which every line matches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+from hangscope.ingest.log_reading import read_log
+from hangscope.ingest.nccl_log import NcclParser
+
+STEP = (
+    "[default{local}]:2026-11-20 15:{minute:02}:{second:02} | INFO | trainer.py:412 | epoch 3 step {step} "
+    "loss=2.{step:04} lr=3.0e-04 grad_norm=0.{second:03} tokens/s={step}93 eta 3 days\n"
+)
+TIMEOUT = (
+    "[rank{rank}]:[E1120 15:13:44.220687360 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn=58, NumelOut=58, Timeout(ms)=600000) ran for 600012 milliseconds\n"
+)
+CALL = (
+    "[rank{rank}]:[I1120 15:13:24.220687360 ProcessGroupWrapper.cpp:710] [Rank {rank}] Running collective: CollectiveFingerPrint("
+    "SequenceNumber={number}, OpType=ALLREDUCE, TensorShape=[58], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float "
+    "(default), device=cpu, layout=Strided (default), requires_grad=false (default), memory_format=(nullopt)))\n"
+)
+
+
+def sparse_log(path: Path, megabytes: int) -> None:
+    block = "".join(
+        STEP.format(local=i % 8, minute=i // 60 % 60, second=i % 60, step=i % 10_000) for i in range(64_000)
+    ).encode()
+    with path.open("wb") as file:
+        written = 0
+        while written < megabytes * 10**6:
+            written += file.write(block)
+            written += file.write(TIMEOUT.format(rank=written % 8, seq=written % 997).encode())
+
+
+def dense_log(path: Path, megabytes: int) -> None:
+    with path.open("wb") as file:
+        number = written = 0
+        while written < megabytes * 10**6:
+            text = "".join(
+                CALL.format(rank=rank, number=n) for n in range(number, number + 500) for rank in range(8)
+            )
+            written += file.write(text.encode())
+            number += 500
+
+
+def measure(name: str, path: Path) -> None:
+    size = path.stat().st_size
+    wall, cpu = time.perf_counter(), time.process_time()
+    with path.open("rb") as stream:
+        reading = read_log(stream, path.name, (NcclParser(),))
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    calls = sum(len(recording) for recording in reading.recordings)
+    print(
+        f"{name}: {size / 1e6:,.0f} MB, {reading.lines:,} lines, {len(reading.events)} events, {calls:,} calls: "
+        f"{size / 1e6 / cpu:,.0f} MB/s of CPU time, {size / 1e6 / wall:,.0f} MB/s of wall time, peak {peak:,.0f} MiB resident"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--megabytes", type=int, default=1000, help="size of the sparse log (default: %(default)s)"
+    )
+    megabytes = parser.parse_args().megabytes
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sparse.log"
+        sparse_log(path, 50)
+        measure("warm-up", path)
+        sparse_log(path, megabytes)
+        measure("few matching lines", path)
+        dense_log(path, max(1, megabytes // 20))
+        measure("every line matches", path)
+
+
+if __name__ == "__main__":
+    main()

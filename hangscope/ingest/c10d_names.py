@@ -1,0 +1,61 @@
+"""How torch names operations and groups in text: `ALLREDUCE`, `[PG ID 2 PG GUID 9(tp) Rank 4]`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# torch/csrc/distributed/c10d/Types and Work.cpp (`opTypeToString`), in the order of the enum `OpType`.
+OP_TYPES = (
+    "BROADCAST", "ALLREDUCE", "ALLREDUCE_COALESCED", "REDUCE", "ALLGATHER", "_ALLGATHER_BASE", "ALLGATHER_COALESCED", "GATHER",
+    "SCATTER", "REDUCE_SCATTER", "ALLTOALL_BASE", "ALLTOALL", "SEND", "RECV", "RECVANYSOURCE", "BARRIER", "_REDUCE_SCATTER_BASE",
+    "COALESCED", "_ALLREDUCE_SPARSE",
+)  # fmt: skip
+_USER_NAMES = {
+    "ALLREDUCE": "all_reduce",
+    "ALLREDUCE_COALESCED": "all_reduce_coalesced",
+    "_ALLREDUCE_SPARSE": "all_reduce",
+    "ALLGATHER": "all_gather",
+    "_ALLGATHER_BASE": "all_gather_into_tensor",
+    "ALLGATHER_BASE": "all_gather_into_tensor",
+    "ALLGATHER_COALESCED": "all_gather_coalesced",
+    "ALLGATHER_INTO_TENSOR_COALESCED": "all_gather_into_tensor_coalesced",
+    "_REDUCE_SCATTER_BASE": "reduce_scatter_tensor",
+    "REDUCE_SCATTER_TENSOR": "reduce_scatter_tensor",
+    "REDUCE_SCATTER_TENSOR_COALESCED": "reduce_scatter_tensor_coalesced",
+    "ALLTOALL": "all_to_all",
+    "ALLTOALL_BASE": "all_to_all",
+    "RECVANYSOURCE": "recv_any_source",
+}
+
+# 2.0-2.2 `[Rank 3]`; 2.3 `[PG 0 Rank 3]`; 2.4 `[PG 0 (default_pg) Rank 3]`; since 2.5 `[PG ID 0 PG GUID 0(default_pg) Rank 3]`.
+_GROUP = re.compile(
+    r"\[(?:PG (?:ID (\d{1,9}) PG GUID )?([^\s\](]{1,200}) ?(?:\(([^)\]]{0,200})\))? )?Rank (\d{1,7})\]"
+)
+
+
+def user_op(name: str) -> str:
+    """Return the operation as users write it: `ALLREDUCE` is all_reduce; an unknown name is only lowered."""
+    return _USER_NAMES.get(name, name.lower().lstrip("_"))
+
+
+def group_fields(text: str) -> dict[str, Any]:
+    """Return group_rank (group-local), pg_id (process-local), group_name and group_desc, as far as the text names a group.
+
+    A prefix with a group's name is preferred to a bare `[Rank 3]`, which names none.
+    """
+    best: dict[str, Any] = {}
+    for match in _GROUP.finditer(text[:2000]):
+        pg_id, name, desc, rank = match.groups()
+        fields: dict[str, Any] = {"group_rank": int(rank)}
+        if name is not None:
+            fields |= {"group_name": name, "group_desc": desc or "", "pg_id": int(pg_id) if pg_id else None}
+            return fields
+        best = best or fields
+    return best
+
+
+def is_default_group(fields: dict[str, Any]) -> bool:
+    """Return whether the group is the default one, whose group-local ranks are the global ranks."""
+    name, desc = fields.get("group_name"), fields.get("group_desc")
+    return desc == "default_pg" or (name in {"0", "default_pg"} and not desc)
