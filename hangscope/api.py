@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -60,8 +61,6 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data (schema `hangscope.report/1`)."""
         from hangscope.report.json import render_json
-
-        import json
 
         data: dict[str, Any] = json.loads(render_json(self._view))
         return data

@@ -23,6 +23,7 @@ What a ring overwrote has no row: `report.to_dict()["coverage"]["windows"]` says
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def build_table(analysis: Analysis | None, *, full: bool = False) -> pd.DataFram
     frames = [user_frame(k.stack) for k in kinds]
     table = pd.DataFrame({
         "rank": np.repeat(np.array([q.rank for q in queues], np.int32), lengths),
-        "group": pd.Categorical([labels[g] for g in gid]) if len(set(labels)) < len(labels) else pd.Categorical.from_codes(gid, labels),
+        "group": _category(gid, labels),
         "gid": gid,
         "seq": _join([q.seq[cut] for q in queues], np.int64),
         "order": _join([q.order[cut] for q in queues], np.int64),
@@ -77,7 +78,7 @@ def build_table(analysis: Analysis | None, *, full: bool = False) -> pd.DataFram
         "sizes_in": _category(kind, [_sizes(k.input_sizes) for k in kinds]),
         "sizes_out": _category(kind, [_sizes(k.output_sizes) for k in kinds]),
         "dtype": _category(kind, [(k.input_dtypes or k.output_dtypes or ("",))[0] for k in kinds]),
-        "state": pd.Categorical.from_codes(_join([q.state[cut] for q in queues], np.int8), _STATES),
+        "state": _category(_join([q.state[cut] for q in queues], np.int8), _STATES),
         "created": pd.Series(created, dtype="Int64").mask(created == 0),
         "file": _category(kind, [f.file if f else None for f in frames]),
         "line": _integers(kind, [f.line if f else None for f in frames]),
@@ -90,11 +91,13 @@ def _join(parts: list[Any], dtype: Any) -> Any:
     return np.concatenate(parts).astype(dtype) if parts else np.empty(0, dtype)
 
 
-def _category(kind: Any, values: list[str | None]) -> pd.Categorical:
-    """Return one category per call from a value per kind; None is missing."""
+def _category(choice: Any, values: Sequence[str | None]) -> pd.Categorical:
+    """Return `values[choice]` as categories, from one index per call; None is missing, equal values are one category."""
     index: dict[str, int] = {}
     codes = np.array([-1 if v is None else index.setdefault(v, len(index)) for v in values] or [-1], np.int32)
-    return pd.Categorical.from_codes(codes[kind], list(index))
+    categories: Any = pd.Index(list(index))
+    categorical: pd.Categorical = pd.Categorical.from_codes(codes[choice], categories)
+    return categorical
 
 
 def _integers(kind: Any, values: list[int | None]) -> pd.Series:

@@ -45,6 +45,8 @@ def judge(case: Case) -> Judgement:
     best = matches[0]
     level, reasons = _confidence(case, best)
     verdict = _verdict(case, best, matches[1:], LEVELS[level], missing)
+    if best.cause == "slow_rank" and not case.graph.waiting and case.finding.form != "late":
+        return Judgement("no_hang", verdict, reasons, missing, _candidates(case, best))
     named = verdict.cause != "unknown" or verdict.culprit_ranks
     return Judgement("hang" if named else "inconclusive", verdict, reasons, missing, _candidates(case, best))
 

@@ -7,16 +7,17 @@ wait; a call that all joined and none completes. What was not chosen is kept as 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hangscope.align.divergence import GroupHistory, Mismatch, RankEdit
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.matching import proves_participation
+from hangscope.align.matching import numel, proves_participation
 from hangscope.align.p2p import Pair
 from hangscope.align.rankset import ranks_phrase
 from hangscope.align.waitgraph import Node, OpenCall, Root, WaitGraph
-from hangscope.incident import CallKind, Incident
+from hangscope.incident import CallKind, Incident, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Finder:
     def find(self) -> Finding:
         """Return the best finding; form `none` where nothing is open and nothing differs."""
         steps: tuple[Callable[[], Finding | None], ...] = (
-            self._different, self._absent, self._half, self._unseen, self._cycle, self._stalled,
+            self._different, self._unequal_pair, self._absent, self._half, self._unseen, self._cycle, self._stalled,
         )
         found = [f for step in steps if (f := step()) is not None]
         if not found:
@@ -145,6 +146,41 @@ class Finder:
         tokens = history.sequences.tokens[rank]
         position = next(i for i, s in enumerate(history.site[rank]) if int(s) == site)
         return history.view.kinds[int(tokens[position])]
+
+    def _unequal_pair(self) -> Finding | None:
+        """A send and its receive that meet with different sizes; the odd one differs from what the pair exchanged before."""
+        for root in self.graph.roots:
+            node = root.nodes[0]
+            if root.kind != "call" or node[0] != "P":
+                continue
+            pair = self.graph.pairs[node[1:]]  # type: ignore[index]
+            if pair.send is None or pair.recv is None:
+                continue
+            kinds = self.incident.kinds
+            sent, received = kinds[pair.send.kind], kinds[pair.recv.kind]
+            if numel(sent.input_sizes) == numel(received.input_sizes) and sent.input_dtypes == received.input_dtypes:
+                continue
+            usual = {h: self._usual(pair, h.rank) for h in (pair.send, pair.recv)}
+            odd = [h for h in (pair.send, pair.recv) if usual[h] is not None and numel(kinds[h.kind].input_sizes) != usual[h]]
+            finding = self._at(node, "unpaired", (odd[0].rank,) if len(odd) == 1 else ())
+            finding.root, finding.tie = root, len(odd) != 1
+            own = odd[0] if len(odd) == 1 else pair.send
+            other = pair.recv if own is pair.send else pair.send
+            finding.own_kind, finding.own_seq = kinds[own.kind], own.seq
+            finding.waiting_kind, finding.waiting_rank = kinds[other.kind], other.rank
+            return self._with_waiting(finding, set(root.explains))
+        return None
+
+    def _usual(self, pair: Pair, rank: int) -> tuple[int, ...] | None:
+        """Return the size that a rank exchanged most often with this peer before, in elements."""
+        queue = self.incident.ranks[rank].p2p[pair.key[0]]
+        this = pair.send.kind if pair.send is not None and pair.send.rank == rank else pair.recv.kind if pair.recv is not None else -1
+        wanted = self.incident.kinds[this]
+        sizes = Counter(
+            numel(kind.input_sizes) for k, s in zip(queue.kind, queue.state, strict=True)
+            if (kind := self.incident.kinds[int(k)]).op == wanted.op and (kind.src, kind.dst) == (wanted.src, wanted.dst) and int(s) == State.DONE
+        )
+        return sizes.most_common(1)[0][0] if sizes else None
 
     # -- seen and absent --------------------------------------------------------------------------------------------
 

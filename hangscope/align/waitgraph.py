@@ -29,12 +29,16 @@ Node = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """One open call of one rank; `order` runs over all its groups, `created` is in ns."""
+    """One open call of one rank; `order` runs over all its groups, `created` is in ns.
+
+    Calls with one `batch` (gid, number) run at the same time, as the sends and receives of one batch_isend_irecv do.
+    """
 
     node: Node
     order: int
     created: int
     gid: int
+    batch: tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -63,6 +67,7 @@ class WaitGraph:
     open_calls: dict[int, list[OpenCall]] = field(default_factory=dict)
     pairs: dict[PairKey, Pair] = field(default_factory=dict)
     roots: list[Root] = field(default_factory=list)
+    _known: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
 
     @property
     def waiting(self) -> list[int]:
@@ -77,6 +82,15 @@ class WaitGraph:
             self.nodes.append(node)
             self.edges.append([])
         return position
+
+    def connect(self, source: int, target: int, assumed: bool) -> None:
+        """Add an edge once; one that is certain for any rank is certain."""
+        known = self._known.get((source, target))
+        if known is None:
+            self._known[(source, target)] = len(self.edges[source])
+            self.edges[source].append((target, assumed))
+        elif not assumed:
+            self.edges[source][known] = (target, False)
 
     def targets(self, node: Node) -> list[tuple[Node, bool]]:
         """Return what a node waits for, each with whether the edge is assumed."""
@@ -133,25 +147,29 @@ def build(incident: Incident, views: Sequence[GroupFrontier]) -> WaitGraph:
             for seq in seqs:
                 row = member.row_of(seq)
                 order = int(member.queue.order[row]) if row is not None and member.queue is not None else 1 << 60
-                calls[rank].append(OpenCall(("I", view.group.gid, seq), order, view.created(rank, seq), view.group.gid))
+                calls[rank].append(OpenCall(("I", view.group.gid, seq), order, view.created(rank, seq), view.group.gid, (view.group.gid, seq)))
     for pair in pairs(incident):
         graph.pairs[pair.key] = pair
         for half in (pair.send, pair.recv):
             if half is not None and half.state in (State.PENDING, State.STARTED):
-                calls[half.rank].append(OpenCall(("P", *pair.key), half.order, half.created, pair.key[0]))
+                calls[half.rank].append(OpenCall(("P", *pair.key), half.order, half.created, pair.key[0], (pair.key[0], -half.seq)))
     by_gid = {view.group.gid: view for view in views}
     for rank in sorted(calls):
         ordered = graph.open_calls[rank] = sorted(calls[rank], key=lambda c: (c.order, str(c.node)))
-        for position, call in enumerate(ordered):
+        earlier: list[OpenCall] = []
+        current: list[OpenCall] = []
+        for call in ordered:
+            if current and current[-1].batch != call.batch:
+                earlier, current = current, []
+            current.append(call)
             node = graph.add(call.node)
-            if position:
-                before = ordered[position - 1]
-                graph.edges[node].append((graph.add(before.node), before.gid != call.gid))
-            else:
-                graph.edges[graph.add(("H", rank))].append((node, True))
+            for before in earlier:
+                graph.connect(node, graph.add(before.node), before.gid != call.gid)
+            if not earlier:
+                graph.connect(graph.add(("H", rank)), node, True)
     for node in [n for n in graph.nodes if n[0] != "H"]:
         for rank in _absent_from(node, by_gid, graph):
-            graph.edges[graph.index[node]].append((graph.add(("H", rank)), False))
+            graph.connect(graph.index[node], graph.add(("H", rank)), False)
     _find_roots(incident, graph)
     return graph
 

@@ -114,14 +114,18 @@ class Difference:
         return None
 
     def loop_over(self, ranks: Sequence[int]) -> Event | None:
-        """Return a culprit's own output that says its loop is over, while no waiting rank says so as often."""
+        """Return a culprit's last output where it says that its loop is over and most waiting ranks' last output does not."""
         for rank in ranks:
-            own = [e for e in self.case.facts.of(rank, "progress") if e.fields.get("done")]
-            if own:
-                others = [r for r in self.finding.waiting if any(e.fields.get("done") and e.text == own[-1].text for e in self.case.facts.of(r, "progress"))]
+            last = self._last_progress(rank)
+            if last is not None and last.fields.get("done"):
+                others = [e for r in self.finding.waiting if (e := self._last_progress(r)) is not None and e.fields.get("done")]
                 if len(others) * 2 <= len(self.finding.waiting):
-                    return own[-1]
+                    return last
         return None
+
+    def _last_progress(self, rank: int) -> Event | None:
+        events = self.case.facts.of(rank, "progress")
+        return max(events, key=lambda e: (e.file, e.line)) if events else None
 
     @cached_property
     def skipped(self) -> tuple[CallKind, ...]:

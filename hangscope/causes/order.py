@@ -19,6 +19,8 @@ def unpaired(case: Case) -> Match | None:
     elif finding.form != "unpaired" or pair is None:
         return None
     assert pair is not None
+    if pair.send is not None and pair.recv is not None:
+        return _unequal(case)
     _, source, destination, index = pair.key
     missing = "send" if pair.send is None else "receive"
     culprit = source if pair.send is None else destination
@@ -28,6 +30,17 @@ def unpaired(case: Case) -> Match | None:
         frame=case.frame_of(finding.waiting_kind), frame_rank=other,
         evidence=[Evidence("dump", f"rank {culprit} has no {missing} for it, and is in another call itself", culprit, Source(case.incident.ranks[culprit].dump_file or ""))],
         advice=[f"Put the send/receive schedules of ranks {source} and {destination} side by side: number of microbatches, peers, order.", "Post both halves in one batch_isend_irecv where two ranks exchange."],
+    )
+
+
+def _unequal(case: Case) -> Match:
+    """Return the answer for a send and a receive that meet with different sizes."""
+    finding = case.finding
+    who = ranks_phrase(finding.culprits) if finding.culprits else "one side"
+    return Match(
+        "p2p_mismatch", finding.culprits, f"{describe(finding.own_kind)} meets {describe(finding.waiting_kind)}: a send and its receive of different sizes", sure=2,
+        frame=case.frame_of(finding.own_kind), frame_rank=finding.culprits[0] if finding.culprits else None,
+        advice=[f"Make {who} use the size that this pair exchanged before, or exchange the sizes first.", "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it."],
     )
 
 

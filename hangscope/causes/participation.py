@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hangscope.align.callsite import position_to_loop, user_frame
+from hangscope.align.callsite import is_user, position_to_loop, user_frame
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe
-from hangscope.incident import Evidence, Frame, Source
+from hangscope.incident import Evidence, Frame, Source, Stack
 
 
 def late(case: Case) -> Match | None:
@@ -20,6 +20,22 @@ def late(case: Case) -> Match | None:
         evidence=[quote(e) for r in culprits for e in case.facts.of(r, "fingerprint")[:1]] + [quote(e) for e in case.facts.all("monitored_barrier")[:1]],
         advice=[f"Give the group a longer timeout if {ranks_phrase(culprits)}'s pause is legitimate, or move that work out of the step."],
         frame=case.frame_of(case.finding.own_kind), frame_rank=culprits[0] if culprits else None,
+    )
+
+
+def came_late(case: Case) -> Match | None:
+    """Watchdogs timed out, and yet every call is complete in the dumps: somebody was slow, nobody hangs."""
+    timeouts = case.facts.all("watchdog_timeout")
+    if not timeouts or case.graph.waiting or case.facts.deaths or not all(r.seen and r.dump_file for r in case.incident.ranks.values()):
+        return None
+    told = {e.rank for e in timeouts if e.rank is not None}
+    silent = tuple(r for r in sorted(case.incident.ranks) if r not in told)
+    culprits = silent if len(silent) * 2 < len(case.incident.ranks) else ()
+    event = timeouts[0]
+    return Match(
+        "slow_rank", culprits, f"{ranks_phrase(culprits) if culprits else 'a rank'} came later than the timeout; the call that the others gave up on did complete", sure=2 if culprits else 1,
+        evidence=[quote(event), Evidence("dump", "no rank has an open call: what timed out is complete in every dump"), *[quote(e) for r in culprits for e in case.facts.of(r, "dump_observed")[:1]]],
+        advice=[f"Find what kept {ranks_phrase(culprits) if culprits else 'the late rank'} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout with the reason."],
     )
 
 
@@ -67,7 +83,8 @@ def left_the_loop(case: Case) -> Match | None:
         if where is not None and where.stack and finding.waiting_kind is not None:
             stacks = [k.stack for k in d.history if k.stack]
             found = position_to_loop(where.stack, finding.waiting_kind.stack or (stacks[-1] if stacks else ()), stacks)
-            if found is not None and found[0] == "beyond":
+            # A rank that is busy at the loop's last lines is still inside it; one that returned from the epoch is not.
+            if found is not None and found[0] == "beyond" and _returned_from_epoch(finding.waiting_kind.stack, where.stack):
                 sure, why, frame = 1, f"its stack stands at {found[1]}, beyond the lines of the loop that its peers are in", found[1]
                 evidence.append(Evidence("stack", f"rank {culprits[0]} stood at {found[1]}", culprits[0], Source(where.source)))
     if not why:
@@ -80,6 +97,12 @@ def left_the_loop(case: Case) -> Match | None:
             "For inputs that are really uneven, wrap the loop in torch.distributed.algorithms.Join, or agree on min(len(loader)) over ranks before the epoch.",
         ],
     )
+
+
+def _returned_from_epoch(peer: Stack, own: Stack) -> bool:
+    """Return whether the peers are inside a function that runs an epoch, and this stack is not."""
+    epochs = {(f.name, f.file) for f in peer if is_user(f) and "epoch" in f.name.lower()}
+    return bool(epochs) and not any((f.name, f.file) in epochs for f in own)
 
 
 def _forward(d: Difference) -> bool:

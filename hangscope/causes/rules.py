@@ -14,6 +14,7 @@ RULES: tuple[Rule, ...] = (
     process.died,
     init.never_formed,
     participation.late,
+    participation.came_late,
     process.left_quietly,
     order.unpaired,
     order.circular_wait,

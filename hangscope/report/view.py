@@ -151,7 +151,7 @@ def _folded(ranks: Sequence[int]) -> list[int] | str:
 
 
 def _ranks(analysis: Analysis) -> list[dict[str, Any]]:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for rank, record in sorted(analysis.incident.ranks.items()):
         rows.append({
             "rank": rank, "host": record.host, "state": pictures.role_of(analysis, rank), "absence": record.absence.value if record.absence else None,
