@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hangscope.analysis import Analysis
     from hangscope.incident import Verdict
+    from hangscope.ingest.reading import Reading
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 REDACTIONS = ("hosts", "paths", "users")
@@ -114,8 +115,8 @@ def analyze(
 
     `paths` is one path, or several: files, folders, archives, fsspec URLs. `world_size` overrides what the inputs say;
     `jobs` is the number of reading processes (default: this process's processors); `attempt` picks a restart attempt
-    (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded; `full_table` keeps rows for calls of the
-    completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `executor` reads on any
+    (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded; `full_table` keeps rows for
+    calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `executor` reads on any
     `concurrent.futures.Executor` instead of children; `progress(files, of, bytes, of)` is called as reading goes on.
 
     Never raises for bad inputs: they become `report.warnings`. Raises NoInputError when nothing at all could be read,
@@ -190,14 +191,14 @@ def _check(world_size: int | None, jobs: int | None, attempt: int | str | None, 
         raise UsageError(f"cannot redact {', '.join(unknown)}", f"choose from {', '.join(REDACTIONS)}")
 
 
-def _require_something(readings: list[Any], paths: list[str], notes: list[Note]) -> None:
-    used = [r for r in readings if r.status == "used" and (r.recordings or r.events or r.threads or r.communicators or (r.log is not None and r.log.lines))]
-    if used:
+def _require_something(readings: list[Reading], paths: list[str], notes: list[Note]) -> None:
+    if any(_is_evidence(r) for r in readings):
         return
     where = ", ".join(paths[:3])
     if not readings and not notes:
         raise NoInputError(f"{where} holds no files", "point hangscope at the folder that the job's dumps and logs were written to")
-    found = [f"{r.file}: {r.reason}" for r in sorted(readings, key=lambda r: r.file)[:4]] + [str(n) for n in notes[:2]]
+    found = [f"{r.file}: {r.reason or 'text that tells of no rank and no failure'}" for r in sorted(readings, key=lambda r: r.file)[:4]]
+    found += [str(n) for n in notes[:2]]
     more = f" and {len(readings) - 4} more" if len(readings) > 4 else ""
     raise NoInputError(
         f"nothing in {where} could be used: looked for Flight Recorder dumps, logs and stacks, found {'; '.join(found)}{more}",
@@ -205,8 +206,19 @@ def _require_something(readings: list[Any], paths: list[str], notes: list[Note])
     )
 
 
+def _is_evidence(reading: Reading) -> bool:
+    """Return whether a file says anything about the job; text without one telling line does not."""
+    if reading.status != "used":
+        return False
+    log = reading.log
+    told = (reading.recordings, reading.events, reading.threads, reading.nccl_recordings, reading.communicators)
+    return any(told) or (log is not None and bool(log.events or log.recordings))
+
+
 def write_report(path: Path, text: str, *, force: bool = False) -> None:
     """Write a report file whole or not at all, and never over a file that is not a report of hangscope."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", f"name the file too: {path / 'hangscope-report.html'}")
     if path.exists() and not force and not _is_ours(path):
         raise UsageError(f"{path} exists and is not a report of hangscope", "choose another name with -o, or pass --force")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ Examples:
 @click.option("-o", "--output", metavar="REPORT.html", default=DEFAULT_REPORT, show_default=True, help="Where the HTML report goes.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True, help="What is printed on stdout.")
 @click.option("--json", "json_file", metavar="FILE", help="Also write the JSON report to FILE.")
-@click.option("--world-size", type=click.IntRange(1), metavar="N", help="How many ranks the job had, if the inputs do not say.")
+@click.option("--world-size", type=click.IntRange(1), metavar="N", help="How many ranks the job had; overrides what the inputs say.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Reading processes (default: one per processor).")
 @click.option("--exit-code", is_flag=True, help="Exit 10 for a hang, 11 for inconclusive, 0 for no hang.")
 @click.option("--redact", metavar="hosts,paths,users", default="", help="Remove these from every output.")
@@ -158,7 +158,8 @@ class _Progress:
         self.last, self.shown = now, True
         share = size / of_size if of_size else files / max(1, of_files)
         rate = size / (now - self.start) / 1e6
-        click.echo(f"\r\x1b[K[{'#' * int(24 * share):24}] {files:,}/{of_files:,} files  {size / 1e6:,.0f}/{of_size / 1e6:,.0f} MB  {rate:,.0f} MB/s", err=True, nl=False)
+        counts = f"{files:,}/{of_files:,} files  {size / 1e6:,.0f}/{of_size / 1e6:,.0f} MB  {rate:,.0f} MB/s"
+        click.echo(f"\r\x1b[K[{'#' * int(24 * share):24}] {counts}", err=True, nl=False)
 
     def close(self) -> None:
         if self.shown:
@@ -208,6 +209,8 @@ def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: b
         for item in demos.scenarios().values():
             click.echo(f"{item.name:20} {item.description}")
         return
+    if scenario not in demos.scenarios():
+        raise UsageError(f"no scenario is called {scenario!r}", f"choose one of {', '.join(demos.scenarios())}")
     with tempfile.TemporaryDirectory(prefix="hangscope-demo-") as folder:
         target = Path(keep) if keep else Path(folder) / "incident"
         click.echo(f"Freezing a real {scenario} job with gloo on the CPU (about ten seconds) ...", err=True)

@@ -123,8 +123,10 @@ class Queue:
 
     `seq` (int64): collective_seq_id, or for point-to-point calls p2p_seq_id; `kind` (int32): index into
     `Incident.kinds`; `state` (int8): a `State` value; `created` (int64): ns, 0 where unknown; `order` (int64): the
-    rank's own running number over all its groups (record_id), which gives the interleaving of groups. `overwritten` is True where the ring lost older calls, `pending_only` where no completed
-    call was kept. `frontier` comes from `pg_status` and knows more than the rows do.
+    rank's own running number over all its groups (record_id), which gives the interleaving of groups. `overwritten` is
+    True where the ring lost older calls, `pending_only` where no completed call was kept. `frontier` comes from `pg_status` and knows more than the rows do.
+    `tells_completion` is False for NCCL's call lines, which are printed when a call is made and never when it ends;
+    `cut` is True where calls behind the last row may be missing, so that its silence proves nothing.
     """
 
     rank: int
@@ -137,6 +139,8 @@ class Queue:
     frontier: Frontier = Frontier()
     overwritten: bool = False
     pending_only: bool = False
+    tells_completion: bool = True
+    cut: bool = False
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -167,7 +171,7 @@ class Event:
 
 @dataclass(slots=True)
 class RankRecord:
-    """Everything known of one rank."""
+    """Everything known of one rank. `calls_file` holds its calls: the dump, or a log that recorded them in text."""
 
     rank: int
     host: str | None = None
@@ -176,6 +180,7 @@ class RankRecord:
     pid: int | None = None
     files: list[str] = field(default_factory=list)
     dump_file: str | None = None
+    calls_file: str | None = None
     stack_file: str | None = None
     absence: Absence | None = None
     queues: dict[int, Queue] = field(default_factory=dict)

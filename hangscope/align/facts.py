@@ -123,7 +123,7 @@ def _death(rank: int, facts: Facts) -> Death | None:
         code = exit_event.fields.get("code")
         if isinstance(code, int) and (code < 0 or code > 128):
             number = -code if code < 0 else code - 128
-            if code in _CLEANUPS or (code in _ABORTS and facts.of(rank, "gloo_size_mismatch", "watchdog_timeout", "gloo_closed", "gloo_timeout", "terminate", "exception", "heartbeat_timeout")):
+            if code in _CLEANUPS or (code in _ABORTS and facts.of(rank, "gloo_size_mismatch", "watchdog_timeout", "gloo_closed", "gloo_timeout", "terminate", "exception", "heartbeat_timeout", "dump_signal", "dump_observed", "watchdog_status")):
                 return None
             return Death(rank, f"was killed by signal {number} ({exit_event.fields.get('signal') or _SIGNALS.get(number, '?')})", exit_event, 3)
     for kind, how in (("disk_full", "ran out of disk space"),):

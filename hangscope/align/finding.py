@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from hangscope.align.divergence import GroupHistory, Mismatch, RankEdit
 from hangscope.align.frontier import GroupFrontier
+from hangscope.align.interleaving import Interleaving, Parting
 from hangscope.align.matching import numel, proves_participation
 from hangscope.align.p2p import Pair
 from hangscope.align.rankset import ranks_phrase
@@ -35,7 +36,8 @@ class Finding:
 
     `form`: different, absent, shifted, extra, half, unseen, cycle, unpaired, stalled or none. `culprits`: global ranks
     (empty: nobody can be named). `seq` is what the waiting ranks are stuck in; `waiting` are all ranks with an open
-    call but the culprits, `explained` how many of them reach this root. `tie`: the sides are even and history is silent.
+    call but the culprits, `explained` how many of them reach this root. `skipped`, `added`: calls that the culprit left
+    out or made in addition; `swapped`: it made them, in another order; `last_word`: nothing behind its odd call is seen; `before`: what a waiting rank called until then. `tie`: the sides are even and history is silent.
     """
 
     form: str
@@ -52,6 +54,10 @@ class Finding:
     sides: tuple[tuple[int, ...], ...] = ()
     edit: RankEdit | None = None
     skipped: tuple[CallKind, ...] = ()
+    added: tuple[CallKind, ...] = ()
+    swapped: bool = False
+    last_word: bool = False
+    before: list[CallKind] = field(default_factory=list)
     pair: Pair | None = None
     root: Root | None = None
     tie: bool = False
@@ -67,6 +73,7 @@ class Finder:
         self.views = {v.group.gid: v for v in views}
         self.waiting = graph.waiting
         self.candidates: list[Candidate] = []
+        self.interleaving = Interleaving(incident)
 
     def find(self) -> Finding:
         """Return the best finding; form `none` where nothing is open and nothing differs."""
@@ -196,8 +203,63 @@ class Finder:
         finding = self._at(node, "absent", hosts)
         finding.root = roots[0]
         finding.own_kind, finding.own_seq = self._last_call(hosts[0], finding.view)
+        parted = self._parted({r.nodes[0] for r in roots} | set(self._lacking(set(hosts))), hosts)
+        if parted is not None and set(parted.culprits) <= set(hosts):
+            return self._with_waiting(parted, set(explains))
         self._who_is_odd(finding)
         return self._with_waiting(finding, set(explains))
+
+    def _lacking(self, hosts: set[int]) -> list[Node]:
+        """Return the open instances that wait for one of these hosts."""
+        return [
+            n for n in self.graph.nodes
+            if n[0] == "I" and any(t[0] == "H" and int(t[1]) in hosts for t, _ in self.graph.targets(n))  # type: ignore[call-overload]
+        ]
+
+    def _parted(self, nodes: set[Node], hosts: Sequence[int] | None = None) -> Finding | None:
+        """Return a finding where ranks left their peers' program, by comparing those who made a call with those who did not."""
+        partings: list[Parting] = []
+        for node in sorted((n for n in nodes if n[0] == "I"), key=self._when)[:64]:
+            gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
+            view = self.views[gid]
+            joined = [r for r in view.seen if view.members[r].row_of(seq) is not None]
+            absent = [r for r in view.seen if (view.members[r].enqueued or 0) < seq and (hosts is None or r in hosts)]
+            for behind in absent[:32]:
+                for ahead in joined[:2]:
+                    parting = self.interleaving.part(behind, ahead, gid, seq)
+                    if parting is not None:
+                        partings.append(parting)
+        told = [p for p in partings if p.odd is not None]
+        odd = {p.odd for p in told if p.odd is not None}
+        if not told:
+            common = set.intersection(*(set(p.ranks) for p in partings)) if len(partings) > 1 else set()
+            if len(common) != 1:
+                return None
+            odd, told = common, partings
+        # A rank that kept its pattern in one comparison and broke it in another was misled by its own victims.
+        kept = {r for p in told if p.odd is not None for r in p.ranks if r != p.odd}
+        guilty = (odd - kept) or odd
+        culprits = tuple(sorted(guilty))
+        if len(culprits) * 2 > len(self.incident.ranks):
+            return None
+        first = min((p for p in told if set(p.ranks) & guilty), key=lambda p: self._parting_time(p))
+        return self._parting_finding(first, culprits)
+
+    def _parting_time(self, parting: Parting) -> tuple[int, tuple[int, int]]:
+        return (min(self.interleaving.call(r, row)[3] for r, row in zip(parting.ranks, parting.rows, strict=True)), parting.ranks)
+
+    def _parting_finding(self, parting: Parting, culprits: tuple[int, ...]) -> Finding:
+        odd = next(r for r in parting.ranks if r in culprits)
+        peer = next(r for r in parting.ranks if r != odd)
+        rows = dict(zip(parting.ranks, parting.rows, strict=True))
+        gid, seq, kind, _ = self.interleaving.call(peer, rows[peer])
+        _, own_seq, own_kind, _ = self.interleaving.call(odd, rows[odd])
+        return Finding(
+            "different", culprits, self.views[gid], self.histories.get(gid), seq, waiting_rank=peer, waiting_kind=kind, own_kind=own_kind, own_seq=own_seq,
+            skipped=parting.skipped, added=(parting.added,) if parting.added is not None else (), swapped=parting.swapped,
+            last_word=rows[odd] == len(self.interleaving.program(odd).tokens) - 1,
+            before=self.interleaving.before(peer, rows[peer]),
+        )
 
     def _who_is_odd(self, finding: Finding) -> None:
         """Ask whether those who wait made a call too many, rather than those who are absent one too few."""
@@ -289,6 +351,10 @@ class Finder:
         if root is None:
             return None
         calls = [n for n in root.nodes if n[0] != "H"]
+        parted = self._parted(set(calls))
+        if parted is not None:
+            parted.root = root
+            return self._with_waiting(parted, set(root.explains) | set(root.ranks))
         ranks = root.ranks or tuple(sorted({r for r, cs in self.graph.open_calls.items() if any(c.node in calls for c in cs)}))
         finding = self._at(min(calls, key=self._when), "cycle", ranks)
         finding.root, finding.assumed = root, not root.certain

@@ -11,8 +11,11 @@ from functools import cached_property
 
 import numpy as np
 
-from hangscope.align.matching import match_key, proves_participation
+from hangscope.align.matching import match_keys, proves_participation
 from hangscope.incident import Absence, CallKind, Group, Incident, Queue, State
+
+
+_OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
 
 
 @dataclass(slots=True)
@@ -128,6 +131,8 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
             record = incident.ranks.get(rank)
             view.members[rank] = _member(incident, group, rank, view.calls_in_p2p_numbers) if record else Member(rank, None, Absence.NO_DUMP)
         _clear_the_early(view)
+        if any(m.queue is not None and not m.queue.tells_completion for m in view.members.values()):
+            _settle(view, hard_keys(incident.kinds))
         result.append(view)
     return result
 
@@ -164,6 +169,36 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
     return member
 
 
+def _settle(view: GroupFrontier, keys: np.ndarray) -> None:
+    """Tell which calls of recorders that log no completion are open: those that not every known member made alike.
+
+    What all known members made is taken to be over; that it is, nobody recorded. A member whose log is cut and that
+    seems to be behind is not known: its calls may be among the lost lines.
+    """
+    logged = {r: m for r, m in view.members.items() if m.queue is not None and len(m.queue) and not m.queue.tells_completion}
+    furthest = max((m.enqueued for m in view.members.values() if m.enqueued is not None), default=0)
+    for member in logged.values():
+        if member.queue is not None and member.queue.cut and member.last_row < furthest:
+            member.enqueued = None
+    agreed = min((m.enqueued for m in view.members.values() if m.enqueued is not None), default=0)
+    start = max((m.first_row for m in logged.values()), default=1)
+    reference: np.ndarray | None = None
+    for member in logged.values():
+        assert member.queue is not None
+        low, high = np.searchsorted(member.queue.seq, (start, agreed + 1))
+        made = keys[member.queue.kind[low:high]]
+        reference = made if reference is None else reference
+        shared = min(len(made), len(reference))
+        differ = np.flatnonzero(made[:shared] != reference[:shared])
+        agreed = min(agreed, start + int(differ[0]) - 1) if len(differ) else agreed
+    for member in logged.values():
+        assert member.queue is not None
+        later = member.queue.seq[np.searchsorted(member.queue.seq, agreed + 1) :]
+        member.unknown, member.pending = (), tuple(int(s) for s in later[:_OPEN_KEPT])
+    view.__dict__.pop("seen", None)
+    view.__dict__.pop("unseen", None)
+
+
 def _clear_the_early(view: GroupFrontier) -> None:
     """Mark members whose dump is older than what peers' completions prove: they are further than their dump shows."""
     for rank, member in view.members.items():
@@ -178,10 +213,10 @@ def _clear_the_early(view: GroupFrontier) -> None:
 def hard_keys(kinds: list[CallKind]) -> np.ndarray:
     """Return for each kind the number of its match key (int32): equal numbers match."""
     index: dict[object, int] = {}
-    return np.array([index.setdefault(match_key(k), len(index)) for k in kinds], dtype=np.int32)
+    return np.array([index.setdefault(key, len(index)) for key in match_keys(kinds)], dtype=np.int32)
 
 
 def site_keys(kinds: list[CallKind]) -> np.ndarray:
     """Return for each kind the number of its match key together with its call site (int32)."""
     index: dict[object, int] = {}
-    return np.array([index.setdefault((match_key(k), k.stack), len(index)) for k in kinds], dtype=np.int32)
+    return np.array([index.setdefault((key, k.stack), len(index)) for key, k in zip(match_keys(kinds), kinds, strict=True)], dtype=np.int32)

@@ -6,6 +6,9 @@ member must have. Shapes with equal element counts match, as NCCL and gloo see o
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
@@ -42,13 +45,40 @@ def match_key(kind: CallKind) -> MatchKey:
     return (kind.op, ins, outs, kind.input_dtypes, kind.output_dtypes, kind.root)
 
 
+def match_keys(kinds: Sequence[CallKind]) -> list[MatchKey]:
+    """Return the key of each of a job's kinds, equal where two calls can complete together.
+
+    A recorder of before version 2.1 kept no element types. Its calls take those of the equal call that another rank's
+    recorder did keep them of (the first of several, in sorted order): what was not recorded is no difference.
+    """
+    typed: dict[CallKind, list[CallKind]] = defaultdict(list)
+    for kind in kinds:
+        if not _lacks_types(kind):
+            typed[_bare(kind)].append(kind)
+    if len(typed) == 0 or not any(_lacks_types(k) for k in kinds):
+        return [match_key(k) for k in kinds]
+    twins = {bare: min(twins, key=lambda k: (k.input_dtypes, k.output_dtypes)) for bare, twins in typed.items()}
+    return [match_key(twins.get(_bare(k), k) if _lacks_types(k) else k) for k in kinds]
+
+
+def _lacks_types(kind: CallKind) -> bool:
+    return bool(kind.input_sizes or kind.output_sizes) and not kind.input_dtypes and not kind.output_dtypes
+
+
+def _bare(kind: CallKind) -> CallKind:
+    """Return a kind without its element types and call site."""
+    return replace(kind, input_dtypes=(), output_dtypes=(), stack=())
+
+
 def difference(a: CallKind, b: CallKind) -> str:
-    """Return how two calls differ: `op`, `dtype`, `shape`, `root`, or `` where they match.
+    """Return how two calls differ: `op`, `dtype`, `shape`, `root`, or `` where they match as far as both were recorded.
 
     A call whose own sizes contradict its op (an all_reduce with other output than input) differs from any as `shape`.
     """
     if a.op != b.op:
         return "op"
+    if _lacks_types(a) or _lacks_types(b):
+        a, b = _bare(a), _bare(b)
     if match_key(a) == match_key(b):
         return "shape" if _self_contradicting(a) or _self_contradicting(b) else ""
     if a.root != b.root:

@@ -167,11 +167,27 @@ def build(incident: Incident, views: Sequence[GroupFrontier]) -> WaitGraph:
                 graph.connect(node, graph.add(before.node), before.gid != call.gid)
             if not earlier:
                 graph.connect(graph.add(("H", rank)), node, True)
+        _connect_batches(graph, ordered)
     for node in [n for n in graph.nodes if n[0] != "H"]:
         for rank in _absent_from(node, by_gid, graph):
             graph.connect(graph.index[node], graph.add(("H", rank)), False)
     _find_roots(incident, graph)
     return graph
+
+
+def _connect_batches(graph: WaitGraph, ordered: Sequence[OpenCall]) -> None:
+    """Let a half whose counterpart is complete wait for the rest of its batch, which alone keeps it open."""
+    batches: dict[tuple[int, int], list[OpenCall]] = defaultdict(list)
+    for call in ordered:
+        if call.node[0] == "P":
+            batches[call.batch].append(call)
+    for batch in batches.values():
+        for call in batch if len(batch) > 1 else ():
+            pair = graph.pairs[call.node[1:]]  # type: ignore[index]
+            if any(h is not None and h.state == State.DONE for h in (pair.send, pair.recv)):
+                for other in batch:
+                    if other is not call and other.node != call.node:
+                        graph.connect(graph.add(call.node), graph.add(other.node), False)
 
 
 def _absent_from(node: Node, views: dict[int, GroupFrontier], graph: WaitGraph) -> list[int]:
@@ -269,6 +285,7 @@ def _root(incident: Incident, graph: WaitGraph, part: list[int], explains: froze
         return Root("cycle", nodes, hosts, explains, certain)
     if hosts:
         record = incident.ranks[hosts[0]]
-        return Root("host" if record.seen else "unseen", nodes, hosts, explains - set(hosts), True)
+        known = record.seen and not any(queue.cut for queue in record.queues.values())
+        return Root("host" if known else "unseen", nodes, hosts, explains - set(hosts), True)
     open_on = tuple(r for r, calls in sorted(graph.open_calls.items()) if any(c.node == nodes[0] for c in calls))
     return Root("call", nodes, open_on, explains, True)

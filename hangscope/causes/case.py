@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hangscope.align.callsite import user_frame
@@ -31,6 +32,43 @@ class Case:
     def solid(self) -> bool:
         """Return whether the finding names calls that differ or are missing, and not only lines or step counts."""
         return self.finding.form != "none" and (not self.from_text or self.finding.seq is not None)
+
+    def elsewhere(self, ranks: Sequence[int]) -> list[int]:
+        """Return those of `ranks` whose stack shows them at work outside the call that they left open.
+
+        A host that is blocked in its call, or waits for its result, stands where its peers stand; hosts that merely run
+        ahead of their devices stand together, too. Only a place of its own tells.
+        """
+        places: Counter[tuple[str, str]] = Counter()
+        for rank in self.graph.open_calls:
+            where = self.facts.whereabouts.get(rank)
+            frame = user_frame(where.stack) if where is not None and where.kind == "stack" else None
+            if frame is not None:
+                places[(frame.name, frame.file)] += 1
+        rare = max(1, sum(places.values()) // 8)
+        result = []
+        for rank in ranks:
+            where = self.facts.whereabouts.get(rank)
+            frame = user_frame(where.stack) if where is not None else None
+            if frame is not None and self._moved_on(rank) and places[(frame.name, frame.file)] <= rare < sum(places.values()):
+                result.append(rank)
+        return result
+
+    def _moved_on(self, rank: int) -> bool | None:
+        where = self.facts.whereabouts.get(rank)
+        calls = self.graph.open_calls.get(rank)
+        if where is None or where.kind != "stack" or not calls:
+            return None
+        if where.inside:
+            return False
+        record = self.incident.ranks[rank]
+        for queue in (*record.queues.values(), *record.p2p.values()):
+            for order, kind in zip(queue.order[-256:], queue.kind[-256:], strict=True):
+                if int(order) == calls[0].order:
+                    made = user_frame(self.incident.kinds[int(kind)].stack)
+                    now = user_frame(where.stack)
+                    return None if made is None or now is None else (made.name, made.file) != (now.name, now.file)
+        return None
 
     def frame_of(self, kind: CallKind | None) -> Frame | None:
         """Return the user frame of a call."""

@@ -56,6 +56,8 @@ class Difference:
     def history(self) -> list[CallKind]:
         """Return what the members called before the divergence, oldest first, of the first waiting member."""
         finding = self.finding
+        if finding.before:
+            return finding.before
         if finding.history is None or finding.seq is None or finding.waiting_rank is None:
             return []
         until = min(finding.seq, finding.own_seq or finding.seq)
@@ -141,7 +143,7 @@ class Difference:
         edit = self.finding.edit
         if edit is not None and edit.edit.kind == "extra":
             return tuple(self.case.incident.kinds[i] for i in edit.calls)
-        return ()
+        return self.finding.added
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

@@ -85,7 +85,7 @@ def wrong_shape(case: Case) -> Match | None:
     d = Difference(case)
     if case.finding.form != "different" or d.differs != "shape":
         return None
-    if d.same_site is False:
+    if d.same_site is False or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name
     frameless = d.same_site is None
     return Match(

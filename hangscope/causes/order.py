@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import ranks_phrase
 from hangscope.align.sequence_diff import continues
 from hangscope.align.waitgraph import OpenCall
@@ -28,7 +29,7 @@ def unpaired(case: Case) -> Match | None:
     return Match(
         "p2p_mismatch", (culprit,), f"rank {other} waits in {'recv' if pair.send is None else 'send'} number {index + 1} of the pair {source} -> {destination}, and rank {culprit} never made the {missing}", sure=1 if finding.assumed else 2,
         frame=case.frame_of(finding.waiting_kind), frame_rank=other,
-        evidence=[Evidence("dump", f"rank {culprit} has no {missing} for it, and is in another call itself", culprit, Source(case.incident.ranks[culprit].dump_file or ""))],
+        evidence=[Evidence("dump", f"rank {culprit} has no {missing} for it, and is in another call itself", culprit, Source(case.incident.ranks[culprit].calls_file or ""))],
         advice=[f"Put the send/receive schedules of ranks {source} and {destination} side by side: number of microbatches, peers, order.", "Post both halves in one batch_isend_irecv where two ranks exchange."],
     )
 
@@ -62,21 +63,13 @@ def circular_wait(case: Case) -> Match | None:
         return None
     ranks = tuple(sorted(finding.root.ranks)) or finding.culprits
     heads = {r: case.graph.open_calls[r] for r in ranks if case.graph.open_calls.get(r)}
-    contradicting = [r for r in heads if (w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack" and not w.inside]
-    if contradicting:
-        who = tuple(contradicting)
-        return Match(
-            "stuck_rank", who, f"{ranks_phrase(who)} is not in any call, as its stack shows; the calls that look circular were left pending behind it", sure=1,
-            evidence=[Evidence("stack", f"rank {r}: " + " <- ".join(str(f) for f in case.facts.whereabouts[r].stack[:3]), r, Source(case.facts.whereabouts[r].source)) for r in who],
-            advice=[f"See what {ranks_phrase(who)} does outside of collectives (its stack is in the evidence)."],
-        )
     odd = _odd_order(case, heads)
     opposite = _opposite_orders(heads)
-    stacks = any((w := case.facts.whereabouts.get(r)) is not None and w.inside for r in ranks)
+    stacks = any((w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack" and w.inside for r in ranks)
     evidence = []
     for rank, calls in sorted(heads.items())[:8]:
         named = ", then ".join(_name(case, rank, c) for c in calls[:2])
-        evidence.append(Evidence("dump", f"rank {rank} is in {named}", rank, Source(case.incident.ranks[rank].dump_file or "")))
+        evidence.append(Evidence("dump", f"rank {rank} is in {named}", rank, Source(case.incident.ranks[rank].calls_file or "")))
     culprits = odd or ranks
     first = next(iter(sorted(heads)), None)
     kind = _kind(case, first, heads[first][0]) if first is not None else None
@@ -87,6 +80,42 @@ def circular_wait(case: Case) -> Match | None:
         "collective_order_mismatch", culprits, f"{ranks_phrase(ranks)} wait for each other in a circle: each holds a group that another needs" + (f"; the order of {ranks_phrase(odd)} is the odd one" if odd else ""),
         sure=2 if (opposite or stacks) and odd else 1, evidence=evidence, frame=case.frame_of(kind), frame_rank=first,
         advice=["Make every rank enter these groups in one global order, whatever the data; no call on a group inside a branch that ranks take differently."],
+    )
+
+
+def false_circle(case: Case) -> Match | None:
+    """A circle of open calls whose odd member is not blocked in its call at all, as its stack shows."""
+    finding = case.finding
+    if finding.root is None or finding.root.kind != "cycle":
+        return None
+    who = tuple(case.elsewhere(sorted(finding.culprits if finding.form != "cycle" else {*finding.root.ranks, *finding.culprits})))
+    if not who or len(who) * 2 > len(case.incident.ranks):
+        return None
+    frame = user_frame(case.facts.whereabouts[who[0]].stack)
+    return Match(
+        "stuck_rank", who, f"{ranks_phrase(who)} left a call open and is busy outside of it, as its stack shows; the circle of open calls is not a true one", sure=1,
+        evidence=[Evidence("stack", f"rank {r}: " + " <- ".join(str(f) for f in case.facts.whereabouts[r].stack[:4]), r, Source(case.facts.whereabouts[r].source)) for r in who],
+        advice=[f"See what {ranks_phrase(who)} does" + (f" at {frame.file}:{frame.line} in {frame.name}" if frame else "") + ": data loader, lock, I/O.", "Move work that one rank does alone out of the step."],
+        frame=frame, frame_rank=who[0],
+    )
+
+
+def crossed_groups(case: Case) -> Match | None:
+    """A rank that entered another group first than its pattern, and its peers, call for."""
+    finding = case.finding
+    if finding.root is None or finding.root.kind != "cycle" or finding.form != "different" or not finding.skipped:
+        return None
+    if len(finding.skipped) > 2 or not (finding.swapped or finding.last_word):
+        return None
+    who = ranks_phrase(finding.culprits)
+    evidence = [
+        Evidence("dump", f"rank {r} is in {', then '.join(_name(case, r, c) for c in case.graph.open_calls[r][:2])}", r, Source(case.incident.ranks[r].dump_file or ""))
+        for r in (*finding.culprits[:4], *(x for x in finding.waiting if x not in finding.culprits)) if case.graph.open_calls.get(r)
+    ][:6]
+    return Match(
+        "collective_order_mismatch", finding.culprits, f"{who} entered {describe(finding.own_kind)} before {describe(finding.skipped[0])}, the others the other way round", sure=2 if finding.swapped else 1,
+        evidence=evidence, frame=case.frame_of(finding.own_kind), frame_rank=finding.culprits[0] if finding.culprits else None,
+        advice=[f"Make {who} enter these two groups in the order that the others use; no call on a group inside a branch that ranks take differently."],
     )
 
 

@@ -17,6 +17,8 @@ RULES: tuple[Rule, ...] = (
     participation.came_late,
     process.left_quietly,
     order.unpaired,
+    order.false_circle,
+    order.crossed_groups,
     order.circular_wait,
     mismatch.wrong_dtype,
     mismatch.gradient_sets,

@@ -15,7 +15,7 @@ import numpy as np
 from hangscope.errors import Note
 from hangscope.incident import Absence, CallKind, Frame, Frontier, Incident, Input, Queue, RankRecord, State
 from hangscope.ingest import snapshots, text_evidence
-from hangscope.ingest.groups import GroupIndex, roles
+from hangscope.ingest.groups import GroupIndex, detail_helpers, roles
 from hangscope.ingest.reading import Reading
 from hangscope.ingest.recording import Recording
 
@@ -39,6 +39,8 @@ def assemble(readings: Sequence[Reading], *, world_size: int | None = None, atte
     claims += text.claims_beside({c.rank for c in claims})
     chosen, unchanged, stale = snapshots.choose(claims, notes)
     index = GroupIndex(chosen)
+    if any(detail_helpers(claim.recording) for claim in chosen.values()):
+        notes.append(Note("detail_recording", "recorded under TORCH_DISTRIBUTED_DEBUG=DETAIL, which stops a call that does not fit its peers' before it is recorded: dumps alone cannot show such a hang", hint="the logs name the calls of both sides"))
     size = _world_size(index, chosen, text.world_size, world_size)
     index.complete(size)
     kinds = _Kinds()
@@ -49,7 +51,9 @@ def assemble(readings: Sequence[Reading], *, world_size: int | None = None, atte
         if claim is None:
             record.absence = Absence.NO_DUMP
             continue
-        record.dump_file = claim.file
+        record.calls_file = claim.file
+        if claim.recording.source == "flight_recorder":
+            record.dump_file = claim.file
         record.files.append(claim.file)
         record.unchanged_snapshots = unchanged.get(rank, 0)
         _fill(record, claim.recording, index, kinds)
@@ -60,7 +64,7 @@ def assemble(readings: Sequence[Reading], *, world_size: int | None = None, atte
         rank = snapshots.rank_from_name(reading.file)
         if reading.status == "failed" and reading.kind in ("dump", "pickle", "hostile") and rank is not None and rank < size and ranks[rank].dump_file is None:
             ranks[rank].absence = Absence.UNREADABLE
-    text.attach(ranks)
+    text.attach(ranks, index.groups)
     return Incident(
         world_size=size,
         ranks=ranks,
@@ -137,6 +141,7 @@ def _fill(record: RankRecord, recording: Recording, index: GroupIndex, kinds: _K
             record.rank, gid,
             seq=columns["seq"][rows], kind=kind[rows], state=columns["state"][rows],
             created=columns["created"][rows], order=columns["order"][rows], pending_only=bool(pending_only),
+            tells_completion=recording.source != "nccl_log",
         )
         queue.overwritten = bool(len(rows)) and int(queue.seq.min()) > 1 and issued > seen
         (record.p2p if p2p else record.queues)[gid] = queue
@@ -150,13 +155,25 @@ def _fill(record: RankRecord, recording: Recording, index: GroupIndex, kinds: _K
             latest = max(both, key=lambda q: int(q.order.max()))
             latest.frontier = frontier
             sends = record.p2p.get(gid)
-            if sends is not None and latest is sends and frontier.completed is not None:
+            if sends is not None and latest is sends and _in_p2p_numbers(frontier, record.queues.get(gid)):
                 # Members of a batch stay "scheduled" in the recorder; the group's frontier says that they are over.
                 sends.state = np.where((sends.seq <= frontier.completed) & (sends.state != State.DONE), np.int8(State.DONE), sends.state)
     if not len(recording):
         record.absence = Absence.EMPTY_DUMP if not recording.status else None
     elif pending_only:
         record.absence = Absence.PENDING_ONLY
+
+
+def _in_p2p_numbers(frontier: Frontier, collectives: Queue | None) -> bool:
+    """Return whether the last completed work of a group, whose last enqueued is a send or receive, was one as well.
+
+    Each is given in its own numbering. A completed number above the enqueued one, or that of the last collective known to
+    be complete, is a collective's.
+    """
+    if frontier.completed is None or frontier.completed > (frontier.enqueued or 0):
+        return False
+    done = collectives.seq[collectives.state >= State.DONE] if collectives is not None and len(collectives) else ()
+    return not len(done) or int(max(done)) != frontier.completed
 
 
 def _frontiers(recording: Recording, index: GroupIndex, placed: dict[str, Any]) -> dict[int, Frontier]:

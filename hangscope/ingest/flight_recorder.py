@@ -69,6 +69,11 @@ def _is_entry(value: Any) -> bool:
     return isinstance(value, dict) and "profiling_name" in value and ("state" in value or "seq_id" in value)
 
 
+def _names_a_call(entry: Any) -> bool:
+    """Return whether an entry says what was called and on which group; less is no record of a call."""
+    return isinstance(entry, dict) and isinstance(entry.get("profiling_name"), str) and ("pg_id" in entry or "process_group" in entry)
+
+
 def reduce_dump(value: Any) -> Recording:
     """Return a loaded dump as a Recording; what does not fit becomes a note of it, never an exception."""
     top = {"entries": value} if isinstance(value, list) else value
@@ -145,11 +150,12 @@ class _Entries:
 
     def reduce(self, entries: list[Any]) -> None:
         ends = _coalesced_ends(entries)
+        lost_ends = _batches_without_end(entries, ends)
         last_on_gloo: dict[tuple[str, str], int] = {}
         recording, columns = self.recording, self.recording.columns
         rows_done: set[tuple[Any, ...]] = set()
         for position, entry in enumerate(entries):
-            if not isinstance(entry, dict) or "profiling_name" not in entry:
+            if not _names_a_call(entry):
                 self.bad += 1
                 continue
             name = str(entry["profiling_name"])
@@ -172,6 +178,8 @@ class _Entries:
                 state = batch.state
             else:
                 kind = self._kind(entry, backend, op, is_p2p)
+                if (local_id, seq) in lost_ends and is_p2p and backend == "nccl" and position < len(entries) - 1:
+                    state = State.DONE
             group = self._group(entry, local_id)
             if backend == "gloo":
                 state = State.DONE if entry.get("retired") else State.PENDING
@@ -284,6 +292,24 @@ def _coalesced_ends(entries: list[Any]) -> dict[tuple[str, bool, int], _Batch]:
             if batch is not None and not _COALESCED_END.search(name):
                 batch.members.append(entry)
     return batches
+
+
+def _batches_without_end(entries: list[Any], ends: dict[tuple[str, bool, int], _Batch]) -> set[tuple[str, int]]:
+    """Return the point-to-point batches (local group id, seq) that a dump of pending calls only shows without their end.
+
+    The end entry is written right behind the members and carries the state; members read "scheduled" for ever. So where
+    completed entries were left out of the dump, members without an end belong to a batch that completed.
+    """
+    members: dict[tuple[str, int], int] = {}
+    for entry in entries:
+        if isinstance(entry, dict) and "profiling_name" in entry:
+            if entry.get("state") == "completed":
+                return set()
+            name = str(entry["profiling_name"])
+            if (entry.get("is_p2p") or "->" in name or "<-" in name) and not _COALESCED_END.search(name):
+                key = (str(entry.get("pg_id", "")), _seq(entry, True))
+                members[key] = members.get(key, 0) + 1
+    return {key for key, count in members.items() if count > 1 and (key[0], True, key[1]) not in ends}
 
 
 def _end_key(ends: dict[tuple[str, bool, int], _Batch], local_id: str, entry: dict[str, Any], is_p2p: bool, seq: int) -> tuple[bool, int]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangscope.errors import Note
+from hangscope.incident import State
 from hangscope.ingest.naming import rank_from_name
 from hangscope.ingest.recording import Recording
 
@@ -106,7 +107,8 @@ def _stale(chosen: dict[int, Claim]) -> list[Claim]:
     claims = [chosen[r] for r in sorted(chosen)]
     worlds = {c.rank: _world(c.recording) for c in claims}
     common = Counter(w for w in worlds.values() if w).most_common(1)
-    begins = sorted(c.first_created for c in claims if c.first_created)
+    # A dump of pending calls only begins when the job froze, which says nothing of its history.
+    begins = sorted(c.first_created for c in claims if c.first_created and State.DONE in c.recording.columns["state"])
     # A quarter of the ranks may have begun early (a rank that left at once); the rest is "its peers".
     begin = begins[len(begins) // 4] if len(begins) * 2 > len(claims) else 0
     result = []
@@ -120,8 +122,11 @@ def _stale(chosen: dict[int, Claim]) -> list[Claim]:
 
 
 def _world(recording: Recording) -> tuple[int, ...] | None:
-    """Return the members of the widest group that the dump lists."""
-    return max((r for _, r in recording.config.values() if r), key=len, default=None)
+    """Return the members of the default group, or None where the dump does not list it (NCCL fills groups in lazily)."""
+    for name, (desc, ranks) in recording.config.items():
+        if ranks and (desc == "default_pg" or name == "0"):
+            return ranks
+    return None
 
 
 def _touches(claim: Claim, claims: Sequence[Claim]) -> bool:

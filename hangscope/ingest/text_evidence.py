@@ -6,14 +6,16 @@ calls that logs recorded (DETAIL's running collectives, NCCL's COLL lines) stand
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hangscope.errors import Note
-from hangscope.incident import Event, RankRecord
+from hangscope.incident import Event, Group, RankRecord
 from hangscope.ingest.event_identity import merge_repeats
 from hangscope.ingest.log_path import rank_from_path
 from hangscope.ingest.nccl_join import join_processes
+from hangscope.ingest.nccl_unmade import unmade_events
 from hangscope.ingest.reading import Reading, Thread
 from hangscope.ingest.recording import Recording
 from hangscope.ingest.snapshots import Claim
@@ -29,13 +31,25 @@ class TextEvidence:
     recorded: list[Claim] = field(default_factory=list)
     hosts: dict[int, str] = field(default_factory=dict)
     world_size: int = 0
+    cut: set[tuple[int, str]] = field(default_factory=set)
 
     def claims_beside(self, dumped: set[int]) -> list[Claim]:
-        """Return the text recordings of ranks that left no dump."""
-        return [claim for claim in self.recorded if claim.rank not in dumped]
+        """Return the text recordings of ranks that left no dump, of the kind of recorder that more ranks have.
 
-    def attach(self, ranks: dict[int, RankRecord]) -> None:
-        """Put threads, hosts, files and events to their ranks."""
+        NCCL's communicators have other names than the groups of dumps: its lines are used where there is no dump at all.
+        """
+        by_source = Counter(claim.recording.source for claim in self.recorded if not dumped or claim.recording.source != "nccl_log")
+        if not by_source:
+            return []
+        chosen = max(by_source, key=lambda source: (by_source[source], source == "detail_log"))
+        return [claim for claim in self.recorded if claim.rank not in dumped and claim.recording.source == chosen]
+
+    def attach(self, ranks: dict[int, RankRecord], groups: Sequence[Group]) -> None:
+        """Put threads, hosts, files and events to their ranks, and mark the text recordings whose end may be missing."""
+        names = {group.gid: group.name for group in groups}
+        for rank, record in ranks.items():
+            for gid, queue in record.queues.items():
+                queue.cut = (rank, names[gid]) in self.cut
         for rank, (file, threads) in self.threads.items():
             if rank in ranks:
                 ranks[rank].threads = [(t.name, t.stack) for t in sorted(threads, key=lambda t: not t.is_main)]
@@ -104,11 +118,16 @@ def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note
             text.recorded.append(Claim(_file_of(recording, communicators), recording, recording.rank))
             if recording.host:
                 text.hosts.setdefault(recording.rank, recording.host)
+    text.cut = {
+        (rank, joined.name_of.get(c.local_id, c.name))
+        for c in communicators
+        if not c.intact and (rank := joined.rank_of_process.get((c.file, c.host, c.pid))) is not None
+    }
     by_process = {(host, pid): rank for (_, host, pid), rank in joined.rank_of_process.items() if rank is not None}
     text.events = [
         replace(e, rank=by_process[(e.host, e.pid)]) if e.rank is None and e.host is not None and (e.host, e.pid) in by_process else e
         for e in text.events
-    ]
+    ] + unmade_events(joined, communicators)
 
 
 def _file_of(recording: Recording, communicators: Sequence[object]) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hangscope.align.rankset import compress
+from hangscope.align.rankset import ranks_phrase
 from hangscope.report.reading import clean
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@])")
@@ -37,7 +37,7 @@ def _facts(verdict: Mapping[str, Any], view: Mapping[str, Any]) -> list[tuple[st
     rows = [("Cause", f"`{verdict['cause']}` ({verdict['category']})"), ("Confidence", verdict["confidence"])]
     if verdict["culprits"]:
         named = ", ".join(f"rank {c['rank']}" + (f" on {_plain(str(c['host']))}" if c.get("host") else "") for c in verdict["culprits"][:8])
-        rows.append(("Who", named if len(verdict["culprit_ranks"]) <= 8 else f"ranks {compress(verdict['culprit_ranks'])}"))
+        rows.append(("Who", named if len(verdict["culprit_ranks"]) <= 8 else ranks_phrase(verdict["culprit_ranks"])))
     else:
         rows.append(("Who", "nobody is named"))
     location = verdict.get("location")
@@ -48,7 +48,8 @@ def _facts(verdict: Mapping[str, Any], view: Mapping[str, Any]) -> list[tuple[st
         group = verdict.get("group")
         rows.append(("What", f"{_code(verdict['op'])}{seq}" + (f" on group {_plain(group['name'])} {_plain(group['desc'])}".rstrip() if group else "")))
     if verdict["waiting_ranks"]:
-        rows.append(("Waiting", f"ranks {compress(verdict['waiting_ranks'])}; the root explains {verdict['explains']['ranks']} of {verdict['explains']['of']}"))
+        explains = verdict["explains"]
+        rows.append(("Waiting", f"{ranks_phrase(verdict['waiting_ranks'])}; the root explains {explains['ranks']} of {explains['of']}"))
     rows.append(("Fingerprint", f"`{verdict['fingerprint']}`"))
     return rows
 

@@ -38,8 +38,8 @@ def mask_text(text: str) -> str:
 def redact(view: dict[str, Any], what: Collection[str]) -> dict[str, Any]:
     """Return the view without hosts, paths or users, whichever of these words `what` holds.
 
-    Hosts become host-1, host-2, ... in the order of ranks, addresses become ip; of paths only the last part stays; user names are those of
-    home directories.
+    Hosts become host-1, host-2, ... in the order of ranks, addresses become ip; of paths only the last part stays;
+    user names are those of home directories.
     """
     steps: list[Callable[[str], str]] = []
     if "hosts" in what:

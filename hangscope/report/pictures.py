@@ -163,7 +163,8 @@ def _chain(analysis: Analysis) -> list[str]:
         lines.append(f"{ranks_phrase(ranks).capitalize()} {'is' if len(ranks) == 1 else 'are'} in {_call_label(analysis, node)}, {tail}.")
     verdict = analysis.judgement.verdict
     if verdict is not None and verdict.culprit_ranks:
-        lines.append(f"Root: {ranks_phrase(verdict.culprit_ranks)}, which explains {verdict.explained} of {len(verdict.waiting_ranks)} waiting ranks.")
+        explained = f"{verdict.explained} of {len(verdict.waiting_ranks)} waiting ranks"
+        lines.append(f"Root: {ranks_phrase(verdict.culprit_ranks)}, which explains {explained}.")
     return lines
 
 

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from hangscope.align.rankset import compress
+from hangscope.align.rankset import ranks_phrase
 from hangscope.report.reading import clean
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
@@ -29,15 +29,16 @@ class _Screen:
     def render(self) -> str:
         verdict = self.view.get("verdict")
         status = self.view["status"]
+        headline = self.view["headline"].removeprefix("Inconclusive: ").removeprefix("No hang: ")  # the head says so
         if verdict:
             style = "error" if status == "hang" else "warning"
             head = f"{'hang' if status == 'hang' else status}[{verdict['cause']}]"
-            self.put(f"{self.paint(head, style)}: {self.view['headline']}", indent="  ")
+            self.put(f"{self.paint(head, style)}: {headline}", indent="  ")
             self.where(verdict)
             self.notes(verdict)
             self.help(verdict)
         else:
-            self.put(f"{self.paint(status, 'ok' if status == 'no_hang' else 'warning')}: {self.view['headline']}", indent="  ")
+            self.put(f"{self.paint(status, 'ok' if status == 'no_hang' else 'warning')}: {headline}", indent="  ")
             for text in self.view.get("missing", []):
                 self.labelled("missing", text)
         if self.view["partial"]["is_partial"]:
@@ -56,9 +57,9 @@ class _Screen:
             self.put(f"  {self.paint('-->', 'label')} {location['file']}:{location['line']} in {location['function']}  ({who}{tail})", indent="      ")
         frame = _user_frame(waiting, self.view)
         if waiting and verdict.get("waiting_ranks"):
-            ranks = compress(verdict["waiting_ranks"])
+            ranks = ranks_phrase(verdict["waiting_ranks"])
             at = f"{frame['file']}:{frame['line']} in {frame['name']}" if frame else "no frame recorded"
-            self.put(f"  {self.paint('-->', 'label')} {at}  (ranks {ranks} waiting in {waiting['op'] or 'a call'})", indent="      ")
+            self.put(f"  {self.paint('-->', 'label')} {at}  ({ranks} waiting in {waiting['op'] or 'a call'})", indent="      ")
         explains = verdict["explains"]
         if explains["of"]:
             self.labelled("explains", f"{explains['ranks']} of {explains['of']} waiting ranks")

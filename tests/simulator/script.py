@@ -157,4 +157,4 @@ class Writer:
 
     def backward_stack(self, op: str) -> Stack:
         """Return the stack of a call made in backward: none, unless autograd runs on the main thread."""
-        return self.source.call(op, "backward", "module") if self.plan.framed_backward else ()
+        return self.source.call(op, "backward", "engine") if self.plan.framed_backward else ()

@@ -132,8 +132,18 @@ def _module(_: int) -> Stack:
     return (("_call_impl", path, 1790), ("_wrapped_call_impl", path, 1779))
 
 
+def _engine(_: int) -> Stack:
+    """Return the frames of `loss.backward()` down to autograd's engine, as torch 2.13 has them."""
+    return (
+        ("_engine_run_backward", f"{TORCH}/autograd/graph.py", 979),
+        ("backward", f"{TORCH}/autograd/__init__.py", 395),
+        ("backward", f"{TORCH}/_tensor.py", 623),
+    )
+
+
 _MODEL: dict[str, Callable[[int], Stack]] = {
     "module": _module,
+    "engine": _engine,
     "block": lambda base: (
         ("forward", f"{_USER}/model.py", base),
         *_module(0),

@@ -1,0 +1,182 @@
+"""Where two ranks' programs part: their calls of all groups in enqueue order, compared from a call that they shared.
+
+One group alone cannot tell a rank that skipped a call and went on in another group from one that has not come so far.
+Groups are compared by what they are for (description, size), because two ranks of one role are in different groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hangscope.align.frontier import site_keys
+from hangscope.align.sequence_diff import continues, expected
+from hangscope.incident import CallKind, Incident
+
+HISTORY = 768  # calls before the parting that a rank's own pattern is taken from
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Two ranks' first different calls after a shared one; rows are positions in each rank's interleaved calls.
+
+    `odd` is the rank that left its own pattern there (None: history does not tell). `skipped` are calls that the odd rank's
+    pattern calls for before the one it made; `swapped` says that it made them later; `added` is a call
+    that its pattern does not hold, where the pattern goes on behind it.
+    """
+
+    ranks: tuple[int, int]
+    rows: tuple[int, int]
+    odd: int | None
+    skipped: tuple[CallKind, ...] = ()
+    added: CallKind | None = None
+    swapped: bool = False
+
+
+@dataclass(slots=True)
+class Program:
+    """One rank's calls of all groups in enqueue order, as parallel columns."""
+
+    gid: Any
+    seq: Any
+    kind: Any
+    created: Any
+    is_p2p: Any
+    tokens: list[int]
+
+    def row_of(self, gid: int, seq: int) -> int | None:
+        """Return the row of a collective, or None where it was not kept."""
+        found = np.flatnonzero((self.gid == gid) & (self.seq == seq) & ~self.is_p2p)
+        return int(found[0]) if len(found) else None
+
+
+class Interleaving:
+    """The programs of an incident's ranks, built when they are asked for."""
+
+    def __init__(self, incident: Incident) -> None:
+        self.incident = incident
+        self._programs: dict[int, Program] = {}
+        self._tokens: dict[Any, int] = {}
+        self._site: Any = None
+
+    def program(self, rank: int) -> Program:
+        """Return one rank's program."""
+        found = self._programs.get(rank)
+        if found is None:
+            found = self._programs[rank] = self._build(rank)
+        return found
+
+    def _build(self, rank: int) -> Program:
+        if self._site is None:
+            self._site = site_keys(self.incident.kinds)
+        record = self.incident.ranks[rank]
+        queues = [(q, p2p) for queues, p2p in ((record.queues, False), (record.p2p, True)) for _, q in sorted(queues.items()) if len(q)]
+        if not queues:
+            empty = np.empty(0, np.int64)
+            return Program(empty, empty, empty, empty, empty.astype(bool), [])
+        order = np.concatenate([q.order for q, _ in queues])
+        by_order = np.argsort(order, kind="stable")
+        labels = self._labels(rank)
+        gid = np.concatenate([np.full(len(q), q.gid, np.int64) for q, _ in queues])[by_order]
+        kind = np.concatenate([q.kind for q, _ in queues])[by_order]
+        pairs = zip(gid.tolist(), self._site[kind].tolist(), strict=True)
+        return Program(
+            gid=gid,
+            seq=np.concatenate([q.seq for q, _ in queues])[by_order],
+            kind=kind,
+            created=np.concatenate([q.created for q, _ in queues])[by_order],
+            is_p2p=np.concatenate([np.full(len(q), p2p, bool) for q, p2p in queues])[by_order],
+            tokens=[self._tokens.setdefault((labels[g], site), len(self._tokens)) for g, site in pairs],
+        )
+
+    def _labels(self, rank: int) -> dict[int, Any]:
+        """Return what each of a rank's groups is for: its description and size, or its place among the rank's groups."""
+        record = self.incident.ranks[rank]
+        labels: dict[int, Any] = {}
+        counts: dict[Any, int] = {}
+        for gid in sorted(set(record.queues) | set(record.p2p)):
+            group = self.incident.groups[gid]
+            base = (group.desc, len(group.ranks))
+            counts[base] = counts.get(base, 0) + 1
+            labels[gid] = (*base, counts[base])
+        return labels
+
+    def part(self, behind: int, ahead: int, gid: int, seq: int) -> Parting | None:
+        """Return where `behind`, which has not made call (gid, seq), and `ahead`, which has, went different ways.
+
+        None where `behind` simply has not come so far, or where the two share no earlier call that both kept.
+        """
+        mine, theirs = self.program(behind), self.program(ahead)
+        anchor = None
+        shared = np.intersect1d(mine.seq[(mine.gid == gid) & ~mine.is_p2p], theirs.seq[(theirs.gid == gid) & ~theirs.is_p2p])
+        shared = shared[shared < seq]
+        for candidate in shared[::-1][:4]:
+            anchor = mine.row_of(gid, int(candidate)), theirs.row_of(gid, int(candidate))
+            if None not in anchor:
+                break
+        if anchor is None or anchor[0] is None or anchor[1] is None:
+            if len(shared) or len(mine.tokens) == 0 or int(mine.seq.min()) > 1:
+                return None
+            anchor = (-1, -1)
+        i, j = anchor[0] + 1, anchor[1] + 1
+        while i < len(mine.tokens) and j < len(theirs.tokens) and mine.tokens[i] == theirs.tokens[j]:
+            i, j = i + 1, j + 1
+        if i >= len(mine.tokens) or j >= len(theirs.tokens):
+            return None
+        return self._judge(behind, ahead, i, j)
+
+    def _judge(self, behind: int, ahead: int, i: int, j: int) -> Parting:
+        keeps = {rank: self._keeps_pattern(rank, row) for rank, row in ((behind, i), (ahead, j))}
+        odd = None
+        if keeps[behind] is not True and keeps[ahead] is True:
+            odd = behind
+        elif keeps[ahead] is not True and keeps[behind] is True:
+            odd = ahead
+        elif keeps[behind] is False and keeps[ahead] is None:
+            odd = behind
+        elif keeps[ahead] is False and keeps[behind] is None:
+            odd = ahead
+        if odd is None:
+            return Parting((behind, ahead), (i, j), None)
+        row = i if odd == behind else j
+        other, other_row = (ahead, j) if odd == behind else (behind, i)
+        return self._explain(odd, row, other, other_row, Parting((behind, ahead), (i, j), odd))
+
+    def _keeps_pattern(self, rank: int, row: int) -> bool | None:
+        tokens = self.program(rank).tokens
+        return continues(tokens[max(0, row - HISTORY) : row], tokens[row])
+
+    def _explain(self, odd: int, row: int, other: int, other_row: int, parting: Parting) -> Parting:
+        """Fill in what the odd rank left out or added at `row`."""
+        tokens = self.program(odd).tokens
+        history = tokens[max(0, row - HISTORY) : row]
+        ahead = expected(history, 96)
+        token = tokens[row]
+        kinds = self.incident.kinds
+        own_kind = kinds[int(self.program(odd).kind[row])]
+        kind_of = {t: kinds[int(k)] for t, k in zip(tokens, self.program(odd).kind, strict=True)}
+        kind_of.update({t: kinds[int(k)] for t, k in zip(self.program(other).tokens[: other_row + 1], self.program(other).kind, strict=False)})
+        if token in ahead[1:]:
+            left_out = ahead[: ahead.index(token, 1)]
+            later = tokens[row + 1 : row + 1 + 2 * len(left_out) + 2]
+            return Parting(parting.ranks, parting.rows, odd, tuple(kind_of[t] for t in left_out if t in kind_of), None, _made_later(left_out, later))
+        goes_on = len(ahead) > 1 and tokens[row + 1 : row + 3] == ahead[:2]
+        return Parting(parting.ranks, parting.rows, odd, (), own_kind if goes_on else None)
+
+    def before(self, rank: int, row: int) -> list[CallKind]:
+        """Return what a rank called before a row, oldest first."""
+        program = self.program(rank)
+        return [self.incident.kinds[int(k)] for k in program.kind[max(0, row - HISTORY) : row]]
+
+    def call(self, rank: int, row: int) -> tuple[int, int, CallKind, int]:
+        """Return (gid, seq, kind, enqueue time in ns) of a rank's row."""
+        program = self.program(rank)
+        return int(program.gid[row]), int(program.seq[row]), self.incident.kinds[int(program.kind[row])], int(program.created[row])
+
+
+def _made_later(left_out: Sequence[int], later: Sequence[int]) -> bool:
+    """Return whether the calls that were left out were made right after, out of order."""
+    return bool(left_out) and len(later) >= len(left_out) and list(later[: len(left_out)]) == list(left_out)
