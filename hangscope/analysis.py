@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hangscope.align import divergence, facts, finding, frontier, text_finding, waitgraph
 from hangscope.causes.case import Case
-from hangscope.incident import Incident
+from hangscope.incident import ASSUMED, Incident
 from hangscope.verdict import Judgement, judge
 
 
@@ -25,9 +25,12 @@ def analyse(incident: Incident) -> Analysis:
     """Return the analysis of an incident."""
     views = frontier.frontiers(incident)
     histories = divergence.histories(views)
-    graph = waitgraph.build(incident, views)
     digest = facts.digest(incident)
+    trouble = digest.all("gloo_closed", "gloo_timeout", "exception", "terminate", "exit", "fingerprint", "monitored_barrier")
+    graph = waitgraph.build(incident, views, bool(trouble))
     found = finding.Finder(incident, views, histories, graph).find()
+    if found.view is not None and ASSUMED in found.view.group.name:
+        found.assumed = True
     from_text = found.form == "none"
     if from_text:
         found = text_finding.find_in_text(incident, digest)

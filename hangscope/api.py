@@ -125,6 +125,7 @@ def analyze(
     from hangscope.analysis import analyse
     from hangscope.ingest.assemble import assemble
     from hangscope.ingest.children import read_files
+    from hangscope.ingest.interning import Interner
     from hangscope.ingest.reading import Reading
     from hangscope.ingest.sources import find_files
     from hangscope.report.masking import redact as redacted
@@ -143,8 +144,9 @@ def analyze(
             if progress is not None:
                 progress(done[0], len(files), done[1], total)
 
+        interner = Interner()
         readings = [
-            Reading.from_wire(file.shown, wire)
+            Reading.from_wire(file.shown, wire, interner)
             for file, wire in read_files(files, jobs=jobs, max_bytes=max_bytes, executor=executor, progress=advance)
         ]
     _require_something(readings, wanted, notes)

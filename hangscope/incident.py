@@ -23,6 +23,10 @@ else:
     Column = Any
 
 
+#: In the name of a group whose identity across ranks no line or dump tells: it rests on sizes and the order of creation.
+ASSUMED = "(assumed)"
+
+
 class Absence(str, Enum):
     """Why something is not known. "It never called" is never one of these."""
 

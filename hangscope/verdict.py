@@ -62,7 +62,9 @@ def _status_without_verdict(case: Case) -> str:
     if trouble or case.graph.waiting:
         return "inconclusive"
     ranks = incident.ranks.values()
-    all_seen = bool(incident.ranks) and all(r.seen and r.dump_file for r in ranks)
+    # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.
+    blind = any(n.code == "detail_recording" for n in incident.notes)
+    all_seen = not blind and bool(incident.ranks) and all(r.seen and r.dump_file for r in ranks)
     all_exited = bool(incident.ranks) and all(r.rank in facts.left_quietly for r in ranks)
     return "no_hang" if (all_seen and _equal_frontiers(case)) or all_exited else "inconclusive"
 
@@ -97,6 +99,8 @@ def _confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     if finding.form not in ("none",) and match.cause not in ("crashed_rank", "early_exit", "model_mismatch", "init_hang"):
         if finding.waiting and finding.explained * 10 < len(finding.waiting) * 9:
             lower(1, f"it explains only {finding.explained} of {len(finding.waiting)} waiting ranks")
+        if finding.guess:
+            lower(0, "it rests on what the ranks printed last, or on counts of one moment")
         if finding.assumed:
             lower(1, "it rests on an assumption about who waits for whom, or about which group a log line means")
         if finding.view is not None and not finding.view.group.members_known and finding.form in ("absent", "unseen"):
@@ -110,7 +114,7 @@ def _confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     silent = [r for r, record in incident.ranks.items() if not record.files and not record.events]
     if case.from_text and len(silent) * 2 > len(incident.ranks):
         lower(1, f"most ranks left no text ({len(silent)} of {len(incident.ranks)})")
-    kinds = sorted({e.kind for e in match.evidence} | ({"dump"} if finding.view is not None else set()))
+    kinds = sorted({e.kind for e in match.evidence} | ({"dump"} if finding.view is not None and any(r.dump_file for r in incident.ranks.values()) else set()))
     if len(kinds) > 1:
         reasons.append(f"independent evidence agrees: {', '.join(kinds)}")
     return level, reasons
@@ -120,7 +124,7 @@ def _verdict(case: Case, match: Match, others: Sequence[Match], confidence: str,
     finding = case.finding
     entry = CATALOG[match.cause]
     culprits = tuple(sorted(set(match.culprits)))
-    waiting = tuple(r for r in (finding.waiting or _stuck_in_text(case)) if r not in culprits)
+    waiting = tuple(r for r in (case.graph.waiting or finding.waiting or _stuck_in_text(case)) if r not in culprits)
     explained = finding.explained if set(culprits) == set(finding.culprits) else sum(1 for r in waiting)
     frame = match.frame or user_frame(finding.own_kind.stack if finding.own_kind else ())
     frame_rank = match.frame_rank if match.frame is not None else (culprits[0] if culprits else None)
@@ -189,13 +193,15 @@ def _evidence(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
     if view is not None and seq is not None and finding.pair is None:
         for ranks, kind in _sides(finding):
             frame = user_frame(kind.stack) if kind else None
-            source = incident.ranks[ranks[0]].dump_file if ranks[0] in incident.ranks else None
+            source = incident.ranks[ranks[0]].calls_file if ranks[0] in incident.ranks else None
             at = f" at {frame.file}:{frame.line} in {frame.name}" if frame else ", no frame recorded" if kind is not None and case.frames_recorded else ""
-            result.append(Evidence("dump", f"{ranks_phrase(ranks)}: {describe(kind)} at seq {seq}{at}", ranks[0], Source(source) if source else None))
+            result.append(Evidence(_recorder(incident, ranks[0]), f"{ranks_phrase(ranks)}: {describe(kind)} at seq {seq}{at}", ranks[0], Source(source) if source else None))
         absent = [r for r in finding.culprits if r in view.members and (view.members[r].enqueued or 0) < seq and view.members[r].enqueued is not None]
         for rank in absent[:4]:
             member = view.members[rank]
-            result.append(Evidence("dump", f"rank {rank}: last enqueued seq {member.enqueued}, last completed {member.completed} on group {view.group.label}", rank, Source(incident.ranks[rank].dump_file or "")))
+            told = member.queue is None or member.queue.tells_completion
+            completed = f"last completed {member.completed}" if told else "its log tells no completions"
+            result.append(Evidence(_recorder(incident, rank), f"rank {rank}: last enqueued seq {member.enqueued}, {completed} on group {view.group.label}", rank, Source(incident.ranks[rank].calls_file or "")))
     if finding.edit is not None:
         edit = finding.edit
         result.append(Evidence("dump", f"{ranks_phrase(edit.ranks)} {'made' if edit.edit.kind == 'extra' else 'left out'} {edit.edit.length} call(s) at seq {edit.seq}; the {edit.edit.confirmed} calls behind match again, shifted by {edit.edit.length}", edit.ranks[0]))
@@ -212,6 +218,12 @@ def _evidence(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
             seen.add((item.text, item.rank))
             unique.append(item)
     return unique[:40]
+
+
+def _recorder(incident: Incident, rank: int) -> str:
+    """Return which kind of evidence a rank's calls are: a dump, or lines of a log."""
+    record = incident.ranks.get(rank)
+    return "dump" if record is None or record.dump_file is not None or record.calls_file is None else "log"
 
 
 def _sides(finding: Finding) -> list[tuple[tuple[int, ...], CallKind | None]]:

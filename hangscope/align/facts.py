@@ -9,15 +9,24 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hangscope.align.callsite import user_frame
+from hangscope.align.local_ranks import LocalRanks
 from hangscope.incident import Event, Frame, Incident, Stack
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
 _NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>"})
 _ABORTS = frozenset({-6, 134})
 _CLEANUPS = frozenset({-15, 143})
+RESOLUTION = 1.0  # seconds: launchers and c10's stamps count whole seconds
+CLOCK_SKEW = 5.0  # seconds by which the clocks of two hosts may disagree
+_PRINT_LOCAL_RANKS = frozenset(
+    {
+        "fingerprint", "monitored_barrier", "monitored_barrier_witness", "watchdog_timeout", "watchdog_status", "dump_signal",
+        "dump_observed", "desync", "heartbeat_timeout", "async_error", "failed_stack",
+    }
+)  # fmt: skip
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
 
 
@@ -56,6 +65,7 @@ class Facts:
     external: Event | None = None
     kinds: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
     of_rank: dict[int, dict[str, list[Event]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    local_ranks: LocalRanks = field(default_factory=lambda: LocalRanks((), ()))
 
     def all(self, *kinds: str) -> list[Event]:
         """Return the events of these kinds in input order."""
@@ -66,28 +76,45 @@ class Facts:
         by_kind = self.of_rank.get(rank, {})
         return [e for kind in kinds for e in by_kind.get(kind, ())]
 
+    def with_rank(self, event: Event) -> Event:
+        """Return an event of c10d with its printer's global rank, where the line prints only a group-local one."""
+        if event.rank is not None or event.group_rank is None or event.kind not in _PRINT_LOCAL_RANKS:
+            return event
+        ranks, assumed = self.local_ranks.resolve(event, (event.group_rank,))
+        return replace(event, rank=ranks[0], fields={**event.fields, "rank_assumed": assumed}) if ranks else event
+
     @property
     def first_deaths(self) -> list[Death]:
         """Return the deaths that nothing precedes: by time where all carry one, else by causal class."""
         if len(self.deaths) < 2:
             return list(self.deaths)
         heaviest = max(d.weight for d in self.deaths)
-        rivals = [d for d in self.deaths if d.weight == heaviest]
-        times = [d.event.time for d in rivals]
-        if all(t is not None for t in times):
-            earliest = min(t for t in times if t is not None)
-            # Printed times have the resolution of a second, and hosts disagree by as much.
-            rivals = [d for d in rivals if d.event.time is not None and d.event.time <= earliest + 1.0]
+        rivals = _earliest([d for d in self.deaths if d.weight == heaviest])
         if len(rivals) > 1:
             marked = [d for d in rivals if (exit := self.exits.get(d.rank)) is not None and exit.fields.get("first")]
             rivals = marked or rivals
         return rivals
 
 
+def _earliest(deaths: list[Death]) -> list[Death]:
+    """Return the deaths that no other one certainly precedes, by printed times of one kind; all where not all carry one."""
+    for clock in ([d.event.time for d in deaths], [d.event.fields.get("stamp") for d in deaths]):
+        moments = [float(t) for t in clock if isinstance(t, (int, float))]
+        if len(moments) < len(deaths):
+            continue
+        first = moments.index(min(moments))
+        host = deaths[first].event.host
+        return [
+            d for d, moment in zip(deaths, moments, strict=True)
+            if moment <= moments[first] + (RESOLUTION if d.event.host == host else CLOCK_SKEW)
+        ]
+    return deaths
+
+
 def digest(incident: Incident) -> Facts:
     """Return the facts of an incident."""
-    facts = Facts()
-    for event in incident.events:
+    facts = Facts(local_ranks=LocalRanks(incident.groups, incident.events))
+    for event in map(facts.with_rank, incident.events):
         facts.kinds[event.kind].append(event)
         if event.rank is not None:
             facts.of_rank[event.rank][event.kind].append(event)

@@ -17,6 +17,7 @@ from hangscope.align.interleaving import Interleaving, Parting
 from hangscope.align.matching import numel, proves_participation
 from hangscope.align.p2p import Pair
 from hangscope.align.rankset import ranks_phrase
+from hangscope.align.sisters import odd_among_sisters
 from hangscope.align.waitgraph import Node, OpenCall, Root, WaitGraph
 from hangscope.incident import CallKind, Incident, State
 
@@ -37,7 +38,8 @@ class Finding:
     `form`: different, absent, shifted, extra, half, unseen, cycle, unpaired, stalled or none. `culprits`: global ranks
     (empty: nobody can be named). `seq` is what the waiting ranks are stuck in; `waiting` are all ranks with an open
     call but the culprits, `explained` how many of them reach this root. `skipped`, `added`: calls that the culprit left
-    out or made in addition; `swapped`: it made them, in another order; `last_word`: nothing behind its odd call is seen; `before`: what a waiting rank called until then. `tie`: the sides are even and history is silent.
+    out or made in addition; `swapped`: it made them, in another order; `last_word`: nothing behind its odd call is seen; `before`: what a waiting rank called until then. `tie`: the sides are even and history is silent. `guess`: it
+    rests on what ranks printed last, or on counts of one moment.
     """
 
     form: str
@@ -62,6 +64,7 @@ class Finding:
     root: Root | None = None
     tie: bool = False
     assumed: bool = False
+    guess: bool = False
     candidates: list[Candidate] = field(default_factory=list)
 
 
@@ -83,6 +86,7 @@ class Finder:
         found = [f for step in steps if (f := step()) is not None]
         if not found:
             return Finding("none", candidates=self.candidates)
+        found = [f for f in found if not (f.form == "half" and self._a_moment_old(f) and any(o.form == "absent" for o in found))] or found
         shares = [f.explained / max(1, len(f.waiting)) for f in found]
         # A root of a more certain kind is not given up for one that merely explains a few ranks more.
         chosen = next(f for f, share in zip(found, shares, strict=True) if share >= 0.9 * max(shares))
@@ -127,7 +131,8 @@ class Finder:
         majority = sides[0]
         tie = len(sides[0]) == len(sides[1])
         if tie:
-            broken = history.odd_side(seq - history.sequences.first, [s for s in sides if len(s) == len(sides[0])])
+            even = [s for s in sides if len(s) == len(sides[0])]
+            broken = history.odd_side(seq - history.sequences.first, even) or odd_among_sisters(self.views.values(), view, seq, even)
             if broken is not None:
                 tie = False
                 odd, majority = broken, next(s for s in sides if s != broken)
@@ -219,6 +224,7 @@ class Finder:
     def _parted(self, nodes: set[Node], hosts: Sequence[int] | None = None) -> Finding | None:
         """Return a finding where ranks left their peers' program, by comparing those who made a call with those who did not."""
         partings: list[Parting] = []
+        decided: list[Parting] = []
         for node in sorted((n for n in nodes if n[0] == "I"), key=self._when)[:64]:
             gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
             view = self.views[gid]
@@ -229,7 +235,8 @@ class Finder:
                     parting = self.interleaving.part(behind, ahead, gid, seq)
                     if parting is not None:
                         partings.append(parting)
-        told = [p for p in partings if p.odd is not None]
+                        decided += self._by_majority(parting)
+        told = decided or [p for p in partings if p.odd is not None]
         odd = {p.odd for p in told if p.odd is not None}
         if not told:
             common = set.intersection(*(set(p.ranks) for p in partings)) if len(partings) > 1 else set()
@@ -240,10 +247,24 @@ class Finder:
         kept = {r for p in told if p.odd is not None for r in p.ranks if r != p.odd}
         guilty = (odd - kept) or odd
         culprits = tuple(sorted(guilty))
-        if len(culprits) * 2 > len(self.incident.ranks):
+        if decided and len(culprits) * 2 > len(self.incident.ranks):
             return None
         first = min((p for p in told if set(p.ranks) & guilty), key=lambda p: self._parting_time(p))
         return self._parting_finding(first, culprits)
+
+    def _by_majority(self, parting: Parting) -> list[Parting]:
+        """Let the members decide where they can: the side whose call most of its group made is not the odd one."""
+        joined = []
+        for rank, row in zip(parting.ranks, parting.rows, strict=True):
+            gid, seq, kind, _ = self.interleaving.call(rank, row)
+            view = self.views[gid]
+            made = sum(1 for r in view.members if (view.members[r].enqueued or 0) >= seq)
+            joined.append(None if kind.is_p2p or len(view.members) < 3 else made * 2 > len(view.members))
+        if joined == [True, False]:
+            return [self.interleaving.blame(parting, parting.ranks[1])]
+        if joined == [False, True]:
+            return [self.interleaving.blame(parting, parting.ranks[0])]
+        return []
 
     def _parting_time(self, parting: Parting) -> tuple[int, tuple[int, int]]:
         return (min(self.interleaving.call(r, row)[3] for r, row in zip(parting.ranks, parting.rows, strict=True)), parting.ranks)
@@ -315,6 +336,15 @@ class Finder:
         else:
             finding.own_kind, finding.own_seq = finding.waiting_kind, finding.seq
         return self._with_waiting(finding, explains)
+
+    def _a_moment_old(self, finding: Finding) -> bool:
+        """Return whether those who lag do so by one call only: their dumps may be a moment older than their peers'."""
+        for rank in finding.culprits:
+            for view in self.views.values():
+                member = view.members.get(rank)
+                if member is not None and any(s < view.proven for s in member.pending):
+                    return False
+        return True
 
     def _lags(self, view: GroupFrontier, rank: int, seq: int) -> bool:
         """Return whether peers' completions prove that a call is over which this rank's device has not finished."""

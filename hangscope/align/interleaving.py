@@ -141,9 +141,16 @@ class Interleaving:
             odd = ahead
         if odd is None:
             return Parting((behind, ahead), (i, j), None)
+        return self.blame(Parting((behind, ahead), (i, j), None), odd)
+
+    def blame(self, parting: Parting, odd: int) -> Parting:
+        """Return the parting with `odd` as the rank that went astray, and what it left out or added."""
+        if parting.odd == odd:
+            return parting
+        (behind, ahead), (i, j) = parting.ranks, parting.rows
         row = i if odd == behind else j
         other, other_row = (ahead, j) if odd == behind else (behind, i)
-        return self._explain(odd, row, other, other_row, Parting((behind, ahead), (i, j), odd))
+        return self._explain(odd, row, other, other_row, Parting(parting.ranks, parting.rows, odd))
 
     def _keeps_pattern(self, rank: int, row: int) -> bool | None:
         tokens = self.program(rank).tokens

@@ -97,7 +97,7 @@ def _shift(out: list[Half], into: list[Half], wrapped: bool, alone: bool) -> int
             shift = first[common[-1]] - second[common[-1]]
             # A half that completed has met its counterpart; where numbers say otherwise, a half was lost on one side.
             if not any(
-                {out[i].state, into[i - shift].state} >= {State.DONE, State.PENDING} for i in range(max(0, shift), min(len(out), len(into) + shift))
+                (out[i].state == State.DONE) != (into[i - shift].state == State.DONE) for i in range(max(0, shift), min(len(out), len(into) + shift))
             ):
                 return shift
     last_out = max((i for i, h in enumerate(out) if h.state == State.DONE), default=-1)

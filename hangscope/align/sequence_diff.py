@@ -47,8 +47,8 @@ def first_edit(own: Sequence[int], reference: Sequence[int]) -> Edit | None:
                 # A plain substitution explains the rest as well: then nothing was inserted.
                 if matched >= 2 and matched > in_step and (best is None or matched > best.confirmed + 2 * (size - best.length)):
                     best = Edit(kind, i, size, matched)
-            if best is not None and best.confirmed >= length - i - MAX_EDIT:
-                break
+            if best is not None and best.confirmed >= min(len(own), len(reference)) - i - best.length:
+                break  # everything that is left matches
         if best is not None:
             return best
         start = i + 1

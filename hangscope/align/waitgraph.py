@@ -97,11 +97,12 @@ class WaitGraph:
         return [(self.nodes[t], assumed) for t, assumed in self.edges[self.index[node]]]
 
 
-def open_seqs(view: GroupFrontier) -> dict[int, list[int]]:
+def open_seqs(view: GroupFrontier, trouble: bool = True) -> dict[int, list[int]]:
     """Return for each seen member the seqs that it is really waiting in.
 
     On gloo a retired last call may be done or failed, and a done one may still read "scheduled": where every member
-    joined a call with matching kinds and one of them retired it, it is over; where peers' later calls prove it, too.
+    joined a call with matching kinds and one of them retired it, it is over; where peers' later calls prove it, too. A
+    retired call alone accuses no member that was not seen, unless `trouble` was told in text.
     """
     result: dict[int, list[int]] = {}
     verdict: dict[int, bool] = {}
@@ -116,7 +117,7 @@ def open_seqs(view: GroupFrontier) -> dict[int, list[int]]:
                 if seq <= view.proven:
                     continue
                 if seq not in verdict:
-                    verdict[seq] = _over_on_gloo(view, seq)
+                    verdict[seq] = _over_on_gloo(view, seq, trouble)
                 if verdict[seq]:
                     continue
             kept.append(seq)
@@ -124,25 +125,33 @@ def open_seqs(view: GroupFrontier) -> dict[int, list[int]]:
     return result
 
 
-def _over_on_gloo(view: GroupFrontier, seq: int) -> bool:
-    retired = False
+def _over_on_gloo(view: GroupFrontier, seq: int, trouble: bool) -> bool:
+    retired = pending = False
     keys = set()
     for rank, member in view.members.items():
-        if member.enqueued is None or member.enqueued < seq:
+        if member.enqueued is None:
+            continue
+        if member.enqueued < seq:
             return False
         kind = view.kind_of(rank, seq)
         if kind is not None:
             keys.add(match_key(kind))
         retired = retired or seq in member.unknown
-    return retired and len(keys) <= 1 and not view.unseen
+        pending = pending or seq in member.pending
+    if view.unseen and (trouble or pending):
+        return False
+    return retired and len(keys) <= 1
 
 
-def build(incident: Incident, views: Sequence[GroupFrontier]) -> WaitGraph:
-    """Return the wait-for graph with its roots, those that explain most ranks first."""
+def build(incident: Incident, views: Sequence[GroupFrontier], trouble: bool = True) -> WaitGraph:
+    """Return the wait-for graph with its roots, those that explain most ranks first.
+
+    `trouble` says whether text tells of errors or timeouts (see `open_seqs`).
+    """
     graph = WaitGraph()
     calls: dict[int, list[OpenCall]] = defaultdict(list)
     for view in views:
-        for rank, seqs in open_seqs(view).items():
+        for rank, seqs in open_seqs(view, trouble).items():
             member = view.members[rank]
             for seq in seqs:
                 row = member.row_of(seq)
@@ -171,7 +180,8 @@ def build(incident: Incident, views: Sequence[GroupFrontier]) -> WaitGraph:
     for node in [n for n in graph.nodes if n[0] != "H"]:
         for rank in _absent_from(node, by_gid, graph):
             graph.connect(graph.index[node], graph.add(("H", rank)), False)
-    _find_roots(incident, graph)
+    early = {rank for view in views for rank in view.early}
+    _find_roots(incident, graph, early)
     return graph
 
 
@@ -250,7 +260,7 @@ def components(edges: Sequence[Sequence[tuple[int, bool]]]) -> list[list[int]]:
     return result
 
 
-def _find_roots(incident: Incident, graph: WaitGraph) -> None:
+def _find_roots(incident: Incident, graph: WaitGraph, early: set[int]) -> None:
     parts = components(graph.edges)
     part_of = {node: i for i, part in enumerate(parts) for node in part}
     reversed_edges: list[list[int]] = [[] for _ in graph.nodes]
@@ -261,7 +271,7 @@ def _find_roots(incident: Incident, graph: WaitGraph) -> None:
     for number, part in enumerate(parts):
         if any(part_of[t] != number for n in part for t, _ in graph.edges[n]):
             continue
-        graph.roots.append(_root(incident, graph, part, _reaching(part, reversed_edges, graph, waiting)))
+        graph.roots.append(_root(incident, graph, part, _reaching(part, reversed_edges, graph, waiting), early))
     graph.roots.sort(key=lambda r: (-len(r.explains), r.kind, r.ranks, str(r.nodes)))
 
 
@@ -276,7 +286,7 @@ def _reaching(part: Iterable[int], reversed_edges: list[list[int]], graph: WaitG
     return frozenset(int(graph.nodes[n][1]) for n in seen if graph.nodes[n][0] == "H") & waiting  # type: ignore[call-overload]
 
 
-def _root(incident: Incident, graph: WaitGraph, part: list[int], explains: frozenset[int]) -> Root:
+def _root(incident: Incident, graph: WaitGraph, part: list[int], explains: frozenset[int], early: set[int]) -> Root:
     nodes = tuple(graph.nodes[n] for n in part)
     hosts = tuple(sorted(int(n[1]) for n in nodes if n[0] == "H"))  # type: ignore[call-overload]
     inside = set(part)

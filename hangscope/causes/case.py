@@ -42,33 +42,29 @@ class Case:
         places: Counter[tuple[str, str]] = Counter()
         for rank in self.graph.open_calls:
             where = self.facts.whereabouts.get(rank)
-            frame = user_frame(where.stack) if where is not None and where.kind == "stack" else None
-            if frame is not None:
-                places[(frame.name, frame.file)] += 1
+            if where is not None and where.kind == "stack" and where.stack:
+                places[(where.stack[0].name, where.stack[0].file)] += 1
         rare = max(1, sum(places.values()) // 8)
         result = []
         for rank in ranks:
             where = self.facts.whereabouts.get(rank)
-            frame = user_frame(where.stack) if where is not None else None
-            if frame is not None and self._moved_on(rank) and places[(frame.name, frame.file)] <= rare < sum(places.values()):
+            if where is None or where.kind != "stack" or where.inside or not where.stack:
+                continue
+            place = (where.stack[0].name, where.stack[0].file)
+            if places[place] <= rare < sum(places.values()) and not self._made_its_call_at(rank, place):
                 result.append(rank)
         return result
 
-    def _moved_on(self, rank: int) -> bool | None:
-        where = self.facts.whereabouts.get(rank)
+    def _made_its_call_at(self, rank: int, place: tuple[str, str]) -> bool:
+        """Return whether a rank's first open call was made by the function that its stack stands in."""
         calls = self.graph.open_calls.get(rank)
-        if where is None or where.kind != "stack" or not calls:
-            return None
-        if where.inside:
-            return False
         record = self.incident.ranks[rank]
-        for queue in (*record.queues.values(), *record.p2p.values()):
+        for queue in (*record.queues.values(), *record.p2p.values()) if calls else ():
             for order, kind in zip(queue.order[-256:], queue.kind[-256:], strict=True):
                 if int(order) == calls[0].order:
                     made = user_frame(self.incident.kinds[int(kind)].stack)
-                    now = user_frame(where.stack)
-                    return None if made is None or now is None else (made.name, made.file) != (now.name, now.file)
-        return None
+                    return made is not None and (made.name, made.file) == place
+        return False
 
     def frame_of(self, kind: CallKind | None) -> Frame | None:
         """Return the user frame of a call."""

@@ -6,16 +6,15 @@ One object per case, shared by the rules of `mismatch.py` and `participation.py`
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
-from hangscope.align.callsite import is_buffer_sync, is_gradient, position_to_loop, user_frames
+from hangscope.align.callsite import SIDE_WORK, is_buffer_sync, is_gradient, position_to_loop, user_frames
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
 from hangscope.incident import CallKind, Event, Frame
 
-# Functions that are called on one rank only, as a rule: the name of the helper around the odd call.
-_SIDE_WORK = re.compile(r"save|checkpoint|ckpt|log|report|metric|print|dump|debug|summary|plot|best|upload|write|record|monitor", re.IGNORECASE)
 _RANK_TEST = re.compile(r"\b(?:if|unless|while|and|or)\b[^#]*\b(?:\w*rank\w*|is_main\w*|is_master\w*|main_process\w*|R)\b", re.IGNORECASE)
 
 
@@ -84,9 +83,67 @@ class Difference:
 
     @cached_property
     def ends_epochs(self) -> bool:
-        """Return whether the culprit's call is one that everybody makes now and then, when a loop is over."""
-        own, peer = self.times_before(self.own), self.times_before(self.peer)
-        return own >= 1 and own * 2 <= peer and bool(self.position is None or self.position[0] != "inside" or own * 4 <= peer)
+        """Return whether the culprit's call is one that everybody makes when an epoch is over."""
+        return self._made_per_epoch(self.own) and (self.position is None or self.position[0] != "inside" or self.times_before(self.own) > 1)
+
+    @cached_property
+    def peer_ends_epochs(self) -> bool:
+        """Return whether the waiting call stands behind the loop, while the culprit's is one of the loop."""
+        if self.times_before(self.own) < 2 or self.added or self._made_per_epoch(self.own):
+            return False
+        if self.times_before(self.peer):
+            return self._made_per_epoch(self.peer)
+        if self.own is None or self.peer is None:
+            return False
+        stacks = [kind.stack for kind in self.history if kind.stack]
+        references = [self.own.stack] if self.own.stack else stacks[-8:]
+        found = next((f for s in references if (f := position_to_loop(self.peer.stack, s, stacks)) is not None), None)
+        return found is not None and found[0] == "beyond"
+
+    def _made_per_epoch(self, kind: CallKind | None) -> bool:
+        """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.
+
+        Between two calls of one step's own there is always one that a step makes only once.
+        """
+        places = [i for i, k in enumerate(self.history) if k == kind]
+        if not places:
+            return False
+        between = self.history[(places[-2] + 1 if len(places) > 1 else 0) : places[-1]]
+        counts = Counter(k for k in between if k.op != "broadcast" or len(places) > 1)
+        repeated = [k for k, n in counts.items() if n > 1]
+        if len(places) > 1:
+            return bool(counts) and len(repeated) == len(counts)
+        # Only one was seen, and the history may begin inside the round or with the set-up's own calls.
+        return len(between) >= 2 and sum(counts[k] for k in repeated) * 5 >= 4 * len(between)
+
+    @cached_property
+    def period(self) -> int:
+        """Return how many calls one step of the loop makes: the distance between the last two calls like the waiting one (0: unknown)."""
+        places = [i for i, kind in enumerate(self.history) if kind == self.peer][-2:]
+        return places[1] - places[0] if len(places) == 2 else 0
+
+    @cached_property
+    def skipped_part_of_a_step(self) -> bool:
+        """Return whether the culprit left out fewer calls than a step makes: then it skipped something inside."""
+        return 0 < len(self.skipped) < self.period
+
+    def ran_further(self, ranks: Sequence[int]) -> bool:
+        """Return whether a culprit's output counts a step of the same epoch that no waiting rank has reached."""
+        for rank in ranks:
+            own = self._steps(rank)
+            others = [s for r in self.finding.waiting for s in [self._steps(r)] if s is not None]
+            if own is not None and others and own > max(others):
+                return True
+        return False
+
+    def _steps(self, rank: int) -> tuple[int, int] | None:
+        """Return (epoch, step) of the last progress line of a rank that counts steps."""
+        counted = [e for e in self.case.facts.of(rank, "progress") if isinstance(e.fields.get("step"), int)]
+        if not counted:
+            return None
+        last = max(counted, key=lambda e: (e.file, e.line))
+        epoch = last.fields.get("epoch")
+        return (epoch if isinstance(epoch, int) else 0, int(last.fields["step"]))
 
     @cached_property
     def in_loop_before(self) -> bool:
@@ -103,7 +160,7 @@ class Difference:
         for frame in user_frames(self.own.stack):
             if (frame.name, frame.file) == (shared.name, shared.file):
                 return None
-            if _SIDE_WORK.search(frame.name):
+            if SIDE_WORK.search(frame.name):
                 return frame.name
         return None
 
@@ -144,6 +201,17 @@ class Difference:
         if edit is not None and edit.edit.kind == "extra":
             return tuple(self.case.incident.kinds[i] for i in edit.calls)
         return self.finding.added
+
+    @cached_property
+    def resumes(self) -> bool:
+        """Return whether the culprit's next call is the one that the others wait in, and its odd call was never made before."""
+        finding = self.finding
+        if finding.history is None or finding.seq is None or not finding.culprits or finding.own_seq != finding.seq or self.times_before(self.own):
+            return False
+        keys = finding.history.hard.get(finding.culprits[0])
+        peer = finding.history.hard.get(finding.waiting_rank if finding.waiting_rank is not None else -1)
+        index = finding.seq - finding.history.sequences.first
+        return keys is not None and peer is not None and index + 1 < len(keys) and index < len(peer) and int(keys[index + 1]) == int(peer[index])
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

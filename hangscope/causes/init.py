@@ -91,31 +91,42 @@ def _duplicate(case: Case) -> Match | None:
 
 
 def _communicator(case: Case) -> Match | None:
-    """NCCL communicators whose members started but did not all complete."""
-    phases: dict[object, dict[int, str]] = defaultdict(dict)
-    sizes: dict[object, int] = {}
+    """An NCCL communicator that some members began and not all completed."""
     for event in case.facts.all("nccl_init"):
-        comm, rank = event.fields.get("comm_id") or event.fields.get("name") or event.fields.get("comm"), event.fields.get("comm_rank")
-        if isinstance(rank, int):
-            phases[comm][rank] = str(event.fields.get("phase"))
-            if isinstance(event.fields.get("nranks"), int):
-                sizes[comm] = int(event.fields["nranks"])
-    for comm, members in sorted(phases.items(), key=lambda kv: str(kv[0])):
-        size = sizes.get(comm, 0)
-        unfinished = sorted(r for r, phase in members.items() if phase in ("start", "bootstrap"))
-        missing = tuple(r for r in range(size) if r not in members)
-        if not unfinished or size < 2:
-            continue
-        events = [e for e in case.facts.all("nccl_init") if (e.fields.get("comm_id") or e.fields.get("name") or e.fields.get("comm")) == comm]
-        culprits = missing if missing and len(missing) < size else ()
-        if not missing and len(unfinished) < size and len(unfinished) * 2 <= size:
-            culprits = tuple(unfinished)
-        told = f"{ranks_phrase(missing)} never started it" if missing else f"{ranks_phrase(unfinished)} did not finish it"
-        return Match(
-            "init_hang", culprits, f"a communicator of {size} ranks never became whole: {told}", sure=2 if missing else 1, evidence=[quote(e) for e in events[-3:]],
-            advice=[f"Find where {ranks_phrase(culprits) if culprits else 'the missing ranks'} stood when the others initialised: not started, crashed before, or in another call." if missing else "All ranks started and some cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts and NCCL_DEBUG=INFO of those that did not complete."],
-        )
+        phase, size = event.fields.get("phase"), event.fields.get("nranks")
+        absent = _numbers(event, "absent")
+        if phase == "incomplete":
+            return _incomplete(event, absent)
+        if phase == "fewer":
+            return Match(
+                "init_hang", (), f"{ranks_phrase(absent)} did not complete a communicator of {size} ranks as the others did; which of them never came is not told",
+                sure=0, evidence=[quote(event)],
+                advice=["NCCL up to 2.22 prints nothing of those who wait in bootstrap: take a stack of each of these ranks (py-spy dump), the one outside ncclCommInit is the one that is missing."],
+            )
     return None
+
+
+def _incomplete(event: Event, absent: tuple[int, ...]) -> Match:
+    """Return the answer for a communicator whose members began it: the absent are to blame, or those who cannot connect."""
+    size = event.fields.get("nranks")
+    starting, connecting, complete = (_numbers(event, key) for key in ("starting", "connecting", "complete"))
+    unknown = int(event.fields.get("absent_unknown") or 0)
+    if absent or unknown:
+        who = ranks_phrase(absent) if absent and not unknown else f"{unknown + len(absent)} of its members"
+        return Match(
+            "init_hang", () if unknown else absent, f"a communicator of {size} ranks never became whole: {who} never began it, and {ranks_phrase(starting + connecting)} wait", sure=1 if unknown else 2, evidence=[quote(event)],
+            advice=[f"Find where {who} stood when the others began: not started, crashed before, or in another call."],
+        )
+    stuck = starting + connecting
+    culprits = stuck if complete and len(stuck) * 2 <= len(stuck) + len(complete) else ()
+    return Match(
+        "init_hang", culprits, f"a communicator of {size} ranks never became whole: all began it, and {ranks_phrase(stuck)} did not complete it", sure=1, evidence=[quote(event)],
+        advice=["All members began and some cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts and NCCL_DEBUG=INFO of those that did not complete."],
+    )
+
+
+def _numbers(event: Event, key: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in event.fields.get(key) or ())
 
 
 def _store(case: Case) -> Match | None:

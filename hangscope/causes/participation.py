@@ -53,7 +53,16 @@ def left_the_loop(case: Case) -> Match | None:
         sure, why = 2, "it ran out of inputs"
         evidence = [quote(e) for e in exhausted[:2]]
         culprits = tuple(sorted({e.rank for e in exhausted if e.rank is not None})) or culprits
+    elif finding.form == "different" and not finding.tie and d.peer_ends_epochs and not d.ran_further(culprits):
+        sure, why = 2 if d.times_before(d.peer) else 1, ""
+        who = ranks_phrase(culprits)
+        return Match(
+            "uneven_loader", culprits, f"{who} began one more step while its peers are already in the call behind the loop: it has more batches", sure=sure, frame=frame, frame_rank=culprits[0] if culprits else None,
+            advice=_batches(who),
+        )
     elif finding.form == "different" and not finding.tie:
+        if d.skipped_part_of_a_step or d.ran_further(culprits) or any(case.facts.of(r, "skip") for r in culprits):
+            return None  # it went on inside the loop, or ran as many steps as its peers and skipped one of them
         if d.own is not None and not d.ends_epochs and (d.in_loop_before or (d.position is not None and d.position[0] == "inside")):
             return None
         if d.skipped and not d.ends_epochs and d.times_before(d.own):
@@ -92,11 +101,15 @@ def left_the_loop(case: Case) -> Match | None:
     who = ranks_phrase(culprits)
     return Match(
         "uneven_loader", culprits, f"{who} left the loop: {why}", sure=min(2, sure), category="data", evidence=evidence, frame=frame, frame_rank=culprits[0] if culprits else None,
-        advice=[
-            f"Give every rank the same number of batches: compare len(loader), sampler and drop_last of {who} with the others'.",
-            "For inputs that are really uneven, wrap the loop in torch.distributed.algorithms.Join, or agree on min(len(loader)) over ranks before the epoch.",
-        ],
+        advice=_batches(who),
     )
+
+
+def _batches(who: str) -> list[str]:
+    return [
+        f"Give every rank the same number of batches: compare len(loader), sampler and drop_last of {who} with the others'.",
+        "For inputs that are really uneven, wrap the loop in torch.distributed.algorithms.Join, or agree on min(len(loader)) over ranks before the epoch.",
+    ]
 
 
 def _returned_from_epoch(peer: Stack, own: Stack) -> bool:
@@ -127,6 +140,8 @@ def one_sided_call(case: Case) -> Match | None:
         sure, why = 2, f"{who} left out {describe(d.skipped[0])}" + (f" and {len(d.skipped) - 1} more" if len(d.skipped) > 1 else "") + " and went on"
     elif d.added:
         sure, why = 2, f"{who} made {describe(d.added[0])} in addition" + (f" (and {len(d.added) - 1} more)" if len(d.added) > 1 else "")
+    elif d.differs == "op" and not case.frames_recorded and d.resumes:
+        sure, why = 1, f"{who} made {describe(d.own)}, which nobody had made before, and then the call that the others wait in"
     elif d.own is not None and d.same_site is not True:
         inside = d.position is not None and d.position[0] == "inside"
         if d.differs or d.same_site is False:

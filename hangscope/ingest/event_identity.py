@@ -43,6 +43,7 @@ _BY_RANK = {
     "xid": ("code", "device"),
     "oom_host": ("victim_pid",),
     "disk_full": (),
+    "no_progress": (),
 }
 
 

@@ -48,7 +48,7 @@ def _cuda(line: Line, match: re.Match[str]) -> Event | None:
 
 
 def _xid(line: Line, match: re.Match[str]) -> Event:
-    return line.event("xid", device=match.group(1), code=int(match.group(2)))
+    return line.event("xid", device=match.group(1), code=int(match.group(2)), victim_pid=integer(match.group(3)))
 
 
 def _worker(line: Line, match: re.Match[str]) -> Event:
@@ -73,7 +73,7 @@ RULES: tuple[Rule, ...] = (
     rule("CUDA driver error: ", r"CUDA driver error: ([^\n(]{3,120})", _cuda),
     rule("HIP error: ", r"HIP error: ([^\n(]{3,120})", _cuda),
     rule("ncorrectable ECC error", r"(uncorrectable ECC error[\w ]{0,60})", _cuda),
-    rule("NVRM: Xid", r"Xid \((?:PCI:)?([\w:.]{4,20})\): (\d{1,4})", _xid),
+    rule("NVRM: Xid", r"Xid \((?:PCI:)?([\w:.]{4,20})\): (\d{1,4})(?:, pid='?(\d{1,9})\b)?", _xid),
     rule(
         "Killed process ", r"(?:[Oo]ut of memory|oom.kill).{0,80}?Killed process (?P<pid>\d{1,9})", _oom_host
     ),
@@ -115,6 +115,23 @@ SKIP_RULES: tuple[Rule, ...] = tuple(
         "on-finite", "onfinite ", "loss=nan", "loss: nan", "loss nan", "norm: nan", "norm=nan", "inf or nan", "nan/inf", "NaN/Inf", "or NaN ",
     )
 )  # fmt: skip
+
+
+_STALL = r"(?i)\bno progress (?:for|in|within|since) (?:the (?:last|past) )?(\d{1,9})(?:\.\d{1,9})? ?(ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _stall(line: Line, match: re.Match[str]) -> Event:
+    unit = match.group(2).lower()
+    return line.event("no_progress", seconds=int(match.group(1)) * _SECONDS["ms" if unit == "ms" else unit[0]])
+
+
+STALL_RULES: tuple[Rule, ...] = tuple(Rule(literal, re.compile(_STALL), _stall) for literal in ("no progress ", "No progress "))
+
+
+def stall_parser() -> RuleParser:
+    """Return the parser of lines by which a watcher in the job says that it does not move."""
+    return RuleParser(STALL_RULES)
 
 
 def fault_parser() -> RuleParser:

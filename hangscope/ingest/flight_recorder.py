@@ -13,15 +13,17 @@ torch/distributed/flight_recorder/components/ for the older shapes. Seen and han
 
 from __future__ import annotations
 
+import marshal
 import re
 from typing import Any
 
 from hangscope.errors import Note
 from hangscope.incident import State
+from hangscope.ingest.members import Members, known_members, parse_members
 from hangscope.ingest.recording import KindRow, Recording, StackRow
 
 _P2P_NAME = re.compile(r"^(send|recv|isend|irecv)\s+(\d+|\?)\s*(->|<-)\s*(\d+|\?)$")
-_INT = re.compile(r"-?\d{1,9}")
+_LIMIT = 2**62
 _STATES = {"scheduled": State.PENDING, "started": State.STARTED, "completed": State.DONE}
 
 # What users call an op whose recorder name is torch's internal one.
@@ -78,7 +80,7 @@ def reduce_dump(value: Any) -> Recording:
     """Return a loaded dump as a Recording; what does not fit becomes a note of it, never an exception."""
     top = {"entries": value} if isinstance(value, list) else value
     recording = Recording(source="flight_recorder", version=str(top.get("version", "")))
-    recording.config = _config(top.get("pg_config"))
+    recording.config.update(_config(top.get("pg_config")))
     recording.status = _status(top.get("pg_status"))
     rank = top.get("rank")
     if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0:
@@ -93,8 +95,8 @@ def reduce_dump(value: Any) -> Recording:
     return recording
 
 
-def _config(raw: Any) -> dict[str, tuple[str, tuple[int, ...] | None]]:
-    config: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+def _config(raw: Any) -> dict[str, tuple[str, Members | None]]:
+    config: dict[str, tuple[str, Members | None]] = {}
     if not isinstance(raw, dict):
         return config
     for key, value in raw.items():
@@ -102,10 +104,10 @@ def _config(raw: Any) -> dict[str, tuple[str, tuple[int, ...] | None]]:
             continue
         ranks = value.get("ranks")
         # A string "[0, 1]" in pickles; a list in some JSON writers. "[]" is how gloo writes "not recorded".
-        numbers = [int(n) for n in _INT.findall(ranks)] if isinstance(ranks, str) else (
-            [n for n in ranks if isinstance(n, int)] if isinstance(ranks, list) else []
+        members = parse_members(ranks) if isinstance(ranks, str) else (
+            known_members(n for n in ranks if isinstance(n, int)) if isinstance(ranks, list) else None
         )
-        config[str(value.get("name", key))] = (_desc(value.get("desc")), tuple(n for n in numbers if n >= 0) or None)
+        config[str(value.get("name", key))] = (_desc(value.get("desc")), members)
     return config
 
 
@@ -128,43 +130,88 @@ def _status(raw: Any) -> dict[str, tuple[int, int, int]]:
 
 
 def _int(value: Any, default: int = 0) -> int:
+    if type(value) is int:  # all but a few values: JSON has numbers as strings, hostile files have anything
+        return value if -_LIMIT < value < _LIMIT else default
     if isinstance(value, str):
         try:
-            return int(value)
+            return _int(int(value), default)
         except ValueError:
             return default
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not isinstance(value, float) or value != value:
         return default
-    number = int(value) if value == value and abs(value) < 2**62 else default
-    return number
+    return int(value) if abs(value) < _LIMIT else default
+
+
+def _state(value: Any) -> State:
+    return _STATES.get(value.lower(), State.UNKNOWN) if isinstance(value, str) else State.UNKNOWN
+
+
+def _key(value: Any) -> bytes | str:
+    """Return a hashable form of plain nested containers, equal for equal values."""
+    try:
+        return marshal.dumps(value, 2)  # version 2 has no references, which would depend on how objects are shared
+    except ValueError:  # nested too deeply
+        return repr(value)
+
+
+class _Name:
+    """What a profiling name says: `nccl:all_gather`, `nccl:send 0->1`, `nccl:coalesced`."""
+
+    __slots__ = ("backend", "ends_batch", "is_p2p", "op")
+
+    def __init__(self, name: str) -> None:
+        self.backend, _, self.op = name.rpartition(":")
+        self.is_p2p = "->" in name or "<-" in name
+        self.ends_batch = _COALESCED_END.search(name) is not None
+
+
+def _names(entries: list[Any]) -> dict[str, _Name]:
+    """Return what each distinct profiling name says."""
+    names: dict[str, _Name] = {}
+    for entry in entries:
+        if isinstance(entry, dict):
+            name = entry.get("profiling_name")
+            if isinstance(name, str) and name not in names:
+                names[name] = _Name(name)
+    return names
 
 
 class _Entries:
-    """Turns entries into rows. One instance per dump; caches what entries share."""
+    """Turns entries into rows. One instance per dump; caches what entries share.
+
+    Training repeats itself: what followed a kind of call before follows it again, so that guess is compared first, which
+    takes a fraction of the time of looking the call up.
+    """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.stack_by_ids: dict[tuple[int, ...], int] = {}
         self.kind_by_parts: dict[Any, int] = {}
+        self.followed_by: dict[int, tuple[tuple[Any, ...], int]] = {}
+        self.last_kind = -1
+        self.places: dict[Any, tuple[str, int]] = {}
         self.bad = 0
 
     def reduce(self, entries: list[Any]) -> None:
-        ends = _coalesced_ends(entries)
+        names = _names(entries)
+        ends = _coalesced_ends(entries) if any(name.ends_batch for name in names.values()) else {}
         lost_ends = _batches_without_end(entries, ends)
-        last_on_gloo: dict[tuple[str, str], int] = {}
-        recording, columns = self.recording, self.recording.columns
+        last_on_gloo: dict[str, int] = {}
+        columns = self.recording.columns
+        add_group, add_seq, add_kind = columns["group"].append, columns["seq"].append, columns["kind"].append
+        add_state, add_created, add_order = columns["state"].append, columns["created"].append, columns["order"].append
         rows_done: set[tuple[Any, ...]] = set()
         for position, entry in enumerate(entries):
             if not _names_a_call(entry):
                 self.bad += 1
                 continue
-            name = str(entry["profiling_name"])
-            backend, _, op = name.rpartition(":")
-            is_p2p, seq, local_id = bool(entry.get("is_p2p")) or "->" in op or "<-" in op, _seq(entry), str(entry.get("pg_id", ""))
-            if ends and _COALESCED_END.search(op):
+            name = names[entry["profiling_name"]]
+            is_p2p = name.is_p2p or bool(entry.get("is_p2p"))
+            seq = _seq(entry, is_p2p)
+            local_id, group = self._place(entry)
+            if ends and name.ends_batch:
                 is_p2p, seq = _end_key(ends, local_id, entry, is_p2p, seq)
-            batch = ends.get((local_id, is_p2p, seq))
-            state = _STATES.get(str(entry.get("state", "")).lower(), State.UNKNOWN)
+            batch = ends.get((local_id, is_p2p, seq)) if ends else None
             if batch is not None:
                 if batch.end is entry and is_p2p and batch.members:
                     continue  # the end entry of a batch of sends and receives is no call of its own
@@ -172,52 +219,71 @@ class _Entries:
                     if (local_id, seq) in rows_done:
                         continue
                     rows_done.add((local_id, seq))
-                    kind = self._batch_kind(batch, backend)
+                    kind = self._batch_kind(batch, name.backend)
                 else:
-                    kind = self._kind(entry, backend, op, is_p2p)
+                    kind = self._kind(entry, name, is_p2p)
                 state = batch.state
             else:
-                kind = self._kind(entry, backend, op, is_p2p)
-                if (local_id, seq) in lost_ends and is_p2p and backend == "nccl" and position < len(entries) - 1:
+                kind = self._kind(entry, name, is_p2p)
+                state = _state(entry.get("state"))
+                if lost_ends and (local_id, seq) in lost_ends and is_p2p and name.backend == "nccl" and position < len(entries) - 1:
                     state = State.DONE
-            group = self._group(entry, local_id)
-            if backend == "gloo":
+            if name.backend == "gloo":
                 state = State.DONE if entry.get("retired") else State.PENDING
-                last_on_gloo[(local_id, "")] = len(columns["seq"])
-            recording.add(
-                group=group,
-                seq=seq,
-                kind=kind,
-                state=int(state),
-                created=_int(entry.get("time_created_ns")),
-                order=_int(entry.get("record_id"), position),
-                completed=_int(entry.get("time_discovered_completed_ns")),
-            )
+                last_on_gloo[local_id] = len(columns["seq"])
+            add_group(group)
+            add_seq(seq)
+            add_kind(kind)
+            add_state(state)
+            add_created(_int(entry.get("time_created_ns")))
+            add_order(_int(entry.get("record_id"), position))
         for row in last_on_gloo.values():
             if columns["state"][row] == State.DONE:
                 columns["state"][row] = int(State.UNKNOWN)
         if self.bad:
-            recording.notes.append(Note("malformed_entries", f"{self.bad} of {len(entries)} entries are not recorder entries and were skipped"))
+            self.recording.notes.append(Note("malformed_entries", f"{self.bad} of {len(entries)} entries are not recorder entries and were skipped"))
 
-    def _group(self, entry: dict[str, Any], local_id: str) -> int:
+    def _place(self, entry: dict[str, Any]) -> tuple[str, int]:
+        """Return the local id of an entry's group, and the group's index."""
         raw = entry.get("process_group")
-        if isinstance(raw, (list, tuple)) and raw:
-            return self.recording.group(local_id, str(raw[0]), _desc(raw[1]) if len(raw) > 1 else "")
-        # Before `process_group` existed only the local id tells groups apart; 0 is always the default group.
-        return self.recording.group(local_id, local_id or "0", "")
+        key = (entry.get("pg_id"), tuple(raw) if isinstance(raw, list) else raw)
+        try:
+            place = self.places.get(key)
+        except TypeError:  # no version writes unhashable values here
+            return self._new_place(entry)
+        if place is None:
+            place = self.places[key] = self._new_place(entry)
+        return place
 
-    def _kind(self, entry: dict[str, Any], backend: str, op: str, is_p2p: bool) -> int:
-        stack = self._stack(entry.get("frames"))
-        sizes_in, sizes_out = entry.get("input_sizes"), entry.get("output_sizes")
-        types_in, types_out = entry.get("input_dtypes"), entry.get("output_dtypes")
-        key = (backend, op, is_p2p, stack, repr(sizes_in), repr(sizes_out), repr(types_in), repr(types_out))
+    def _new_place(self, entry: dict[str, Any]) -> tuple[str, int]:
+        local_id, raw = str(entry.get("pg_id", "")), entry.get("process_group")
+        if isinstance(raw, (list, tuple)) and raw:
+            return local_id, self.recording.group(local_id, str(raw[0]), _desc(raw[1]) if len(raw) > 1 else "")
+        # Before `process_group` existed only the local id tells groups apart; 0 is always the default group.
+        return local_id, self.recording.group(local_id, local_id or "0", "")
+
+    def _kind(self, entry: dict[str, Any], name: _Name, is_p2p: bool) -> int:
+        get = entry.get
+        parts = (name, is_p2p, get("input_sizes"), get("output_sizes"), get("input_dtypes"), get("output_dtypes"), get("frames"))
+        guess = self.followed_by.get(self.last_kind)
+        if guess is not None and guess[0] == parts:
+            self.last_kind = guess[1]
+            return guess[1]
+        index = self._look_up(*parts)
+        self.followed_by[self.last_kind] = parts, index
+        self.last_kind = index
+        return index
+
+    def _look_up(self, name: _Name, is_p2p: bool, sizes_in: Any, sizes_out: Any, types_in: Any, types_out: Any, frames: Any) -> int:
+        stack = self._stack(frames)
+        key = (name, is_p2p, stack, _key((sizes_in, sizes_out, types_in, types_out)))
         index = self.kind_by_parts.get(key)
         if index is None:
             src = dst = None
-            plain = op
+            plain = name.op
             if is_p2p:
-                plain, src, dst = _p2p(op)
-            row: KindRow = (user_op(plain), backend, _sizes(sizes_in), _sizes(sizes_out), _types(types_in), _types(types_out), src, dst, stack, None)
+                plain, src, dst = _p2p(name.op)
+            row: KindRow = (user_op(plain), name.backend, _sizes(sizes_in), _sizes(sizes_out), _types(types_in), _types(types_out), src, dst, stack, None)
             index = self.kind_by_parts[key] = self.recording.kind(row)
         return index
 
@@ -321,10 +387,7 @@ def _end_key(ends: dict[tuple[str, bool, int], _Batch], local_id: str, entry: di
     return is_p2p, seq
 
 
-def _seq(entry: dict[str, Any], is_p2p: bool | None = None) -> int:
-    if is_p2p is None:
-        name = str(entry.get("profiling_name", ""))
-        is_p2p = bool(entry.get("is_p2p")) or "->" in name or "<-" in name
+def _seq(entry: dict[str, Any], is_p2p: bool) -> int:
     if is_p2p and "p2p_seq_id" in entry:
         return _int(entry["p2p_seq_id"])
     return _int(entry.get("collective_seq_id", entry.get("seq_id")))

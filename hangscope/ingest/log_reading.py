@@ -15,7 +15,7 @@ from hangscope.ingest.desync_log import DesyncParser, FailedStackParser
 from hangscope.ingest.detail_log import DetailParser
 from hangscope.ingest.event_identity import merge_repeats
 from hangscope.ingest.failure_table import FailureTableParser
-from hangscope.ingest.fault_log import fault_parser, skip_parser
+from hangscope.ingest.fault_log import fault_parser, skip_parser, stall_parser
 from hangscope.ingest.launcher_log import launcher_parser
 from hangscope.ingest.log_path import rank_from_path
 from hangscope.ingest.log_scan import LineParser, scan
@@ -101,7 +101,7 @@ def read_log(
     detail = DetailParser(file)
     parsers: list[LineParser] = [
         TracebackParser(), FailureTableParser(), launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
-        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), skip_parser(), detail, *extra,
+        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), skip_parser(), stall_parser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     rank, local_rank, attempt = rank_from_path(path or file)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from hangscope.incident import ASSUMED
+
 
 @dataclass(slots=True)
 class Communicator:
@@ -86,4 +88,4 @@ def name_communicators(communicators: list[Communicator]) -> None:
         else:
             nth = made[comm.nranks] = made.get(comm.nranks, 0) + 1
             size = f" of {comm.nranks} ranks" if comm.nranks is not None else ""
-            comm.name, comm.assumed = f"comm#{nth}{size} (assumed)", True
+            comm.name, comm.assumed = f"comm#{nth}{size} {ASSUMED}", True

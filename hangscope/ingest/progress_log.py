@@ -17,7 +17,7 @@ from hangscope.incident import Event
 from hangscope.ingest.log_prefix import Line, strip_prefix
 
 _LINE = re.compile(rb"[^\r\n]+")
-_CANDIDATE = re.compile(rb"[Ss]tep|STEP|[Ii]ter|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done")
+_CANDIDATE = re.compile(rb"[Ss]tep|STEP|[Ii]ter|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xiting|eaving|uitting|borting|hutting|bye")
 _CUT = 1000
 _DONE = re.compile(
     r"(?i)\b(?:(?:loop|epoch(?: \d{1,9})?|training|train(?:ing)? loop|validation|evaluation) (?:is |has |was "
@@ -25,6 +25,10 @@ _DONE = re.compile(
     r"|(?:finished|completed|done|end of)(?: with)? (?:the )?(?:training|epoch|train(?:ing)? loop|loop|"
     r"validation|evaluation)|reached (?:the )?end"
     r"|exit(?:ing|ed) (?:the )?(?:train(?:ing)? )?loop|training complete)\b"
+)
+_LEAVING = re.compile(
+    r"(?i)\b(?:stop(?:ping|ped|s)? early|early[- ]stop(?:ping|ped)?|(?:stopping|leaving|quitting|aborting) (?:now|the job|training|the run)"
+    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|all done|job done|nothing left to do|goodbye)\b"
 )
 _STEP = re.compile(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,12})"
@@ -37,12 +41,12 @@ _NOT_PROGRESS = re.compile(
 
 
 def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Event]:
-    """Return per writer the last `progress` event that counts and the last that says a loop ended, by line.
+    """Return per writer the last `progress` event that counts, the last that says a loop ended and the last that says it leaves.
 
     `windows` are (number of the first line, bytes) as `log_scan.Scan` keeps them; the first line of each may
     be cut.
     """
-    last: dict[tuple[str, bool], Event] = {}
+    last: dict[tuple[str, str], Event] = {}
     for number, data in windows:
         at = 0
         for match in _LINE.finditer(data):
@@ -55,7 +59,7 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Eve
             event = _progress(line)
             if event is None:
                 continue
-            key = (f"{line.origin}|{line.host}", bool(event.fields.get("done")))
+            key = (f"{line.origin}|{line.host}", "leaving" if event.fields.get("leaving") else "done" if event.fields.get("done") else "")
             if key not in last or last[key].line <= event.line:
                 last[key] = event
     return sorted(last.values(), key=lambda event: (event.line, event.text))
@@ -72,11 +76,13 @@ def _progress(line: Line) -> Event | None:
     if line.text[:1].isspace() and not bar:
         return None  # a line of a traceback or of a report
     counted = bar or _STEP.search(line.text)
-    if done is None and counted is None and epoch is None:
+    leaving = _LEAVING.search(line.text)
+    if done is None and counted is None and epoch is None and leaving is None:
         return None
     return line.event(
         "progress",
         step=int(counted.group(1)) if counted else None,
         epoch=int(epoch.group(1)) if epoch else None,
-        done=True if done else None,
+        done=True if done and not leaving else None,
+        leaving=True if leaving else None,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hangscope.errors import Note
 from hangscope.incident import Event, Frame, Stack
+from hangscope.ingest.interning import Interner
 from hangscope.ingest.log_reading import LogReading
 from hangscope.ingest.nccl_comm import Communicator
 from hangscope.ingest.reader import Wire
@@ -38,7 +39,7 @@ class Reading:
     communicators: list[Communicator] = field(default_factory=list)
 
     @classmethod
-    def from_wire(cls, file: str, wire: Wire) -> Reading:
+    def from_wire(cls, file: str, wire: Wire, interner: Interner | None = None) -> Reading:
         """Return the reading of `file` from what `reader.read_file` answered."""
         log = LogReading.from_wire(wire["log"]) if wire["log"] else None
         nccl = wire["nccl"] or {"recordings": (), "communicators": ()}
@@ -48,11 +49,11 @@ class Reading:
             kind=wire["kind"],
             status=wire["status"],
             reason=wire["reason"],
-            recordings=[Recording.from_wire(r) for r in wire["recordings"]],
+            recordings=[Recording.from_wire(r, interner) for r in wire["recordings"]],
             events=[Event(*row) for row in wire["events"]],
             threads=[Thread(name, tuple(Frame(*f) for f in stack), main) for name, stack, main in wire["threads"]],
             notes=notes + (log.notes if log else []),
             log=log,
-            nccl_recordings=[Recording.from_wire(r) for r in nccl["recordings"]],
+            nccl_recordings=[Recording.from_wire(r, interner) for r in nccl["recordings"]],
             communicators=[Communicator(*row) for row in nccl["communicators"]],
         )

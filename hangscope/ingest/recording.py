@@ -2,18 +2,22 @@
 
 A recording is made where a file is read, often in a child process or on another machine, and crosses over as a
 *wire* form of plain builtins (`dict`, `list`, `tuple`, `str`, `int`, `bytes`), which the reader loads without looking
-up any global. Ten million calls cost 30 bytes each; what calls have in common (op, sizes, stack) is stored once.
+up any global. A call costs 33 bytes there; what calls have in common (op, sizes, stack) is stored once per recording,
+and what recordings have in common once per job (`interning.py`).
 """
 
 from __future__ import annotations
 
+import pickle
 from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
 from hangscope.errors import Note
+from hangscope.ingest.interning import Interner
+from hangscope.ingest.members import Members
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 
 #: (op, backend, input_sizes, output_sizes, input_dtypes, output_dtypes, src, dst, stack index, root)
 KindRow = tuple[str, str, tuple[Any, ...], tuple[Any, ...], tuple[str, ...], tuple[str, ...], "int | None", "int | None", int, "int | None"]
@@ -28,8 +32,9 @@ COLUMNS = {
     "state": "b",  # incident.State
     "created": "q",  # ns, 0 where unknown
     "order": "q",  # the rank's running number over all its groups
-    "completed": "q",  # ns when the CPU noticed the completion, 0 where unknown
 }
+#: Columns that no two ranks have in common.
+_OWN_COLUMNS = frozenset({"created"})
 
 
 @dataclass(slots=True)
@@ -86,7 +91,7 @@ class Recording:
             self.kinds.append(row)
         return index
 
-    def add(self, *, group: int, seq: int, kind: int, state: int, created: int = 0, order: int | None = None, completed: int = 0) -> None:
+    def add(self, *, group: int, seq: int, kind: int, state: int, created: int = 0, order: int | None = None) -> None:
         """Append one call; `order` defaults to the number of calls so far."""
         c = self.columns
         c["order"].append(len(c["seq"]) if order is None else order)
@@ -95,7 +100,6 @@ class Recording:
         c["kind"].append(kind)
         c["state"].append(state)
         c["created"].append(created)
-        c["completed"].append(completed)
 
     def to_wire(self) -> dict[str, Any]:
         """Return the plain-builtins form."""
@@ -108,25 +112,29 @@ class Recording:
             "pid": self.pid,
             "attempt": self.attempt,
             "groups": self.groups,
-            "config": self.config,
+            "config": {name: (desc, Members(ranks).runs if ranks else None) for name, (desc, ranks) in self.config.items()},
             "status": self.status,
-            "kinds": self.kinds,
-            "stacks": self.stacks,
+            # Of one role, all ranks have the same; as bytes it is compared without being loaded.
+            "calls": pickle.dumps((self.kinds, self.stacks), protocol=5),
             "columns": {name: column.tobytes() for name, column in self.columns.items()},
             "notes": [(n.code, n.message, n.file, n.line, n.hint) for n in self.notes],
         }
 
     @classmethod
-    def from_wire(cls, wire: dict[str, Any]) -> Recording:
-        """Return the recording that `to_wire` wrote."""
+    def from_wire(cls, wire: dict[str, Any], interner: Interner | None = None) -> Recording:
+        """Return the recording that `to_wire` wrote; with one interner for a job, what ranks share is kept once.
+
+        Columns, kinds and stacks of the result must not be changed.
+        """
+        interner = interner or Interner()
         recording = cls(source=wire["source"], version=wire["version"], rank=wire["rank"], host=wire["host"], pid=wire["pid"])
         recording.attempt = wire["attempt"]
         recording.groups = wire["groups"]
-        recording.config = wire["config"]
+        recording.config = {name: (desc, interner.members(runs) if runs else None) for name, (desc, runs) in wire["config"].items()}
         recording.status = wire["status"]
-        recording.kinds = wire["kinds"]
-        recording.stacks = wire["stacks"]
+        recording.kinds, recording.stacks = interner.table(wire["calls"])
         for name, data in wire["columns"].items():
-            recording.columns[name].frombytes(data)
+            code = COLUMNS[name]
+            recording.columns[name] = array(code, data) if name in _OWN_COLUMNS else interner.column(code, data)
         recording.notes = [Note(*row) for row in wire["notes"]]
         return recording

@@ -96,7 +96,7 @@ def _unpack(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Ite
         else:
             with _open_tar(path, cleanup) as tar:
                 _copy_members(((m.name, m.size, tar.extractfile(m)) for m in tar if m.isfile()), folder)
-    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, ValueError, RuntimeError, ImportError) as error:
+    except Exception as error:  # a damaged archive can make these modules raise anything, TypeError from tarfile included
         notes.append(Note("bad_archive", f"the archive could not be read to its end: {error}", shown, hint="what came before that point is analysed"))
     yield from _walk(folder, f"{shown}!", notes, cleanup)
 

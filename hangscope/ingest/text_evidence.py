@@ -7,7 +7,7 @@ calls that logs recorded (DETAIL's running collectives, NCCL's COLL lines) stand
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from hangscope.errors import Note
@@ -94,15 +94,48 @@ def collect(readings: Sequence[Reading], notes: list[Note]) -> TextEvidence:
         for recording in reading.log.recordings if reading.log else ():
             if recording.rank is not None:
                 text.recorded.append(Claim(reading.file, recording, recording.rank))
-    text.events = _last_attempt(merge_repeats(events), notes)
+    text.events = [e if e.rank is None or e.rank < MOST_RANKS else replace(e, rank=None) for e in _last_attempt(merge_repeats(events), notes)]
     _join_nccl(readings, text, notes)
+    text.events = _name_victims(text.events)
     for event in text.events:
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
     seen = [e.rank for e in text.events if e.rank is not None] + list(text.threads) + list(text.files) + [c.rank for c in text.recorded]
-    told = [n for e in text.events if e.kind in ("store_timeout", "store_barrier") for n in (e.fields.get("world_size"), e.fields.get("expected")) if isinstance(n, int)]
-    text.world_size = max([max(seen, default=-1) + 1, *told])
+    text.world_size = max([max(seen, default=-1) + 1, *(n for e in text.events for n in _sizes(e))])
     return text
+
+
+def _name_victims(events: list[Event]) -> list[Event]:
+    """Give kernel and driver lines, which know process ids only, the rank of the process that they speak of."""
+    ranks: dict[int, set[int]] = {}
+    for event in events:
+        for pid in (event.pid, event.fields.get("pid")):
+            if event.rank is not None and isinstance(pid, int):
+                ranks.setdefault(pid, set()).add(event.rank)
+    named = []
+    for event in events:
+        pid = event.fields.get("victim_pid")
+        known = ranks.get(pid, set()) if isinstance(pid, int) else set()
+        named.append(replace(event, rank=next(iter(known))) if event.kind in ("xid", "oom_host") and event.rank is None and len(known) == 1 else event)
+    return named
+
+
+MOST_RANKS = 1 << 17  # a larger number in a line is no rank
+
+
+def _sizes(event: Event) -> Iterator[int]:
+    """Yield numbers of ranks that an event tells the job to have at least."""
+    fields = event.fields
+    if event.kind in ("store_timeout", "store_barrier"):
+        told = [fields.get("world_size"), fields.get("expected")]
+    elif event.kind in ("nccl_init", "nccl_ras"):
+        told = [fields.get("nranks")]
+    else:
+        lists = [fields.get("absent"), fields.get("never_joined"), *dict(fields.get("not_joined") or {}).values(), *dict(fields.get("joined_not_finished") or {}).values()]
+        named = [n for numbers in lists for n in numbers or ()] if event.kind in ("monitored_barrier", "desync") else []
+        named += [int(r) for r in fields.get("counts") or ()] if event.kind == "ddp_params" else []
+        told = [n + 1 for n in (*named, event.group_rank, fields.get("peer_group_rank")) if isinstance(n, int)]
+    yield from (n for n in told if isinstance(n, int) and n <= MOST_RANKS)
 
 
 def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note]) -> None:
@@ -124,10 +157,16 @@ def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note
         if not c.intact and (rank := joined.rank_of_process.get((c.file, c.host, c.pid))) is not None
     }
     by_process = {(host, pid): rank for (_, host, pid), rank in joined.rank_of_process.items() if rank is not None}
-    text.events = [
-        replace(e, rank=by_process[(e.host, e.pid)]) if e.rank is None and e.host is not None and (e.host, e.pid) in by_process else e
-        for e in text.events
-    ] + unmade_events(joined, communicators)
+
+    def rank_of(event: Event) -> int | None:
+        host = joined.host_of_ip.get(event.host or "", event.host)  # RAS names nodes by address
+        return event.rank if event.rank is not None or host is None else by_process.get((host, event.pid))
+
+    def peers_of(event: Event) -> Event:
+        host = joined.host_of_ip.get(str(event.fields.get("peer_host")))
+        return event if host is None else replace(event, fields={**event.fields, "peer_node": host})
+
+    text.events = [peers_of(replace(e, rank=rank_of(e))) for e in text.events] + unmade_events(joined, communicators)
 
 
 def _file_of(recording: Recording, communicators: Sequence[object]) -> str:

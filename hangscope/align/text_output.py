@@ -1,0 +1,131 @@
+"""What ranks printed last: who fell silent while its peers failed, at which lines they were blocked, how far they counted.
+
+The weakest evidence of all. That the job stood still must be told by something else: an error of the communication layer,
+or a watcher's line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from hangscope.align.callsite import is_user, user_frame, user_frames
+from hangscope.align.facts import Facts, Whereabouts
+from hangscope.align.finding import Finding
+from hangscope.align.text_sides import two_sides
+from hangscope.incident import CallKind, Event, Incident
+
+_LOST = ("gloo_closed",)
+_WAITED = ("gloo_timeout", "watchdog_timeout")
+_ENDED_BY_LAUNCHER = frozenset({-15, 143})
+_NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
+
+
+def _kind_at(where: Whereabouts | None) -> CallKind | None:
+    return CallKind(where.op or "", stack=where.stack) if where is not None else None
+
+
+def _lost_a_peer(rank: int, facts: Facts) -> bool:
+    return bool(facts.of(rank, *_LOST)) or any(e.fields.get("class") == "closed_by_peer" for e in facts.of(rank, "nccl_warn")) or any(
+        e.fields.get("error") == "remote" for e in facts.of(rank, "async_error")
+    )
+
+
+def _failed(rank: int, facts: Facts) -> bool:
+    """Return whether a rank shows that it waited: it timed out, lost a peer, or was aborted over what a peer sent."""
+    return bool(
+        _lost_a_peer(rank, facts) or facts.of(rank, *_WAITED, "gloo_size_mismatch", "terminate", "monitored_barrier", "monitored_barrier_witness", "fingerprint")
+        or any(e.fields.get("symptom") for e in facts.of(rank, "exception"))
+    )  # fmt: skip
+
+
+def silent(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the few ranks that printed no error while all the others timed out or lost a peer.
+
+    Who lost the connection lost it to a process that ended; who timed out had a peer that was still there.
+    """
+    failed = [r for r in sorted(incident.ranks) if _failed(r, facts)]
+    quiet = [r for r in sorted(incident.ranks) if r not in failed]
+    if not failed or not quiet or len(quiet) > len(failed):
+        return None
+    swept = [r for r in quiet if (e := facts.exits.get(r)) is not None and e.fields.get("code") in _ENDED_BY_LAUNCHER]
+    if swept and len(quiet) > 1:
+        return None  # the launcher ended them before they could print, the innocent with the guilty
+    lost = [r for r in failed if _lost_a_peer(r, facts)]
+    form = "unseen" if len(lost) == len(failed) else "absent"
+    where = facts.whereabouts.get(failed[0])
+    return Finding(form, tuple(quiet), waiting=tuple(failed), explained=len(failed), waiting_rank=failed[0], waiting_kind=_kind_at(where))
+
+
+def sites(incident: Incident, facts: Facts) -> Finding | None:
+    """Compare the lines of user code at which the ranks were blocked."""
+    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank, where in sorted(facts.whereabouts.items()):
+        frames = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
+        if frames and where.inside:
+            found[(where.op, frames)].append(rank)
+    outside = [r for r, w in sorted(facts.whereabouts.items()) if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"]
+    inside = sorted(r for ranks in found.values() for r in ranks)
+    if outside and inside:
+        kind = _kind_at(facts.whereabouts[inside[0]])
+        return Finding("absent", tuple(outside), waiting=tuple(inside), explained=len(inside), waiting_rank=inside[0], waiting_kind=kind)
+    if len(found) < 2:
+        return None
+    ordered = sorted((tuple(r) for r in found.values()), key=lambda r: (-len(r), r))
+    kinds = {r: k for r, w in facts.whereabouts.items() if (k := _kind_at(w)) is not None}
+    return two_sides(incident, facts, None, ordered, kinds)
+
+
+def _stuck(facts: Facts) -> bool:
+    """Return whether anything says that the job stood still."""
+    return bool(facts.all("gloo_timeout", "gloo_closed", "watchdog_timeout", "no_progress", "exception"))
+
+
+def progress(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the ranks whose output counts fewer or more steps than the others', or says alone that the loop is over."""
+    if not _stuck(facts):
+        return None
+    steps: dict[int, tuple[int, int]] = {}
+    done: set[int] = set()
+    for event in facts.all("progress"):
+        if event.rank is None:
+            continue
+        if event.fields.get("done"):
+            done.add(event.rank)
+        step, epoch = event.fields.get("step"), event.fields.get("epoch")
+        if isinstance(step, int) and not event.fields.get("leaving"):
+            at = (epoch if isinstance(epoch, int) else 0, step)
+            steps[event.rank] = max(at, steps.get(event.rank, at))
+    everybody = set(incident.ranks)
+    if done and len(done) * 2 <= len(everybody) and done < everybody:
+        return _by_output("different", tuple(sorted(done)), incident)
+    places = sorted(set(steps.values()))
+    if len(places) == 2 and set(steps) == everybody:
+        low, high = (tuple(r for r in sorted(steps) if steps[r] == place) for place in places)
+        if len(low) != len(high):
+            return _by_output("absent", low, incident) if len(low) < len(high) else _by_output("different", high, incident)
+    return None
+
+
+def last_words(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the few ranks whose last line of progress, numbers apart, is another than that of all others, who agree."""
+    if not _stuck(facts):
+        return None
+    last: dict[int, Event] = {}
+    for event in facts.all("progress"):
+        if event.rank is not None and event.line >= (last[event.rank].line if event.rank in last else 0):
+            last[event.rank] = event
+    if set(last) != set(incident.ranks):
+        return None
+    sides: dict[str, list[int]] = defaultdict(list)
+    for rank, event in sorted(last.items()):
+        sides[_NUMBERS.sub("#", event.text)].append(rank)
+    ordered = sorted((tuple(r) for r in sides.values()), key=lambda r: (-len(r), r))
+    if len(ordered) < 2 or len(ordered[0]) * 2 <= len(last):
+        return None
+    return _by_output("different", tuple(sorted(r for side in ordered[1:] for r in side)), incident)
+
+
+def _by_output(form: str, culprits: tuple[int, ...], incident: Incident) -> Finding:
+    waiting = tuple(r for r in sorted(incident.ranks) if r not in culprits)
+    return Finding(form, culprits, waiting=waiting, explained=len(waiting), waiting_rank=waiting[0] if waiting else None, guess=True)

@@ -1,0 +1,71 @@
+"""The member ranks of one group, cheap to share, to look a rank up in, and to send.
+
+Every dump of a job lists its groups' members in full, so at N ranks the world alone is written N times. Each list is
+parsed once, crosses over as arithmetic runs (`0, 8, 16, ...` is one), and is one object per group on the other side.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
+
+_RANK = re.compile(r"-?\d{1,9}")
+
+#: ((first, count, step), ...)
+Runs = tuple[tuple[int, int, int], ...]
+
+
+class Members(tuple[int, ...]):
+    """Global ranks in group order: a tuple whose hash, set and runs are computed once. Equal to a plain tuple of them."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return tuple.__hash__(self)
+
+    @cached_property
+    def as_set(self) -> frozenset[int]:
+        """Return the ranks as a set."""
+        return frozenset(self)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Return the ranks as arithmetic runs, for `of_runs`."""
+        runs: list[tuple[int, int, int]] = []
+        position, total = 0, len(self)
+        while position < total:
+            first, end = self[position], position + 1
+            step = self[end] - first if end < total else 1
+            while end < total and self[end] == first + (end - position) * step:
+                end += 1
+            runs.append((first, end - position, step))
+            position = end
+        return tuple(runs)
+
+    @classmethod
+    def of_runs(cls, runs: Runs) -> Members:
+        """Return the ranks that `runs` describes."""
+        return cls(first + i * step for first, count, step in runs for i in range(count))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __contains__(self, rank: object) -> bool:
+        return rank in self.as_set
+
+
+@lru_cache(maxsize=64)
+def parse_members(text: str) -> Members | None:
+    """Return the ranks of `[0, 1, 2]` as torch prints them, or None where it lists none (gloo's "not recorded")."""
+    return known_members(map(int, _RANK.findall(text)))
+
+
+def known_members(numbers: Iterable[int]) -> Members | None:
+    """Return the valid ranks among `numbers`, or None where there are none."""
+    return Members(n for n in numbers if n >= 0) or None
