@@ -162,26 +162,31 @@ class Finder:
     def _unequal_pair(self) -> Finding | None:
         """A send and its receive that meet with different sizes; the odd one differs from what the pair exchanged before."""
         for root in self.graph.roots:
-            node = root.nodes[0]
-            if root.kind != "call" or node[0] != "P":
-                continue
-            pair = self.graph.pairs[node[1:]]  # type: ignore[index]
-            if pair.send is None or pair.recv is None:
-                continue
-            kinds = self.incident.kinds
-            sent, received = kinds[pair.send.kind], kinds[pair.recv.kind]
-            if numel(sent.input_sizes) == numel(received.input_sizes) and sent.input_dtypes == received.input_dtypes:
-                continue
-            usual = {h: self._usual(pair, h.rank) for h in (pair.send, pair.recv)}
-            odd = [h for h in (pair.send, pair.recv) if usual[h] is not None and numel(kinds[h.kind].input_sizes) != usual[h]]
-            finding = self._at(node, "unpaired", (odd[0].rank,) if len(odd) == 1 else ())
-            finding.root, finding.tie = root, len(odd) != 1
-            own = odd[0] if len(odd) == 1 else pair.send
-            other = pair.recv if own is pair.send else pair.send
-            finding.own_kind, finding.own_seq = kinds[own.kind], own.seq
-            finding.waiting_kind, finding.waiting_rank = kinds[other.kind], other.rank
-            return self._with_waiting(finding, set(root.explains))
+            for node in root.nodes if root.kind == "call" else ():
+                finding = self._unequal(node, root) if node[0] == "P" else None
+                if finding is not None:
+                    return finding
         return None
+
+    def _unequal(self, node: Node, root: Root) -> Finding | None:
+        pair = self.graph.pairs[node[1:]]  # type: ignore[index]
+        if pair.send is None or pair.recv is None:
+            return None
+        kinds = self.incident.kinds
+        sent, received = kinds[pair.send.kind], kinds[pair.recv.kind]
+        if numel(sent.input_sizes) == numel(received.input_sizes) and sent.input_dtypes == received.input_dtypes:
+            return None
+        odd = [
+            h for h in (pair.send, pair.recv)
+            if (usual := self._usual(pair, h.rank)) is not None and numel(kinds[h.kind].input_sizes) != usual
+        ]
+        finding = self._at(node, "unpaired", (odd[0].rank,) if len(odd) == 1 else ())
+        finding.root, finding.tie = root, len(odd) != 1
+        own = odd[0] if len(odd) == 1 else pair.send
+        other = pair.recv if own is pair.send else pair.send
+        finding.own_kind, finding.own_seq = kinds[own.kind], own.seq
+        finding.waiting_kind, finding.waiting_rank = kinds[other.kind], other.rank
+        return self._with_waiting(finding, set(root.explains))
 
     def _usual(self, pair: Pair, rank: int) -> tuple[int, ...] | None:
         """Return the size that a rank exchanged most often with this peer before, in elements."""
@@ -260,9 +265,9 @@ class Finder:
             view = self.views[gid]
             made = sum(1 for r in view.members if (view.members[r].enqueued or 0) >= seq)
             joined.append(None if kind.is_p2p or len(view.members) < 3 else made * 2 > len(view.members))
-        if joined == [True, False]:
+        if joined[0] and not joined[1]:
             return [self.interleaving.blame(parting, parting.ranks[1])]
-        if joined == [False, True]:
+        if joined[1] and not joined[0]:
             return [self.interleaving.blame(parting, parting.ranks[0])]
         return []
 
@@ -275,6 +280,12 @@ class Finder:
         rows = dict(zip(parting.ranks, parting.rows, strict=True))
         gid, seq, kind, _ = self.interleaving.call(peer, rows[peer])
         _, own_seq, own_kind, _ = self.interleaving.call(odd, rows[odd])
+        if parting.skipped and all(k.is_p2p for k in parting.skipped):
+            halves = [n for n in self.graph.nodes if n[0] == "P" and self._missing_half(n) in culprits]
+            if halves:
+                finding = self._at(min(halves, key=self._when), "unpaired", culprits)
+                finding.own_kind, finding.own_seq = own_kind, own_seq
+                return finding
         return Finding(
             "different", culprits, self.views[gid], self.histories.get(gid), seq, waiting_rank=peer, waiting_kind=kind, own_kind=own_kind, own_seq=own_seq,
             skipped=parting.skipped, added=(parting.added,) if parting.added is not None else (), swapped=parting.swapped,
@@ -388,14 +399,38 @@ class Finder:
         ranks = root.ranks or tuple(sorted({r for r, cs in self.graph.open_calls.items() if any(c.node in calls for c in cs)}))
         finding = self._at(min(calls, key=self._when), "cycle", ranks)
         finding.root, finding.assumed = root, not root.certain
-        unpaired = [n for n in calls if n[0] == "P" and (self.graph.pairs[n[1:]].send is None or self.graph.pairs[n[1:]].recv is None)]  # type: ignore[index]
+        unpaired = sorted((n for n in calls if n[0] == "P" and self._missing_half(n) is not None), key=self._when)
         if unpaired:
-            first = min(unpaired, key=self._when)
-            finding = replace_root(self._at(first, "unpaired", ()), root, not root.certain)
-            pair = finding.pair
-            if pair is not None:
-                finding.culprits = (pair.key[1] if pair.send is None else pair.key[2],)
+            node, culprit = self._guilty_half(unpaired)
+            finding = self._at(node, "unpaired", (culprit,))
+            finding.root, finding.assumed = root, False
         return self._with_waiting(finding, set(root.explains))
+
+    def _missing_half(self, node: Node) -> int | None:
+        """Return the rank that has not made its half of a pair, or None where both are there."""
+        pair = self.graph.pairs[node[1:]]  # type: ignore[index]
+        return pair.key[1] if pair.send is None else pair.key[2] if pair.recv is None else None
+
+    def _guilty_half(self, unpaired: list[Node]) -> tuple[Node, int]:
+        """Return the unpaired call that started it, and whose fault it is.
+
+        A rank that starves in an unpaired call itself is a link of the chain, and one whose own half breaks the pattern
+        of its program waits for the wrong peer.
+        """
+        for node in unpaired:
+            pair = self.graph.pairs[node[1:]]  # type: ignore[index]
+            half = pair.send or pair.recv
+            if half is not None and self.interleaving.breaks_pattern(half.rank, half.order):
+                return node, half.rank
+        starving = {calls[0].node for calls in self.graph.open_calls.values() if calls}
+        for node in unpaired:
+            rank = self._missing_half(node)
+            calls = self.graph.open_calls.get(rank, []) if rank is not None else []
+            if rank is not None and not (calls and calls[0].node in starving and calls[0].node in unpaired):
+                return node, rank
+        rank = self._missing_half(unpaired[0])
+        assert rank is not None
+        return unpaired[0], rank
 
     def _stalled(self) -> Finding | None:
         roots = [r for r in self.graph.roots if r.kind == "call" and r.explains]
@@ -451,9 +486,3 @@ class Finder:
     def _with_waiting(self, finding: Finding, explains: set[int]) -> Finding:
         waiting = tuple(r for r in self.waiting if r not in finding.culprits)
         return replace(finding, waiting=waiting, explained=len(explains & set(waiting)))
-
-
-def replace_root(finding: Finding, root: Root, assumed: bool) -> Finding:
-    """Return a finding with its root."""
-    finding.root, finding.assumed = root, assumed
-    return finding

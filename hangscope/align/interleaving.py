@@ -44,6 +44,7 @@ class Program:
     seq: Any
     kind: Any
     created: Any
+    order: Any
     is_p2p: Any
     tokens: list[int]
 
@@ -61,6 +62,7 @@ class Interleaving:
         self._programs: dict[int, Program] = {}
         self._tokens: dict[Any, int] = {}
         self._site: Any = None
+        self._keeping: dict[tuple[int, int], bool | None] = {}
 
     def program(self, rank: int) -> Program:
         """Return one rank's program."""
@@ -76,7 +78,7 @@ class Interleaving:
         queues = [(q, p2p) for queues, p2p in ((record.queues, False), (record.p2p, True)) for _, q in sorted(queues.items()) if len(q)]
         if not queues:
             empty = np.empty(0, np.int64)
-            return Program(empty, empty, empty, empty, empty.astype(bool), [])
+            return Program(empty, empty, empty, empty, empty, empty.astype(bool), [])
         order = np.concatenate([q.order for q, _ in queues])
         by_order = np.argsort(order, kind="stable")
         labels = self._labels(rank)
@@ -88,6 +90,7 @@ class Interleaving:
             seq=np.concatenate([q.seq for q, _ in queues])[by_order],
             kind=kind,
             created=np.concatenate([q.created for q, _ in queues])[by_order],
+            order=order[by_order],
             is_p2p=np.concatenate([np.full(len(q), p2p, bool) for q, p2p in queues])[by_order],
             tokens=[self._tokens.setdefault((labels[g], site), len(self._tokens)) for g, site in pairs],
         )
@@ -153,8 +156,11 @@ class Interleaving:
         return self._explain(odd, row, other, other_row, Parting(parting.ranks, parting.rows, odd))
 
     def _keeps_pattern(self, rank: int, row: int) -> bool | None:
-        tokens = self.program(rank).tokens
-        return continues(tokens[max(0, row - HISTORY) : row], tokens[row])
+        key = (rank, row)
+        if key not in self._keeping:
+            tokens = self.program(rank).tokens
+            self._keeping[key] = continues(tokens[max(0, row - HISTORY) : row], tokens[row])
+        return self._keeping[key]
 
     def _explain(self, odd: int, row: int, other: int, other_row: int, parting: Parting) -> Parting:
         """Fill in what the odd rank left out or added at `row`."""
@@ -172,6 +178,12 @@ class Interleaving:
             return Parting(parting.ranks, parting.rows, odd, tuple(kind_of[t] for t in left_out if t in kind_of), None, _made_later(left_out, later))
         goes_on = len(ahead) > 1 and tokens[row + 1 : row + 3] == ahead[:2]
         return Parting(parting.ranks, parting.rows, odd, (), own_kind if goes_on else None)
+
+    def breaks_pattern(self, rank: int, order: int) -> bool:
+        """Return whether a rank's call with this enqueue number leaves the pattern that the rank repeated before."""
+        program = self.program(rank)
+        rows = np.flatnonzero(program.order == order)
+        return bool(len(rows)) and self._keeps_pattern(rank, int(rows[0])) is False
 
     def before(self, rank: int, row: int) -> list[CallKind]:
         """Return what a rank called before a row, oldest first."""

@@ -73,16 +73,26 @@ class Occurrence:
 
 
 def occurrences(history: Sequence[int]) -> list[Occurrence]:
-    """Return where the end of `history` occurred before, longest context first, then latest first. O(n * MAX_CONTEXT)."""
+    """Return where the end of `history` occurred before, longest context first, then latest first. Linear."""
     n = len(history)
-    found = []
-    for end in range(n - 2, -1, -1):
-        length = 0
-        while length < MAX_CONTEXT and end - length >= 0 and history[end - length] == history[n - 1 - length]:
-            length += 1
-        if length:
-            found.append(Occurrence(end + 1, length))
+    matches = _prefix_matches(history[::-1])
+    found = [Occurrence(n - k, min(matches[k], MAX_CONTEXT)) for k in range(1, n) if matches[k]]
     return sorted(found, key=lambda o: (-o.context, -o.position))
+
+
+def _prefix_matches(sequence: Sequence[int]) -> list[int]:
+    """Return for each position how many tokens from there on equal the sequence's own beginning (Z function)."""
+    n = len(sequence)
+    result = [0] * n
+    left = right = 0
+    for i in range(1, n):
+        if i < right:
+            result[i] = min(right - i, result[i - left])
+        while i + result[i] < n and sequence[result[i]] == sequence[i + result[i]]:
+            result[i] += 1
+        if i + result[i] > right:
+            left, right = i, i + result[i]
+    return result
 
 
 def continues(history: Sequence[int], token: int) -> bool | None:

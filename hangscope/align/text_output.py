@@ -77,7 +77,9 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
 
 
 def _stuck(facts: Facts) -> bool:
-    """Return whether anything says that the job stood still."""
+    """Return whether anything says that the job stood still, and nothing tells better than the output why."""
+    if facts.deaths or facts.external is not None or facts.all("ddp_params", "ddp_shape", "ddp_unused", "ddp_unfinished"):
+        return False
     return bool(facts.all("gloo_timeout", "gloo_closed", "watchdog_timeout", "no_progress", "exception"))
 
 
@@ -102,8 +104,9 @@ def progress(incident: Incident, facts: Facts) -> Finding | None:
     places = sorted(set(steps.values()))
     if len(places) == 2 and set(steps) == everybody:
         low, high = (tuple(r for r in sorted(steps) if steps[r] == place) for place in places)
-        if len(low) != len(high):
-            return _by_output("absent", low, incident) if len(low) < len(high) else _by_output("different", high, incident)
+        few, form = (low, "absent") if len(low) < len(high) else (high, "different")
+        if len(few) == 1 or len(few) * 4 <= len(everybody):
+            return _by_output(form, few, incident) if len(low) != len(high) else None
     return None
 
 
@@ -121,9 +124,10 @@ def last_words(incident: Incident, facts: Facts) -> Finding | None:
     for rank, event in sorted(last.items()):
         sides[_NUMBERS.sub("#", event.text)].append(rank)
     ordered = sorted((tuple(r) for r in sides.values()), key=lambda r: (-len(r), r))
-    if len(ordered) < 2 or len(ordered[0]) * 2 <= len(last):
+    few = tuple(sorted(r for side in ordered[1:] for r in side))
+    if not few or len(ordered[0]) * 2 <= len(last) or (len(few) > 1 and len(few) * 4 > len(last)):
         return None
-    return _by_output("different", tuple(sorted(r for side in ordered[1:] for r in side)), incident)
+    return _by_output("different", few, incident)
 
 
 def _by_output(form: str, culprits: tuple[int, ...], incident: Incident) -> Finding:

@@ -186,18 +186,15 @@ def build(incident: Incident, views: Sequence[GroupFrontier], trouble: bool = Tr
 
 
 def _connect_batches(graph: WaitGraph, ordered: Sequence[OpenCall]) -> None:
-    """Let a half whose counterpart is complete wait for the rest of its batch, which alone keeps it open."""
+    """Let the calls of one batch wait for each other: a batch completes as a whole."""
     batches: dict[tuple[int, int], list[OpenCall]] = defaultdict(list)
     for call in ordered:
         if call.node[0] == "P":
             batches[call.batch].append(call)
     for batch in batches.values():
-        for call in batch if len(batch) > 1 else ():
-            pair = graph.pairs[call.node[1:]]  # type: ignore[index]
-            if any(h is not None and h.state == State.DONE for h in (pair.send, pair.recv)):
-                for other in batch:
-                    if other is not call and other.node != call.node:
-                        graph.connect(graph.add(call.node), graph.add(other.node), False)
+        for one, other in zip(batch, [*batch[1:], batch[0]], strict=True):
+            if one.node != other.node:
+                graph.connect(graph.add(one.node), graph.add(other.node), False)
 
 
 def _absent_from(node: Node, views: dict[int, GroupFrontier], graph: WaitGraph) -> list[int]:
@@ -291,6 +288,10 @@ def _root(incident: Incident, graph: WaitGraph, part: list[int], explains: froze
     hosts = tuple(sorted(int(n[1]) for n in nodes if n[0] == "H"))  # type: ignore[call-overload]
     inside = set(part)
     certain = not any(assumed for n in part for t, assumed in graph.edges[n] if t in inside)
+    if len(nodes) > 1 and not hosts and all(n[0] == "P" for n in nodes):
+        # One batch, or batches that meet each other, with every half there: a call that all joined.
+        members = tuple(r for r, calls in sorted(graph.open_calls.items()) if any(c.node in nodes for c in calls))
+        return Root("call", nodes, members, explains, True)
     if len(nodes) > 1:
         return Root("cycle", nodes, hosts, explains, certain)
     if hosts:

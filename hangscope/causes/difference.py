@@ -16,6 +16,8 @@ from hangscope.causes.case import Case
 from hangscope.incident import CallKind, Event, Frame
 
 _RANK_TEST = re.compile(r"\b(?:if|unless|while|and|or)\b[^#]*\b(?:\w*rank\w*|is_main\w*|is_master\w*|main_process\w*|R)\b", re.IGNORECASE)
+_OF_STEPS = re.compile(r"\b(?:step|iter(?:ation)?|batch|it)\W{0,3}(\d{1,9})\s*/\s*(\d{1,9})\b", re.IGNORECASE)
+_SKIPS = re.compile(r"\bskip(?:s|ped|ping)?\b|\bempty batch\b|\bnan\b", re.IGNORECASE)
 
 
 class Difference:
@@ -37,6 +39,8 @@ class Difference:
         if self.own is None or self.peer is None:
             return None
         own, peer = user_frames(self.own.stack), user_frames(self.peer.stack)
+        if own and not peer and self.peer_gradient or peer and not own and self.own_gradient:
+            return False  # a line of the user's against autograd's own thread
         if not own or not peer:
             return True if not own and not peer and not self.case.frames_recorded else None
         return own == peer
@@ -84,7 +88,7 @@ class Difference:
     @cached_property
     def ends_epochs(self) -> bool:
         """Return whether the culprit's call is one that everybody makes when an epoch is over."""
-        return self._made_per_epoch(self.own) and (self.position is None or self.position[0] != "inside" or self.times_before(self.own) > 1)
+        return self._made_per_epoch(self.own) and not self.mid_epoch(self.finding.culprits) and (self.position is None or self.position[0] != "inside" or self.times_before(self.own) > 1)
 
     @cached_property
     def peer_ends_epochs(self) -> bool:
@@ -135,6 +139,20 @@ class Difference:
             if own is not None and others and own > max(others):
                 return True
         return False
+
+    def mid_epoch(self, ranks: Sequence[int]) -> bool:
+        """Return whether a culprit's last output counts a step well before the last of its own loop (`step 10/18`)."""
+        for rank in ranks:
+            last = self._last_progress(rank)
+            found = _OF_STEPS.search(last.text) if last is not None and not last.fields.get("done") else None
+            if found and int(found.group(1)) + 1 < int(found.group(2)):
+                return True
+        return False
+
+    def skips(self, ranks: Sequence[int]) -> list[Event]:
+        """Return a culprit's own words about a batch or step that it skipped."""
+        said = [e for r in ranks for e in self.case.facts.of(r, "skip")]
+        return said + [e for r in ranks for e in self.case.facts.of(r, "progress") if _SKIPS.search(e.text) and e not in said]
 
     def _steps(self, rank: int) -> tuple[int, int] | None:
         """Return (epoch, step) of the last progress line of a rank that counts steps."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
-from hangscope.incident import CallKind, Evidence
+from hangscope.incident import CallKind, Event, Evidence
 
 
 def describe(kind: CallKind | None) -> str:
@@ -106,9 +106,25 @@ def received_sizes(case: Case) -> Match | None:
     if left is not None and tellers and case.finding.form == "unseen":
         return None
     return Match(
-        "shape_mismatch", culprits, "gloo received a message of another size than the buffer that waited for it", sure=1, evidence=_received(case),
+        "shape_mismatch", culprits, "gloo received a message of another size than the buffer that waited for it", sure=0 if _may_be_types(events) else 1, evidence=_received(case),
         advice=["The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides."],
     )
+
+
+def received_types(case: Case) -> Match | None:
+    """A message of twice or half the size that was expected may be the same call with another element type."""
+    first = received_sizes(case)
+    events = case.facts.all("gloo_size_mismatch")
+    if first is None or not _may_be_types(events):
+        return None
+    event = events[0]
+    return Match("dtype_mismatch", (), f"{event.fields.get('received')} bytes against {event.fields.get('expected')} is also what another element type would give", sure=0)
+
+
+def _may_be_types(events: list[Event]) -> bool:
+    """Return whether every message differs from its buffer by the factor between two element types."""
+    ratios = [e.fields["received"] / e.fields["expected"] for e in events if e.fields.get("expected")]
+    return bool(ratios) and all(r in (2.0, 4.0, 8.0) for r in ratios)
 
 
 def _received(case: Case) -> list[Evidence]:

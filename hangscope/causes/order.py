@@ -71,7 +71,7 @@ def circular_wait(case: Case) -> Match | None:
         named = ", then ".join(_name(case, rank, c) for c in calls[:2])
         evidence.append(Evidence("dump", f"rank {rank} is in {named}", rank, Source(case.incident.ranks[rank].calls_file or "")))
     culprits = odd or ranks
-    first = next(iter(sorted(heads)), None)
+    first = next((r for r in culprits if r in heads), next(iter(sorted(heads)), None))
     kind = _kind(case, first, heads[first][0]) if first is not None else None
     blocked = all(len(calls) == 1 for calls in heads.values())
     if not (opposite or stacks or odd) and not blocked:

@@ -53,7 +53,7 @@ def left_the_loop(case: Case) -> Match | None:
         sure, why = 2, "it ran out of inputs"
         evidence = [quote(e) for e in exhausted[:2]]
         culprits = tuple(sorted({e.rank for e in exhausted if e.rank is not None})) or culprits
-    elif finding.form == "different" and not finding.tie and d.peer_ends_epochs and not d.ran_further(culprits):
+    elif finding.form == "different" and not finding.tie and d.peer_ends_epochs and not d.ran_further(culprits) and not d.skips(culprits):
         sure, why = 2 if d.times_before(d.peer) else 1, ""
         who = ranks_phrase(culprits)
         return Match(
@@ -61,7 +61,7 @@ def left_the_loop(case: Case) -> Match | None:
             advice=_batches(who),
         )
     elif finding.form == "different" and not finding.tie:
-        if d.skipped_part_of_a_step or d.ran_further(culprits) or any(case.facts.of(r, "skip") for r in culprits):
+        if d.skipped_part_of_a_step or d.ran_further(culprits) or d.mid_epoch(culprits) or d.skips(culprits):
             return None  # it went on inside the loop, or ran as many steps as its peers and skipped one of them
         if d.own is not None and not d.ends_epochs and (d.in_loop_before or (d.position is not None and d.position[0] == "inside")):
             return None
@@ -133,7 +133,7 @@ def one_sided_call(case: Case) -> Match | None:
     who = ranks_phrase(culprits) if culprits else "one side"
     sure, why = 0, ""
     test = d.rank_test(culprits)
-    skips = [e for r in culprits for e in case.facts.of(r, "skip")]
+    skips = d.skips(culprits)
     if finding.form == "extra":
         sure, why = (0 if finding.tie else 1), f"{who} made {describe(d.own)}, which the others did not make"
     elif d.skipped and (finding.edit is not None or d.times_before(d.own)):
@@ -164,6 +164,22 @@ def one_sided_call(case: Case) -> Match | None:
     if d.buffers:
         advice.append("The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank; evaluate on `model.module`.")
     return Match("rank_conditional_collective", culprits, why, sure=sure, evidence=evidence, advice=advice, frame=case.frame_of(d.own), frame_rank=culprits[0] if culprits else None)
+
+
+def not_called_but_busy(case: Case) -> Match | None:
+    """A majority that seems to lack a call, while a stack shows the one that should make it next at work elsewhere."""
+    finding = case.finding
+    if finding.form != "extra" or finding.view is None or finding.seq is None:
+        return None
+    absent = [r for r in finding.view.seen if (finding.view.members[r].enqueued or 0) < finding.seq]
+    busy = tuple(r for r in absent if (w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack" and not w.inside and user_frame(w.stack) is not None)
+    if not busy or len(busy) * 2 > len(finding.view.members):
+        return None
+    finding.form, finding.culprits, finding.tie = "absent", busy, False
+    finding.waiting = tuple(r for r in case.graph.waiting if r not in busy)
+    finding.explained = len(finding.waiting)
+    finding.own_kind = finding.own_seq = None
+    return busy_elsewhere(case)
 
 
 def busy_elsewhere(case: Case) -> Match | None:

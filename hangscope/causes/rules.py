@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.causes import device, init, mismatch, order, participation, process
+from hangscope.causes import device, init, mismatch, order, output, participation, process
 from hangscope.causes.case import Case, Match, Rule
 from hangscope.errors import Note
 
@@ -20,15 +20,20 @@ RULES: tuple[Rule, ...] = (
     order.false_circle,
     order.crossed_groups,
     order.circular_wait,
+    participation.not_called_but_busy,
     mismatch.wrong_dtype,
     mismatch.gradient_sets,
+    output.last_output,
     participation.left_the_loop,
     mismatch.wrong_shape,
     participation.one_sided_call,
     mismatch.received_sizes,
+    mismatch.received_types,
     mismatch.different_calls,
+    process.lost_by_peers,
     participation.busy_elsewhere,
     process.vanished,
+    process.may_have_died,
     device.network_fault,
 )
 

@@ -28,6 +28,7 @@ class GroupIndex:
             for name, (_, ranks) in claim.recording.config.items():
                 if ranks and name:
                     self._known[name].add(ranks)
+        self._of_rank: dict[str, dict[int, list[Members]]] = {}
         self._descs: dict[Identity, Counter[str]] = defaultdict(Counter)
         self._callers: dict[Identity, set[int]] = defaultdict(set)
         self.local: dict[int, dict[int, Identity]] = {}
@@ -61,8 +62,18 @@ class GroupIndex:
         nameless = recording.config.get("", ("", None))[1]
         if nameless and len(recording.config) == 1 and len({n for _, n, _ in recording.groups}) == 1:
             return (name, nameless)  # gloo with one group: its members stand under the empty name
-        fitting = [members for members in sorted(self._known.get(name, ())) if rank in members]
+        fitting = self._fitting(name).get(rank, ())
         return (name, fitting[0]) if len(fitting) == 1 else (name, None)
+
+    def _fitting(self, name: str) -> dict[int, list[Members]]:
+        """Return the groups of a name by member rank, for ranks whose own dump does not list the group."""
+        found = self._of_rank.get(name)
+        if found is None:
+            found = self._of_rank[name] = defaultdict(list)
+            for members in sorted(self._known.get(name, ())):
+                for rank in members:
+                    found[rank].append(members)
+        return found
 
     def _place_status(self, rank: int, recording: Recording, by_id: dict[str, Identity]) -> dict[str, Identity]:
         """Join `pg_status` (keyed by local id) with groups: through entries, else by the order of creation.
@@ -121,8 +132,8 @@ class GroupIndex:
             for group in family:
                 fits = {
                     tuple(base + step for step in shape)
-                    for shape in shapes for base in range(world_size)
-                    if len(group.ranks) < size and set(group.ranks) <= {base + s for s in shape} <= set(group.ranks) | free
+                    for shape in shapes for base in sorted({group.ranks[0] - step for step in shape})
+                    if len(group.ranks) < size and base >= 0 and set(group.ranks) <= {base + s for s in shape} <= set(group.ranks) | free
                 }
                 if len(fits) == 1:
                     self.groups[group.gid] = replace(group, ranks=fits.pop())

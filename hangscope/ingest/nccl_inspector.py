@@ -51,6 +51,8 @@ class LastCompleted:
         }
         if self.peer is not None:
             fields["peer"] = self.peer
+        if self.nranks is not None:
+            fields["nranks"] = self.nranks
         text = f"rank {self.comm_rank} of {self.comm} completed {self.op} {self.number}"
         return Event(
             "nccl_ras",
@@ -100,17 +102,9 @@ def read(lines: Iterable[bytes], file: str) -> tuple[list[LastCompleted], list[N
     return [last[key] for key in sorted(last)], notes
 
 
-def lagging(records: Iterable[LastCompleted]) -> list[LastCompleted]:
-    """Return the records of the ranks that completed fewer than another rank of the same communicator."""
-    groups: dict[tuple[str, str], list[LastCompleted]] = {}
-    for record in records:
-        if record.peer is None:
-            groups.setdefault((record.comm, record.op), []).append(record)
-    found = []
-    for key in sorted(groups):
-        most = max(record.number for record in groups[key])
-        found += sorted((r for r in groups[key] if r.number < most), key=lambda r: (r.number, r.comm_rank))
-    return found
+def collectives(records: Iterable[LastCompleted]) -> list[LastCompleted]:
+    """Return the records of collectives, whose numbers compare across the ranks of a communicator (one file holds one rank)."""
+    return [record for record in records if record.peer is None]
 
 
 def _parse(raw: bytes, file: str, line: int) -> LastCompleted | None:

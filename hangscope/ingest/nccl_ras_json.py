@@ -103,6 +103,9 @@ def _communicator(
     communicator: dict[str, Any], snapshot: RasSnapshot, global_ranks: dict[_Place, int]
 ) -> None:
     comm: dict[str, Any] = {"comm": comm_hash(_text(communicator.get("hash")) or "")}
+    size = whole_number(communicator.get("size"))
+    if size is not None:
+        comm["nranks"] = size
     counts: dict[str, list[tuple[int, int, dict[str, Any]]]] = {}
     for row in _rows(communicator, "ranks"):
         rank = whole_number(row.get("rank"))

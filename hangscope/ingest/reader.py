@@ -10,6 +10,7 @@ import gc
 import json
 import os
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any, BinaryIO
 
 from hangscope.errors import Note
@@ -91,9 +92,11 @@ def _dump(value: Any, form: str) -> Wire:
 
 
 def _read_json(stream: BinaryIO, shown: str) -> Wire:
-    from hangscope.ingest import failure_table, nccl_ras
+    from hangscope.ingest import failure_table, nccl_ras, stacks
 
     data = stream.read()
+    if stacks.sniff(data[: sniff.HEAD_BYTES]):
+        return _read_stacks(BytesIO(data), shown)
     if nccl_ras.sniff(data):
         snapshots, notes = nccl_ras.read(data, shown)
         return _with_events("ras", [event for snapshot in snapshots for event in snapshot.events], notes)
@@ -125,10 +128,15 @@ def _read_log(stream: BinaryIO, shown: str) -> Wire:
 
 
 def _read_stacks(stream: BinaryIO, shown: str) -> Wire:
-    from hangscope.ingest.stacks import read_stacks
+    from hangscope.ingest.stacks import read_processes
 
     answer = _answer("stacks")
-    answer["threads"] = [(name, [(f.name, f.file, f.line) for f in stack], main) for name, stack, main in read_stacks(stream, shown)]
+    processes = read_processes(stream, shown)
+    ranked = [process for process in processes if process.rank is not None]
+    answer["threads"] = [
+        (name, [(f.name, f.file, f.line) for f in stack], main, process.rank, process.pid)
+        for process in ranked or processes[:1] for name, stack, main in process.threads
+    ]
     if not answer["threads"]:
         return _read_log(_rewound(stream), shown)
     return answer
@@ -145,7 +153,7 @@ def _read_inspector(stream: BinaryIO, shown: str) -> Wire:
     from hangscope.ingest import nccl_inspector
 
     records, notes = nccl_inspector.read(stream, shown)
-    return _with_events("inspector", [record.event() for record in nccl_inspector.lagging(records)], notes)
+    return _with_events("inspector", [record.event() for record in nccl_inspector.collectives(records)], notes)
 
 
 def _with_events(kind: str, events: list[Event], notes: list[Note]) -> Wire:

@@ -15,11 +15,13 @@ from hangscope.ingest.recording import Recording
 
 @dataclass(slots=True)
 class Thread:
-    """One thread of a stack dump; frames innermost first."""
+    """One thread of a stack dump; frames innermost first. `rank` and `pid` are its process's, where the dump tells them."""
 
     name: str
     stack: Stack
     is_main: bool
+    rank: int | None = None
+    pid: int | None = None
 
 
 @dataclass(slots=True)
@@ -51,7 +53,7 @@ class Reading:
             reason=wire["reason"],
             recordings=[Recording.from_wire(r, interner) for r in wire["recordings"]],
             events=[Event(*row) for row in wire["events"]],
-            threads=[Thread(name, tuple(Frame(*f) for f in stack), main) for name, stack, main in wire["threads"]],
+            threads=[Thread(name, tuple(Frame(*f) for f in stack), main, rank, pid) for name, stack, main, rank, pid in wire["threads"]],
             notes=notes + (log.notes if log else []),
             log=log,
             nccl_recordings=[Recording.from_wire(r, interner) for r in nccl["recordings"]],

@@ -6,6 +6,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from hangscope.errors import Note
 from hangscope.incident import State
@@ -16,7 +20,7 @@ CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
 _ATTEMPT = re.compile(r"(?:^|/)(?:attempt|restart)[_-]?(\d+)(?:/|$)")
 
 
-@dataclass(slots=True)
+@dataclass
 class Claim:
     """A recording, the file it stands in, and the rank that it is taken for."""
 
@@ -24,22 +28,27 @@ class Claim:
     recording: Recording
     rank: int
 
-    @property
+    @cached_property
     def last_created(self) -> int:
         """Return the newest enqueue time in ns, 0 where there is none."""
-        return max(self.recording.columns["created"], default=0)
+        return int(self._created.max(initial=0))
 
-    @property
+    @cached_property
     def first_created(self) -> int:
         """Return the oldest enqueue time in ns, 0 where there is none."""
-        return min((t for t in self.recording.columns["created"] if t), default=0)
+        known = self._created[self._created != 0]
+        return int(known.min()) if len(known) else 0
 
-    @property
+    @cached_property
     def progress(self) -> tuple[int, int, int]:
         """Return a measure by which a later snapshot of the same attempt is never smaller."""
         done = sum(max(0, completed) for _, _, completed in self.recording.status.values())
         issued = sum(max(0, enqueued) for enqueued, _, _ in self.recording.status.values())
         return (self.last_created, issued + max(self.recording.columns["order"], default=-1), done)
+
+    @property
+    def _created(self) -> Any:
+        return np.frombuffer(self.recording.columns["created"], np.int64)
 
 
 def attempt_of(path: str) -> int | None:
@@ -66,11 +75,12 @@ def _rank_inside(recording: Recording) -> int | None:
 
     An NCCL dump lists only groups that its own rank belongs to; gloo's single nameless group says nothing.
     """
-    members = [set(ranks) for _, ranks in recording.config.values() if ranks]
+    members = [ranks for _, ranks in recording.config.values() if ranks]
     if len(members) < 2:
         return None
-    common = set.intersection(*members)
-    return common.pop() if len(common) == 1 else None
+    smallest = min(members, key=len)
+    common = [rank for rank in smallest if all(rank in ranks for ranks in members)]
+    return common[0] if len(common) == 1 else None
 
 
 def choose(claims: Sequence[Claim], notes: list[Note]) -> tuple[dict[int, Claim], dict[int, int], list[Claim]]:
@@ -82,10 +92,11 @@ def choose(claims: Sequence[Claim], notes: list[Note]) -> tuple[dict[int, Claim]
     unchanged: dict[int, int] = {}
     stale: list[Claim] = []
     for rank, rivals in sorted(by_rank.items()):
-        rivals.sort(key=lambda c: (c.progress, c.file))
+        if len(rivals) > 1:
+            rivals.sort(key=lambda c: (c.progress, c.file))
         best = chosen[rank] = rivals[-1]
         others = rivals[:-1]
-        same = [c for c in others if c.progress == best.progress]
+        same = [c for c in others if c.progress == rivals[-1].progress]
         unchanged[rank] = len(same)
         if others:
             files = ", ".join(c.file for c in others)
@@ -111,12 +122,14 @@ def _stale(chosen: dict[int, Claim]) -> list[Claim]:
     begins = sorted(c.first_created for c in claims if c.first_created and State.DONE in c.recording.columns["state"])
     # A quarter of the ranks may have begun early (a rank that left at once); the rest is "its peers".
     begin = begins[len(begins) // 4] if len(begins) * 2 > len(claims) else 0
+    early = [c for c in claims if 0 < c.last_created < begin - CLOCK_SLACK]
+    touching = _touching(early, claims) if early else set()
     result = []
     for claim in claims:
         world = worlds[claim.rank]
         misfit = bool(common and world and world != common[0][0] and common[0][1] * 2 > len(claims))
         ends_before = 0 < claim.last_created < begin - CLOCK_SLACK
-        if misfit or (ends_before and not _touches(claim, claims)):
+        if misfit or (ends_before and claim.rank not in touching):
             result.append(claim)
     return result if len(result) * 2 < len(claims) else []
 
@@ -129,20 +142,23 @@ def _world(recording: Recording) -> tuple[int, ...] | None:
     return None
 
 
-def _touches(claim: Claim, claims: Sequence[Claim]) -> bool:
-    """Return whether its peers are stuck right where this dump ends: then its rank took part, and stopped early."""
-    mine = _last_seqs(claim.recording)
-    for other in claims:
-        if other is not claim:
-            theirs = _last_seqs(other.recording)
-            if any(theirs.get(name, 0) in (last, last + 1) for name, last in mine.items()):
-                return True
-    return False
+def _touching(early: Sequence[Claim], claims: Sequence[Claim]) -> set[int]:
+    """Return the early ranks whose peers are stuck right where their dump ends: they took part, and stopped early."""
+    ends: dict[str, Counter[int]] = defaultdict(Counter)
+    for claim in claims:
+        for name, seq in _last_seqs(claim.recording).items():
+            ends[name][seq] += 1
+    return {
+        claim.rank for claim in early
+        if any(ends[name][last] > 1 or ends[name][last + 1] for name, last in _last_seqs(claim.recording).items())
+    }  # fmt: skip
 
 
 def _last_seqs(recording: Recording) -> dict[str, int]:
+    """Return the largest sequence number on each group, by the group's name."""
+    group = np.frombuffer(recording.columns["group"], np.int32)
+    seq = np.frombuffer(recording.columns["seq"], np.int64)
     result: dict[str, int] = {}
-    for group, seq in zip(recording.columns["group"], recording.columns["seq"], strict=True):
-        name = recording.groups[group][1]
-        result[name] = max(seq, result.get(name, 0))
-    return result
+    for index, (_, name, _) in enumerate(recording.groups):
+        result[name] = int(seq[group == index].max(initial=result.get(name, 0)))
+    return {name: last for name, last in result.items() if last}

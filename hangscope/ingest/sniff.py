@@ -13,10 +13,10 @@ HEAD_BYTES = 8192
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _STACKS = re.compile(
     rb"^(?:Current thread 0x|Thread 0x|Fatal Python error|Timeout \(\d)|^Thread \d+ \((?:idle|active)|^Process \d+: |"
-    rb"^Thread \d+ \((?:Thread|LWP)|^#\d+ +0x[0-9a-f]+ in ",
+    rb"^Thread \d+ \((?:Thread|LWP)|^#\d+ +0x[0-9a-f]+ in |^=== Rank \d+(?:: \S+)? ===$",
     re.MULTILINE,
 )
-_RAS_TEXT = re.compile(rb"^NCCL version [\d.]+ compiled with CUDA|^Job summary", re.MULTILINE)
+_RAS_TEXT = re.compile(rb"^NCCL version [\d.]+ compiled with CUDA|^Job summary|^\[[^\]\n]{1,40}\] PEER_[A-Z]+: Process ", re.MULTILINE)
 _OUR_HTML = b'<meta name="generator" content="hangscope'
 
 

@@ -103,12 +103,12 @@ def _unpack(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Ite
 
 def _open_tar(path: str, cleanup: ExitStack) -> tarfile.TarFile:
     if not path.lower().endswith(".zst"):
-        return tarfile.open(path, "r|*")  # noqa: SIM115 (the caller closes it)
+        return tarfile.open(path, "r|*")
     try:
         import zstandard
     except ImportError:
         raise ImportError("reading .zst needs the `zstandard` package: pip install 'hangscope[zstd]'") from None
-    raw = cleanup.enter_context(open(path, "rb"))
+    raw = cleanup.enter_context(open(path, "rb"))  # noqa: SIM115 (the stack closes it)
     return tarfile.open(fileobj=zstandard.ZstdDecompressor().stream_reader(raw), mode="r|")
 
 

@@ -83,12 +83,6 @@ def sniff(head: bytes) -> bool:
     return bool(_ANY.search(head)) or _looks_like_spy_json(head)
 
 
-def read_stacks(stream: BinaryIO, file: str) -> list[Thread]:
-    """Return the threads of the first process in a stack dump; nothing where there is none. Never raises for what it holds."""
-    processes = read_processes(stream, file)
-    return processes[0].threads if processes else []
-
-
 def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
     """Return the processes in a stack dump, each with the threads it was dumped with.
 

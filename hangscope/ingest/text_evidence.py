@@ -72,8 +72,8 @@ class TextEvidence:
                     record.pid = event.pid
 
 
-def collect(readings: Sequence[Reading], notes: list[Note]) -> TextEvidence:
-    """Return what all text inputs say together."""
+def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str | None = None) -> TextEvidence:
+    """Return what all text inputs say together, of one restart attempt (default: the last; "all": of all of them)."""
     text = TextEvidence()
     mapping = _LocalRanks(readings)
     events: list[Event] = []
@@ -83,8 +83,12 @@ def collect(readings: Sequence[Reading], notes: list[Note]) -> TextEvidence:
         events += own
         if rank is None and reading.log is not None and reading.log.local_rank is not None:
             rank = mapping.rank(None, reading.log.local_rank)
-        if reading.threads:
+        named = sorted({t.rank for t in reading.threads if t.rank is not None})
+        for member in named:
+            text.threads[member] = (reading.file, [t for t in reading.threads if t.rank == member])
+        if reading.threads and not named:
             rank = rank_from_path(reading.file)[0] if rank is None else rank
+            rank = mapping.of_pid(reading.threads[0].pid) if rank is None else rank
             if rank is None:
                 notes.append(Note("rank_unknown", "its name does not say which rank's stacks it holds, so it was set aside", reading.file, hint="name it like stack_rank_3.txt"))
             else:
@@ -94,7 +98,7 @@ def collect(readings: Sequence[Reading], notes: list[Note]) -> TextEvidence:
         for recording in reading.log.recordings if reading.log else ():
             if recording.rank is not None:
                 text.recorded.append(Claim(reading.file, recording, recording.rank))
-    text.events = [e if e.rank is None or e.rank < MOST_RANKS else replace(e, rank=None) for e in _last_attempt(merge_repeats(events), notes)]
+    text.events = [e if e.rank is None or e.rank < MOST_RANKS else replace(e, rank=None) for e in _of_attempt(merge_repeats(events), attempt, text, notes)]
     _join_nccl(readings, text, notes)
     text.events = _name_victims(text.events)
     for event in text.events:
@@ -174,12 +178,16 @@ def _file_of(recording: Recording, communicators: Sequence[object]) -> str:
     return next((c.file for c in communicators if c.local_id in wanted), "nccl log")  # type: ignore[attr-defined]
 
 
-def _last_attempt(events: list[Event], notes: list[Note]) -> list[Event]:
-    attempts = sorted({e.attempt for e in events if e.attempt is not None})
-    if len(attempts) < 2:
+def _of_attempt(events: list[Event], wanted: int | str | None, text: TextEvidence, notes: list[Note]) -> list[Event]:
+    """Return the events of one attempt, and keep of the text recordings those of the same one."""
+    attempts = sorted({e.attempt for e in events if e.attempt is not None} | {c.recording.attempt for c in text.recorded if c.recording.attempt is not None})
+    if not attempts or wanted == "all":
         return events
-    notes.append(Note("several_attempts", f"the logs hold {len(attempts)} restart attempts; attempt {attempts[-1]} is analysed", hint="--attempt N picks another"))
-    return [e for e in events if e.attempt in (None, attempts[-1])]
+    chosen = int(wanted) if wanted is not None else attempts[-1]
+    if len(attempts) > 1:
+        notes.append(Note("several_attempts", f"the logs hold {len(attempts)} restart attempts; attempt {chosen} is analysed", hint="--attempt N picks another"))
+    text.recorded = [c for c in text.recorded if c.recording.attempt in (None, chosen)]
+    return [e for e in events if e.attempt in (None, chosen)]
 
 
 class _LocalRanks:
@@ -190,6 +198,12 @@ class _LocalRanks:
         for reading in readings:
             if reading.log is not None:
                 self._known.update(reading.log.local_to_global)
+        self._pids: dict[int, set[int]] = {}
+        for reading in readings:
+            for event in (*reading.events, *(reading.log.events if reading.log else ())):
+                pid = event.pid if event.pid is not None else event.fields.get("pid")
+                if event.rank is not None and isinstance(pid, int):
+                    self._pids.setdefault(pid, set()).add(event.rank)
         hosts = {host for host, _ in self._known}
         self._identity = all(local == rank for (_, local), rank in self._known.items()) and len(hosts) <= 1
 
@@ -201,6 +215,11 @@ class _LocalRanks:
         if len(found) == 1:
             return found.pop()
         return local if self._identity and not found else None
+
+    def of_pid(self, pid: int | None) -> int | None:
+        """Return the global rank of a process id that one rank alone is known by, or None."""
+        found = self._pids.get(pid, set()) if pid is not None else set()
+        return next(iter(found)) if len(found) == 1 else None
 
     def event(self, event: Event) -> Event:
         """Return the event with its global rank where its local one tells it."""

@@ -1,0 +1,172 @@
+"""From a rank's recording to its queues: the calls split by group, their kinds numbered for the whole job.
+
+Ranks of one role share their columns (`interning.py`), so they share the split as well: at 16,384 ranks it is made a
+handful of times, and only the enqueue times are a rank's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hangscope.incident import Absence, CallKind, Frame, Frontier, Queue, RankRecord, State
+from hangscope.ingest.groups import GroupIndex
+from hangscope.ingest.recording import Recording
+
+
+class KindTable:
+    """Numbers call kinds and interns frames over all ranks."""
+
+    def __init__(self) -> None:
+        self.all: list[CallKind] = []
+        self._index: dict[CallKind, int] = {}
+        self._frames: dict[tuple[str, str, int], Frame] = {}
+
+    def mapping(self, recording: Recording) -> Any:
+        """Return the job-wide index for each of the recording's kinds (int32 array)."""
+        stacks = [tuple(self._frames.setdefault(row, Frame(*row)) for row in stack) for stack in recording.stacks]
+        result = np.empty(len(recording.kinds), dtype=np.int32)
+        for position, row in enumerate(recording.kinds):
+            op, backend, size_in, size_out, type_in, type_out, src, dst, stack, root = row
+            kind = CallKind(op, backend, size_in, size_out, type_in, type_out, src, dst, stacks[stack] if 0 <= stack < len(stacks) else (), root)  # type: ignore[arg-type]
+            index = self._index.get(kind)
+            if index is None:
+                index = self._index[kind] = len(self.all)
+                self.all.append(kind)
+            result[position] = index
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The calls of one local group in one numbering: `rows` are their positions in the recording (None: all of it)."""
+
+    place: int
+    p2p: bool
+    rows: Any
+    seq: Any
+    kind: Any
+    state: Any
+    order: Any
+    starts_late: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A recording's parts, and what its columns say as a whole."""
+
+    parts: tuple[_Part, ...]
+    pending_only: bool
+    ring_wrapped: bool
+    recording: Recording  # keeps the columns alive by whose identity the split is found
+
+
+class QueueBuilder:
+    """Fills rank records with their queues. One instance per incident."""
+
+    def __init__(self, index: GroupIndex) -> None:
+        self._index = index
+        self.kinds = KindTable()
+        self._mappings: dict[tuple[int, int], tuple[Any, Recording]] = {}
+        self._splits: dict[tuple[Any, ...], _Split] = {}
+
+    def fill(self, record: RankRecord, recording: Recording) -> None:
+        """Set a rank's queues, its host and process, and what is missing of it."""
+        record.host, record.pid = recording.host, recording.pid
+        local = self._index.local[record.rank]
+        gids = [self._index.gid[local[place]] if place in local else None for place in range(len(recording.groups))]
+        split = self._split(recording, gids)
+        created = np.frombuffer(recording.columns["created"], np.int64)
+        for gid, part in sorted(((gids[p.place], p) for p in split.parts), key=lambda pair: (pair[0], pair[1].p2p)):
+            assert gid is not None
+            (record.p2p if part.p2p else record.queues)[gid] = Queue(
+                record.rank, gid,
+                seq=part.seq, kind=part.kind, state=part.state, created=created if part.rows is None else created[part.rows], order=part.order,
+                overwritten=part.starts_late and split.ring_wrapped, pending_only=split.pending_only,
+                tells_completion=recording.source != "nccl_log",
+            )  # fmt: skip
+        for gid, frontier in self._frontiers(record.rank, recording).items():
+            _set_frontier(record, gid, frontier)
+        if not len(recording):
+            record.absence = Absence.EMPTY_DUMP if not recording.status else None
+        elif split.pending_only:
+            record.absence = Absence.PENDING_ONLY
+
+    def _split(self, recording: Recording, gids: list[int | None]) -> _Split:
+        # Local groups that are one group are told by the pattern of their gids, which ranks of a role share; gids they do not.
+        pattern = tuple(-1 if gid is None else gids.index(gid) for gid in gids)
+        columns = recording.columns
+        key = (*(id(columns[name]) for name in ("group", "seq", "kind", "state", "order")), id(recording.kinds), id(recording.stacks), pattern)
+        found = self._splits.get(key)
+        if found is None:
+            found = self._splits[key] = self._new_split(recording, pattern)
+        return found
+
+    def _new_split(self, recording: Recording, pattern: tuple[int, ...]) -> _Split:
+        columns = {name: np.frombuffer(recording.columns[name], dtype=recording.columns[name].typecode) for name in ("group", "seq", "kind", "state", "order")}
+        mapping = self._mapping(recording)
+        kind = mapping[columns["kind"]] if len(mapping) else np.empty(0, np.int32)
+        p2p_kinds = np.array([row[6] is not None for row in recording.kinds], dtype=bool)
+        is_p2p = p2p_kinds[columns["kind"]] if len(p2p_kinds) else np.empty(0, bool)
+        parts = []
+        for place in sorted(set(pattern) - {-1}):
+            for p2p in (False, True):
+                masks = [np.flatnonzero((columns["group"] == group) & (is_p2p == p2p)) for group, same in enumerate(pattern) if same == place]
+                rows = np.concatenate(masks)
+                if not len(rows):
+                    continue
+                whole = len(rows) == len(recording) and len(masks) == 1
+                seq, state, order = (columns[name] if whole else columns[name][rows] for name in ("seq", "state", "order"))
+                parts.append(_Part(place, p2p, None if whole else rows, seq, kind if whole else kind[rows], state, order, int(seq.min()) > 1))
+        seen = len(recording)
+        return _Split(
+            tuple(parts),
+            pending_only=seen > 0 and not bool(np.any(columns["state"] >= State.DONE)),
+            ring_wrapped=seen > 0 and int(columns["order"].max()) + 1 > seen,
+            recording=recording,
+        )
+
+    def _mapping(self, recording: Recording) -> Any:
+        key = (id(recording.kinds), id(recording.stacks))
+        if key not in self._mappings:
+            self._mappings[key] = self.kinds.mapping(recording), recording
+        return self._mappings[key][0]
+
+    def _frontiers(self, rank: int, recording: Recording) -> dict[int, Frontier]:
+        placed = self._index.status_of[rank]
+        result = {}
+        for local_id, (enqueued, started, completed) in sorted(recording.status.items()):
+            identity = placed.get(local_id)
+            if identity is not None:
+                result[self._index.gid[identity]] = Frontier(max(0, enqueued), None if started < 0 else started, max(0, completed))
+        return result
+
+
+def _set_frontier(record: RankRecord, gid: int, frontier: Frontier) -> None:
+    """Give a group's frontier to the queue in whose numbering it counts."""
+    both = [q for q in (record.queues.get(gid), record.p2p.get(gid)) if q is not None]
+    if not both:
+        empty = np.empty(0, np.int64)
+        record.queues[gid] = Queue(record.rank, gid, empty, empty, empty, empty, empty, frontier, overwritten=(frontier.enqueued or 0) > 0)
+        return
+    # pg_status counts the last work on the group, in the numbering of that work: collective or point-to-point.
+    latest = max(both, key=lambda q: int(q.order.max())) if len(both) > 1 else both[0]
+    latest.frontier = frontier
+    sends = record.p2p.get(gid)
+    if sends is not None and latest is sends and _in_p2p_numbers(frontier, record.queues.get(gid)):
+        # Members of a batch stay "scheduled" in the recorder; the group's frontier says that they are over.
+        sends.state = np.where((sends.seq <= frontier.completed) & (sends.state != State.DONE), np.int8(State.DONE), sends.state)
+
+
+def _in_p2p_numbers(frontier: Frontier, collectives: Queue | None) -> bool:
+    """Return whether the last completed work of a group, whose last enqueued is a send or receive, was one as well.
+
+    Each is given in its own numbering. A completed number above the enqueued one, or that of the last collective known to
+    be complete, is a collective's.
+    """
+    if frontier.completed is None or frontier.completed > (frontier.enqueued or 0):
+        return False
+    done = collectives.seq[collectives.state >= State.DONE] if collectives is not None and len(collectives) else ()
+    return not len(done) or int(max(done)) != frontier.completed
