@@ -151,6 +151,7 @@ def analyze(
         ]
     _require_something(readings, wanted, notes)
     incident = assemble(readings, world_size=world_size, attempt=attempt)
+    readings.clear()  # what is needed of them is in the incident
     incident.notes[:0] = notes
     analysis = analyse(incident)
     view = build_view(analysis, __version__)

@@ -194,6 +194,11 @@ class RankRecord:
     unchanged_snapshots: int = 0
 
     @property
+    def recorder(self) -> str:
+        """Return which kind of evidence its calls are: `dump`, or `log` where lines of text recorded them."""
+        return "log" if self.dump_file is None and self.calls_file is not None else "dump"
+
+    @property
     def seen(self) -> bool:
         """Whether a usable dump (or a text recorder) of this rank exists."""
         return self.absence in (None, Absence.PENDING_ONLY, Absence.EARLY)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from hangscope.align.callsite import user_frame
 from hangscope.align.finding import Candidate, Finding
 from hangscope.align.rankset import compress, ranks_phrase
-from hangscope.causes.case import Case, Match
+from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.catalog import CATALOG
+from hangscope.causes.corroboration import corroboration
 from hangscope.causes.mismatch import describe
 from hangscope.causes.rules import match_all
 from hangscope.incident import Absence, Alternative, CallKind, CallRef, Evidence, Incident, Location, Source, Verdict
@@ -195,17 +196,20 @@ def _evidence(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
             frame = user_frame(kind.stack) if kind else None
             source = incident.ranks[ranks[0]].calls_file if ranks[0] in incident.ranks else None
             at = f" at {frame.file}:{frame.line} in {frame.name}" if frame else ", no frame recorded" if kind is not None and case.frames_recorded else ""
-            result.append(Evidence(_recorder(incident, ranks[0]), f"{ranks_phrase(ranks)}: {describe(kind)} at seq {seq}{at}", ranks[0], Source(source) if source else None))
+            result.append(Evidence(incident.ranks[ranks[0]].recorder, f"{ranks_phrase(ranks)}: {describe(kind)} at seq {seq}{at}", ranks[0], Source(source) if source else None))
         absent = [r for r in finding.culprits if r in view.members and (view.members[r].enqueued or 0) < seq and view.members[r].enqueued is not None]
         for rank in absent[:4]:
             member = view.members[rank]
             told = member.queue is None or member.queue.tells_completion
-            completed = f"last completed {member.completed}" if told else "its log tells no completions"
-            result.append(Evidence(_recorder(incident, rank), f"rank {rank}: last enqueued seq {member.enqueued}, {completed} on group {view.group.label}", rank, Source(incident.ranks[rank].calls_file or "")))
+            done = max(member.completed or 0, min(view.proven, member.enqueued or 0))
+            completed = "its log tells no completions" if not told else "its last call's end not recorded" if member.unknown and done < (member.enqueued or 0) else f"last completed {done}"
+            result.append(Evidence(incident.ranks[rank].recorder, f"rank {rank}: last enqueued seq {member.enqueued}, {completed} on group {view.group.label}", rank, Source(incident.ranks[rank].calls_file or "")))
     if finding.edit is not None:
         edit = finding.edit
         result.append(Evidence("dump", f"{ranks_phrase(edit.ranks)} {'made' if edit.edit.kind == 'extra' else 'left out'} {edit.edit.length} call(s) at seq {edit.seq}; the {edit.edit.confirmed} calls behind match again, shifted by {edit.edit.length}", edit.ranks[0]))
     result += match.evidence
+    result += [quote(event) for event in finding.events[:8]]
+    result += corroboration(case, match)
     for rank in finding.culprits:
         if rank in incident.ranks and incident.ranks[rank].unchanged_snapshots and len({f for f in incident.ranks[rank].files}) > 1:
             result.append(Evidence("dump", f"rank {rank}'s frontier is the same in {incident.ranks[rank].unchanged_snapshots + 1} dumps", rank))
@@ -218,12 +222,6 @@ def _evidence(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
             seen.add((item.text, item.rank))
             unique.append(item)
     return unique[:40]
-
-
-def _recorder(incident: Incident, rank: int) -> str:
-    """Return which kind of evidence a rank's calls are: a dump, or lines of a log."""
-    record = incident.ranks.get(rank)
-    return "dump" if record is None or record.dump_file is not None or record.calls_file is None else "log"
 
 
 def _sides(finding: Finding) -> list[tuple[tuple[int, ...], CallKind | None]]:
@@ -254,6 +252,9 @@ def _alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alt
     for other in others:
         if other.cause != match.cause and all(a.cause != other.cause for a in result):
             result.append(Alternative(other.cause, other.why))
+    waiting = case.finding.waiting_kind
+    if match.cause == "network_stall" and waiting is not None and waiting.op.startswith("all_to_all"):
+        result.append(Alternative("shape_mismatch", "an all_to_all whose splits do not fit stalls the same way, and recorders keep no splits"))
     rivals = {
         "uneven_loader": ("rank_conditional_collective", "an extra call in the last lines of the loop would leave the same record"),
         "rank_conditional_collective": ("uneven_loader", "a rank that left the loop early makes the call behind it first"),

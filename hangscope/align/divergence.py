@@ -68,16 +68,27 @@ def sequences(view: GroupFrontier) -> Sequences:
         first = starts[len(starts) // 2]
         reach = [r for r, m in windows.items() if m.last_row >= first >= m.first_row]
     tokens = {}
+    shared: dict[tuple[int, int], Any] = {}  # ranks of one role have the same columns
     for rank in reach:
         queue = windows[rank].queue
         assert queue is not None
+        columns = id(queue.seq), id(queue.kind)
+        if columns in shared:
+            tokens[rank] = shared[columns]
+            continue
         row = np.searchsorted(queue.seq, first)
         seqs = queue.seq[row:]
         # Gaps (seq counted for calls that a recorder does not keep) end what can be compared by position.
         steps = np.flatnonzero(np.diff(seqs) != 1) if len(seqs) > 1 else ()
         end = int(steps[0]) + 1 if len(steps) else len(seqs)
-        tokens[rank] = queue.kind[row : row + end]
+        tokens[rank] = shared[columns] = queue.kind[row : row + end]
     return Sequences(first, tokens)
+
+
+def _keys_of(tokens: dict[int, Any], keys: Any) -> dict[int, Any]:
+    """Return each rank's tokens as keys; ranks that share their tokens share the result."""
+    made = {id(array): keys[array] for array in {id(t): t for t in tokens.values()}.values()}
+    return {rank: made[id(array)] for rank, array in tokens.items()}
 
 
 class GroupHistory:
@@ -86,14 +97,15 @@ class GroupHistory:
     def __init__(self, view: GroupFrontier, hard: Any, site: Any) -> None:
         self.view = view
         self.sequences = sequences(view)
-        self.hard = {r: hard[t] for r, t in self.sequences.tokens.items()}
-        self.site = {r: site[t] for r, t in self.sequences.tokens.items()}
+        self.hard = _keys_of(self.sequences.tokens, hard)
+        self.site = _keys_of(self.sequences.tokens, site)
 
     def classes(self, keys: dict[int, Any], length: int) -> list[list[int]]:
         """Return the ranks grouped by equal first `length` keys, largest class first."""
+        content = {id(array): array[:length].tobytes() for array in keys.values()}
         by_bytes: dict[bytes, list[int]] = defaultdict(list)
         for rank in sorted(keys):
-            by_bytes[keys[rank][:length].tobytes()].append(rank)
+            by_bytes[content[id(keys[rank])]].append(rank)
         return sorted(by_bytes.values(), key=lambda ranks: (-len(ranks), ranks))
 
     def mismatch(self) -> Mismatch | None:

@@ -16,7 +16,7 @@ from hangscope.align.local_ranks import LocalRanks
 from hangscope.incident import Event, Frame, Incident, Stack
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
-_NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>"})
+_NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>", "unwrap", "trigger_wait", "wait_tensor"})
 _ABORTS = frozenset({-6, 134})
 _CLEANUPS = frozenset({-15, 143})
 RESOLUTION = 1.0  # seconds: launchers and c10's stamps count whole seconds
@@ -64,7 +64,9 @@ class Facts:
     whereabouts: dict[int, Whereabouts] = field(default_factory=dict)
     external: Event | None = None
     kinds: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    of_rank: dict[int, dict[str, list[Event]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    of_rank: dict[int, dict[str, list[Event]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
     local_ranks: LocalRanks = field(default_factory=lambda: LocalRanks((), ()))
 
     def all(self, *kinds: str) -> list[Event]:
@@ -81,7 +83,11 @@ class Facts:
         if event.rank is not None or event.group_rank is None or event.kind not in _PRINT_LOCAL_RANKS:
             return event
         ranks, assumed = self.local_ranks.resolve(event, (event.group_rank,))
-        return replace(event, rank=ranks[0], fields={**event.fields, "rank_assumed": assumed}) if ranks else event
+        return (
+            replace(event, rank=ranks[0], fields={**event.fields, "rank_assumed": assumed})
+            if ranks
+            else event
+        )
 
     @property
     def first_deaths(self) -> list[Death]:
@@ -91,7 +97,9 @@ class Facts:
         heaviest = max(d.weight for d in self.deaths)
         rivals = _earliest([d for d in self.deaths if d.weight == heaviest])
         if len(rivals) > 1:
-            marked = [d for d in rivals if (exit := self.exits.get(d.rank)) is not None and exit.fields.get("first")]
+            marked = [
+                d for d in rivals if (exit := self.exits.get(d.rank)) is not None and exit.fields.get("first")
+            ]
             rivals = marked or rivals
         return rivals
 
@@ -105,7 +113,8 @@ def _earliest(deaths: list[Death]) -> list[Death]:
         first = moments.index(min(moments))
         host = deaths[first].event.host
         return [
-            d for d, moment in zip(deaths, moments, strict=True)
+            d
+            for d, moment in zip(deaths, moments, strict=True)
             if moment <= moments[first] + (RESOLUTION if d.event.host == host else CLOCK_SKEW)
         ]
     return deaths
@@ -139,20 +148,62 @@ def _external(facts: Facts) -> Event | None:
 def _death(rank: int, facts: Facts) -> Death | None:
     """Return a rank's own death, or None where all it shows is a consequence."""
     exit_event = facts.exits.get(rank)
-    own = [e for e in facts.of(rank, "exception") if not e.fields.get("symptom") and e.fields.get("type") not in _INTERRUPTS]
-    for kind, how in (("oom_cuda", "ran out of GPU memory"), ("oom_host", "was killed by the host's out-of-memory killer"), ("loader_worker_death", "lost a data loader worker")):
+    own = [
+        e
+        for e in facts.of(rank, "exception")
+        if not e.fields.get("symptom") and e.fields.get("type") not in _INTERRUPTS
+    ]
+    for kind, how in (
+        ("oom_cuda", "ran out of GPU memory"),
+        ("oom_host", "was killed by the host's out-of-memory killer"),
+        ("loader_worker_death", "lost a data loader worker"),
+    ):
         found = facts.of(rank, kind)
         if found:
-            return Death(rank, how, found[0], 4, _frame_of(own[0]) if own else None, str(own[0].fields.get("type", "")) if own else "")
+            return Death(
+                rank,
+                how,
+                found[0],
+                4,
+                _frame_of(own[0]) if own else None,
+                str(own[0].fields.get("type", "")) if own else "",
+            )
     if own and not _contradicted(rank, facts):
-        return Death(rank, f"raised {own[0].fields.get('type', 'an exception')}", own[0], 3, _frame_of(own[0]), str(own[0].fields.get("type", "")))
+        return Death(
+            rank,
+            f"raised {own[0].fields.get('type', 'an exception')}",
+            own[0],
+            3,
+            _frame_of(own[0]),
+            str(own[0].fields.get("type", "")),
+        )
     if exit_event is not None:
         code = exit_event.fields.get("code")
         if isinstance(code, int) and (code < 0 or code > 128):
             number = -code if code < 0 else code - 128
-            if code in _CLEANUPS or (code in _ABORTS and facts.of(rank, "gloo_size_mismatch", "watchdog_timeout", "gloo_closed", "gloo_timeout", "terminate", "exception", "heartbeat_timeout", "dump_signal", "dump_observed", "watchdog_status")):
+            if code in _CLEANUPS or (
+                code in _ABORTS
+                and facts.of(
+                    rank,
+                    "gloo_size_mismatch",
+                    "watchdog_timeout",
+                    "gloo_closed",
+                    "gloo_timeout",
+                    "terminate",
+                    "exception",
+                    "heartbeat_timeout",
+                    "dump_signal",
+                    "dump_observed",
+                    "watchdog_status",
+                )
+            ):
                 return None
-            return Death(rank, f"was killed by signal {number} ({exit_event.fields.get('signal') or _SIGNALS.get(number, '?')})", exit_event, 3)
+            return Death(
+                rank,
+                f"was killed by signal {number} ({exit_event.fields.get('signal') or _SIGNALS.get(number, '?')})",
+                exit_event,
+                3,
+            )
     for kind, how in (("disk_full", "ran out of disk space"),):
         found = facts.of(rank, kind)
         if found:
@@ -189,8 +240,12 @@ def _quiet_leavers(incident: Incident, facts: Facts) -> None:
     missing = [r for r in incident.ranks if r not in listed and r not in facts.left_quietly]
     if listed and missing and len(missing) * 2 <= len(incident.ranks):
         for rank in missing:
-            if not facts.of(rank, "gloo_closed", "gloo_timeout") and not any(e.fields.get("symptom") for e in facts.of(rank, "exception")):
-                facts.left_quietly[rank] = "the launcher's failure table lists the other ranks and not this one, so it exited with code 0"
+            if not facts.of(rank, "gloo_closed", "gloo_timeout") and not any(
+                e.fields.get("symptom") for e in facts.of(rank, "exception")
+            ):
+                facts.left_quietly[rank] = (
+                    "the launcher's failure table lists the other ranks and not this one, so it exited with code 0"
+                )
 
 
 def _whereabouts(incident: Incident, rank: int, facts: Facts) -> Whereabouts | None:
@@ -208,7 +263,11 @@ def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
     op = None
     inside = False
     for frame in stack:
-        if frame.file.endswith(_COLLECTIVE_FILES) and frame.name not in _NOT_OPS and not frame.name.startswith("_"):
+        if (
+            frame.file.endswith(_COLLECTIVE_FILES)
+            and frame.name not in _NOT_OPS
+            and not frame.name.startswith("_")
+        ):
             op, inside = frame.name, True  # the outermost one is what the user called
         elif frame.name == "_engine_run_backward":
             inside = True

@@ -19,7 +19,7 @@ from hangscope.align.p2p import Pair
 from hangscope.align.rankset import ranks_phrase
 from hangscope.align.sisters import odd_among_sisters
 from hangscope.align.waitgraph import Node, OpenCall, Root, WaitGraph
-from hangscope.incident import CallKind, Incident, State
+from hangscope.incident import CallKind, Event, Incident, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Finding:
     (empty: nobody can be named). `seq` is what the waiting ranks are stuck in; `waiting` are all ranks with an open
     call but the culprits, `explained` how many of them reach this root. `skipped`, `added`: calls that the culprit left
     out or made in addition; `swapped`: it made them, in another order; `last_word`: nothing behind its odd call is seen; `before`: what a waiting rank called until then. `tie`: the sides are even and history is silent. `guess`: it
-    rests on what ranks printed last, or on counts of one moment.
+    rests on what ranks printed last, or on counts of one moment. `events` are the lines that a finding from text rests on.
     """
 
     form: str
@@ -65,6 +65,7 @@ class Finding:
     tie: bool = False
     assumed: bool = False
     guess: bool = False
+    events: list[Event] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
 
 
@@ -86,7 +87,10 @@ class Finder:
         found = [f for step in steps if (f := step()) is not None]
         if not found:
             return Finding("none", candidates=self.candidates)
-        found = [f for f in found if not (f.form == "half" and self._a_moment_old(f) and any(o.form == "absent" for o in found))] or found
+        absent = [f for f in found if f.form == "absent"]
+        if absent and any(f.form == "half" and self._a_moment_old(f) for f in found):
+            found = absent
+        found = [f for f in found if f.form != "stalled" or not any(o is not f and (o.view, o.seq) == (f.view, f.seq) for o in found)]
         shares = [f.explained / max(1, len(f.waiting)) for f in found]
         # A root of a more certain kind is not given up for one that merely explains a few ranks more.
         chosen = next(f for f, share in zip(found, shares, strict=True) if share >= 0.9 * max(shares))
@@ -244,13 +248,17 @@ class Finder:
         told = decided or [p for p in partings if p.odd is not None]
         odd = {p.odd for p in told if p.odd is not None}
         if not told:
-            common = set.intersection(*(set(p.ranks) for p in partings)) if len(partings) > 1 else set()
-            if len(common) != 1:
-                return None
+            common = set.intersection(*(set(p.ranks) for p in partings)) if partings else set()
+            if len(common) != 1 or len({r for p in partings for r in p.ranks}) < 4:
+                return None  # fewer than three peers that agree are no majority
             odd, told = common, partings
-        # A rank that kept its pattern in one comparison and broke it in another was misled by its own victims.
-        kept = {r for p in told if p.odd is not None for r in p.ranks if r != p.odd}
-        guilty = (odd - kept) or odd
+        if decided or not any(p.odd is not None for p in told):
+            guilty = odd
+        else:  # a rank that kept its own pattern was only misled by the others
+            waiting = {int(n[1]) for n in nodes if n[0] == "H"}  # type: ignore[call-overload]
+            broke = {r for r in waiting if (cs := self.graph.open_calls.get(r)) and self.interleaving.breaks_pattern(r, cs[0].order)}
+            guilty = {r for p in partings for r in p.broke} | broke
+            guilty = guilty - {r for p in partings for r in p.kept} or odd
         culprits = tuple(sorted(guilty))
         if decided and len(culprits) * 2 > len(self.incident.ranks):
             return None
@@ -259,15 +267,15 @@ class Finder:
 
     def _by_majority(self, parting: Parting) -> list[Parting]:
         """Let the members decide where they can: the side whose call most of its group made is not the odd one."""
-        joined = []
-        for rank, row in zip(parting.ranks, parting.rows, strict=True):
+        made: list[bool] = []
+        for (rank, row), other in zip(zip(parting.ranks, parting.rows, strict=True), reversed(parting.ranks), strict=True):
             gid, seq, kind, _ = self.interleaving.call(rank, row)
             view = self.views[gid]
-            made = sum(1 for r in view.members if (view.members[r].enqueued or 0) >= seq)
-            joined.append(None if kind.is_p2p or len(view.members) < 3 else made * 2 > len(view.members))
-        if joined[0] and not joined[1]:
+            most = not kind.is_p2p and len(view.members) > 2 and sum((m.enqueued or 0) >= seq for m in view.members.values()) * 2 > len(view.members)
+            made.append(most and other in view.members and (view.members[other].enqueued or 0) < seq)
+        if made == [True, False]:
             return [self.interleaving.blame(parting, parting.ranks[1])]
-        if joined[1] and not joined[0]:
+        if made == [False, True]:
             return [self.interleaving.blame(parting, parting.ranks[0])]
         return []
 
@@ -392,7 +400,7 @@ class Finder:
         if root is None:
             return None
         calls = [n for n in root.nodes if n[0] != "H"]
-        parted = self._parted(set(calls))
+        parted = self._parted(set(root.nodes))
         if parted is not None:
             parted.root = root
             return self._with_waiting(parted, set(root.explains) | set(root.ranks))
@@ -444,24 +452,20 @@ class Finder:
     # -- shared -----------------------------------------------------------------------------------------------------
 
     def _calls_of(self, node: Node) -> list[tuple[int, OpenCall]]:
-        return [(r, c) for r, calls in sorted(self.graph.open_calls.items()) for c in calls if c.node == node]
+        return self.graph.calls_of(node)
 
     def _when(self, node: Node) -> tuple[int, str]:
         return (min((c.created for _, c in self._calls_of(node) if c.created), default=1 << 62), str(node))
 
     def _first_instance(self, wanted: Callable[[set[int]], bool]) -> Node | None:
-        """Return the open instance entered first whose absent members satisfy `wanted`."""
+        """Return the open instance that most ranks are stuck in whose absent members satisfy `wanted`, the earliest of equals."""
+        stuck: Counter[Node] = Counter(calls[0].node for calls in self.graph.open_calls.values() if calls)
         times: dict[Node, int] = {}
         for calls in self.graph.open_calls.values():
             for call in calls:
                 times[call.node] = min(times.get(call.node, 1 << 62), call.created or 1 << 61)
-        best: tuple[int, str] | None = None
-        chosen: Node | None = None
-        for node, when in times.items():
-            absent = {int(t[1]) for t, _ in self.graph.targets(node) if t[0] == "H"}  # type: ignore[call-overload]
-            if wanted(absent) and (best is None or (when, str(node)) < best):
-                best, chosen = (when, str(node)), node
-        return chosen
+        fitting = [n for n in times if wanted({int(t[1]) for t, _ in self.graph.targets(n) if t[0] == "H"})]  # type: ignore[call-overload]
+        return min(fitting, key=lambda n: (-stuck[n], times[n], str(n)), default=None)
 
     def _at(self, node: Node, form: str, culprits: tuple[int, ...]) -> Finding:
         """Return a finding at one instance, with what those inside it called."""

@@ -160,7 +160,7 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
     trusted = backend != "gloo" and not p2p_numbers  # gloo advances last_completed on errors too
     member.enqueued = max(member.last_row, (frontier.enqueued or 0) if not p2p_numbers or not len(queue) else 0)
     done = queue.seq[queue.state == State.DONE] if len(queue) else ()
-    member.completed = max(int(max(done)) if len(done) else 0, (frontier.completed or 0) if trusted else 0)
+    member.completed = max(int(np.max(done)) if len(done) else 0, (frontier.completed or 0) if trusted else 0)
     if not len(queue) and frontier.completed is not None and frontier.enqueued is not None and frontier.completed < frontier.enqueued:
         member.pending = tuple(range(frontier.completed + 1, frontier.enqueued + 1))
     if member.completed:

@@ -6,8 +6,9 @@ Groups are compared by what they are for (description, size), because two ranks 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hangscope.align.frontier import site_keys
 from hangscope.align.sequence_diff import continues, expected
 from hangscope.incident import CallKind, Incident
 
+PROVEN_ALIKE = 12  # calls before a parting that must agree
 HISTORY = 768  # calls before the parting that a rank's own pattern is taken from
 
 
@@ -25,7 +27,7 @@ class Parting:
 
     `odd` is the rank that left its own pattern there (None: history does not tell). `skipped` are calls that the odd rank's
     pattern calls for before the one it made; `swapped` says that it made them later; `added` is a call
-    that its pattern does not hold, where the pattern goes on behind it.
+    that its pattern does not hold, where the pattern goes on behind it. `broke` and `kept`: who left and who kept its own pattern.
     """
 
     ranks: tuple[int, int]
@@ -34,6 +36,8 @@ class Parting:
     skipped: tuple[CallKind, ...] = ()
     added: CallKind | None = None
     swapped: bool = False
+    broke: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -46,7 +50,14 @@ class Program:
     created: Any
     order: Any
     is_p2p: Any
+    sites: list[int]
     tokens: list[int]
+    labels: dict[int, Any]
+
+    @property
+    def whole(self) -> bool:
+        """Return whether every group's calls are kept from the first one on."""
+        return len(self.seq) > 0 and all(int(self.seq[self.gid == gid].min()) <= 1 for gid in np.unique(self.gid))
 
     def row_of(self, gid: int, seq: int) -> int | None:
         """Return the row of a collective, or None where it was not kept."""
@@ -62,6 +73,7 @@ class Interleaving:
         self._programs: dict[int, Program] = {}
         self._tokens: dict[Any, int] = {}
         self._site: Any = None
+        self._members: dict[int, frozenset[int]] = {}
         self._keeping: dict[tuple[int, int], bool | None] = {}
 
     def program(self, rank: int) -> Program:
@@ -78,13 +90,13 @@ class Interleaving:
         queues = [(q, p2p) for queues, p2p in ((record.queues, False), (record.p2p, True)) for _, q in sorted(queues.items()) if len(q)]
         if not queues:
             empty = np.empty(0, np.int64)
-            return Program(empty, empty, empty, empty, empty, empty.astype(bool), [])
+            return Program(empty, empty, empty, empty, empty, empty.astype(bool), [], [], {})
         order = np.concatenate([q.order for q, _ in queues])
         by_order = np.argsort(order, kind="stable")
         labels = self._labels(rank)
         gid = np.concatenate([np.full(len(q), q.gid, np.int64) for q, _ in queues])[by_order]
         kind = np.concatenate([q.kind for q, _ in queues])[by_order]
-        pairs = zip(gid.tolist(), self._site[kind].tolist(), strict=True)
+        sites = self._site[kind].tolist()
         return Program(
             gid=gid,
             seq=np.concatenate([q.seq for q, _ in queues])[by_order],
@@ -92,7 +104,9 @@ class Interleaving:
             created=np.concatenate([q.created for q, _ in queues])[by_order],
             order=order[by_order],
             is_p2p=np.concatenate([np.full(len(q), p2p, bool) for q, p2p in queues])[by_order],
-            tokens=[self._tokens.setdefault((labels[g], site), len(self._tokens)) for g, site in pairs],
+            sites=sites,
+            tokens=[self._tokens.setdefault((labels[g], site), len(self._tokens)) for g, site in zip(gid.tolist(), sites, strict=True)],
+            labels=labels,
         )
 
     def _labels(self, rank: int) -> dict[int, Any]:
@@ -113,23 +127,34 @@ class Interleaving:
         None where `behind` simply has not come so far, or where the two share no earlier call that both kept.
         """
         mine, theirs = self.program(behind), self.program(ahead)
-        anchor = None
+        anchor: tuple[int | None, int | None] = (None, None)
         shared = np.intersect1d(mine.seq[(mine.gid == gid) & ~mine.is_p2p], theirs.seq[(theirs.gid == gid) & ~theirs.is_p2p])
         shared = shared[shared < seq]
         for candidate in shared[::-1][:4]:
             anchor = mine.row_of(gid, int(candidate)), theirs.row_of(gid, int(candidate))
             if None not in anchor:
                 break
-        if anchor is None or anchor[0] is None or anchor[1] is None:
-            if len(shared) or len(mine.tokens) == 0 or int(mine.seq.min()) > 1:
+        if anchor[0] is None or anchor[1] is None:
+            if len(shared) or not (mine.whole and theirs.whole):
                 return None
-            anchor = (-1, -1)
-        i, j = anchor[0] + 1, anchor[1] + 1
-        while i < len(mine.tokens) and j < len(theirs.tokens) and mine.tokens[i] == theirs.tokens[j]:
-            i, j = i + 1, j + 1
-        if i >= len(mine.tokens) or j >= len(theirs.tokens):
+            i = j = 0  # both are known from their first call on
+        else:
+            i, j = anchor[0] + 1, anchor[1] + 1
+        shared_groups = {g for g in {*mine.labels, *theirs.labels} if self._has(g, behind) and self._has(g, ahead)}
+        # Ranks of different pipeline stages share groups and differ all the time: what came before must agree.
+        before = zip(_comparable(mine, theirs, i - 1, shared_groups, -1), _comparable(theirs, mine, j - 1, shared_groups, -1), strict=False)
+        if any(a != b for (_, a), (_, b) in islice(before, PROVEN_ALIKE)):
             return None
-        return self._judge(behind, ahead, i, j)
+        for (i, a), (j, b) in zip(_comparable(mine, theirs, i, shared_groups), _comparable(theirs, mine, j, shared_groups), strict=False):
+            if a != b:
+                return self._judge(behind, ahead, i, j)
+        return None
+
+    def _has(self, gid: int, rank: int) -> bool:
+        members = self._members.get(gid)
+        if members is None:
+            members = self._members[gid] = frozenset(self.incident.groups[gid].ranks)
+        return rank in members
 
     def _judge(self, behind: int, ahead: int, i: int, j: int) -> Parting:
         keeps = {rank: self._keeps_pattern(rank, row) for rank, row in ((behind, i), (ahead, j))}
@@ -142,9 +167,10 @@ class Interleaving:
             odd = behind
         elif keeps[ahead] is False and keeps[behind] is None:
             odd = ahead
-        if odd is None:
-            return Parting((behind, ahead), (i, j), None)
-        return self.blame(Parting((behind, ahead), (i, j), None), odd)
+        broke = tuple(r for r, keep in keeps.items() if keep is False)
+        kept = tuple(r for r, keep in keeps.items() if keep)
+        parting = Parting((behind, ahead), (i, j), None, broke=broke, kept=kept)
+        return parting if odd is None else self.blame(parting, odd)
 
     def blame(self, parting: Parting, odd: int) -> Parting:
         """Return the parting with `odd` as the rank that went astray, and what it left out or added."""
@@ -153,7 +179,7 @@ class Interleaving:
         (behind, ahead), (i, j) = parting.ranks, parting.rows
         row = i if odd == behind else j
         other, other_row = (ahead, j) if odd == behind else (behind, i)
-        return self._explain(odd, row, other, other_row, Parting(parting.ranks, parting.rows, odd))
+        return self._explain(odd, row, other, other_row, parting)
 
     def _keeps_pattern(self, rank: int, row: int) -> bool | None:
         key = (rank, row)
@@ -175,9 +201,9 @@ class Interleaving:
         if token in ahead[1:]:
             left_out = ahead[: ahead.index(token, 1)]
             later = tokens[row + 1 : row + 1 + 2 * len(left_out) + 2]
-            return Parting(parting.ranks, parting.rows, odd, tuple(kind_of[t] for t in left_out if t in kind_of), None, _made_later(left_out, later))
+            return replace(parting, odd=odd, skipped=tuple(kind_of[t] for t in left_out if t in kind_of), swapped=_made_later(left_out, later))
         goes_on = len(ahead) > 1 and tokens[row + 1 : row + 3] == ahead[:2]
-        return Parting(parting.ranks, parting.rows, odd, (), own_kind if goes_on else None)
+        return replace(parting, odd=odd, added=own_kind if goes_on else None)
 
     def breaks_pattern(self, rank: int, order: int) -> bool:
         """Return whether a rank's call with this enqueue number leaves the pattern that the rank repeated before."""
@@ -194,6 +220,20 @@ class Interleaving:
         """Return (gid, seq, kind, enqueue time in ns) of a rank's row."""
         program = self.program(rank)
         return int(program.gid[row]), int(program.seq[row]), self.incident.kinds[int(program.kind[row])], int(program.created[row])
+
+
+def _comparable(program: Program, other: Program, start: int, shared: set[int], step: int = 1) -> Iterator[tuple[int, tuple[Any, int]]]:
+    """Yield (row, token) of the calls from `start` on (or backwards) that the other rank makes as well.
+
+    A group that both are in is itself; any other is what it is for, and counts only where the other rank has its like.
+    """
+    alike = {label for gid, label in other.labels.items() if gid not in shared}
+    for row in range(start, len(program.sites) if step > 0 else -1, step):
+        gid = int(program.gid[row])
+        if gid in shared:
+            yield row, (gid, program.sites[row])
+        elif program.labels[gid] in alike:
+            yield row, (program.labels[gid], program.sites[row])
 
 
 def _made_later(left_out: Sequence[int], later: Sequence[int]) -> bool:

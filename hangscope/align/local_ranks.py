@@ -28,12 +28,19 @@ class LocalRanks:
 
     def __init__(self, groups: Iterable[Group], events: Iterable[Event]) -> None:
         self._members = {g.name: g.ranks for g in groups if g.members_known and g.name}
-        self._members.update({g.desc: g.ranks for g in groups if g.members_known and g.desc and g.desc not in self._members})
+        self._members.update(
+            {g.desc: g.ranks for g in groups if g.members_known and g.desc and g.desc not in self._members}
+        )
         self._printed: dict[Label, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
         for event in events:
             if event.rank is not None and event.group_rank is not None:
                 self._printed[label_of(event)][event.group_rank].add(event.rank)
-        self._offset = any(rank != local for pairs in self._printed.values() for local, ranks in pairs.items() for rank in ranks)
+        self._offset = any(
+            rank != local
+            for pairs in self._printed.values()
+            for local, ranks in pairs.items()
+            for rank in ranks
+        )
 
     def resolve(self, event: Event, numbers: Iterable[int]) -> tuple[tuple[int, ...], bool]:
         """Return (global ranks, whether they rest on an assumption) for group-local numbers that an event prints.
@@ -41,9 +48,13 @@ class LocalRanks:
         Numbers that nothing maps are taken as global, unless the group is known to count otherwise; then they are left out.
         """
         label = label_of(event)
-        members = self._members.get(label[0] or "") or self._members.get(str(event.fields.get("group_desc") or ""))
+        members = self._members.get(label[0] or "") or self._members.get(
+            str(event.fields.get("group_desc") or "")
+        )
         pairs = self._printed.get(label, {})
-        counts_otherwise = not label[1] or any(rank != local for local, ranks in pairs.items() for rank in ranks)
+        counts_otherwise = not label[1] or any(
+            rank != local for local, ranks in pairs.items() for rank in ranks
+        )
         found: set[int] = set()
         assumed = False
         for number in numbers:
@@ -56,8 +67,28 @@ class LocalRanks:
                 assumed = assumed or not self._is_world(label, pairs)
             else:
                 assumed = True
+                line = _line(pairs)
+                if line is not None:
+                    found.add(line[0] + line[1] * number)
         return tuple(sorted(found)), assumed
+
+    def members(self, event: Event) -> tuple[int, ...]:
+        """Return the ranks of an event's group up to the last one that printed a line, where their numbers lie on a grid."""
+        pairs = self._printed.get(label_of(event), {})
+        return self.resolve(event, range(max(pairs, default=-1) + 1))[0] if len(pairs) > 1 else ()
 
     def _is_world(self, label: Label, pairs: dict[int, set[int]]) -> bool:
         """Return whether a group's numbers are the global ones: the default group, or nothing in the job counts otherwise."""
         return label[0] in ("0", "default_pg") or (not self._offset and any(local > 0 for local in pairs))
+
+
+def _line(pairs: dict[int, set[int]]) -> tuple[int, int] | None:
+    """Return (first rank, stride) of a group whose known members lie on one grid line, as the groups of a mesh do."""
+    known = sorted((local, next(iter(ranks))) for local, ranks in pairs.items() if len(ranks) == 1)
+    if len(known) < 2 or len(known) < len(pairs):
+        return None
+    (local, rank), (last, end) = known[0], known[-1]
+    stride, rest = divmod(end - rank, last - local)
+    base = rank - local * stride
+    fits = all(r == base + n * stride for n, r in known)
+    return (base, stride) if fits and not rest and stride > 0 and base >= 0 else None

@@ -8,7 +8,7 @@ aligned at their last completed call, because a send and its receive complete to
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangscope.incident import Group, Incident, State
 
@@ -26,6 +26,7 @@ class Half:
     order: int
     kind: int
     created: int
+    tells_completion: bool = True
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ def _sides(incident: Incident, group: Group) -> tuple[Side, Side, set[tuple[int,
             source, destination = _global(group, kind.src), _global(group, kind.dst)
             if source is None or destination is None:
                 continue  # an unknown side (`recv 0<-?`) or a rank outside the group pairs with nobody
-            half = Half(rank, int(queue.seq[position]), State(int(queue.state[position])), int(queue.order[position]), int(queue.kind[position]), int(queue.created[position]))
+            half = Half(rank, int(queue.seq[position]), State(int(queue.state[position])), int(queue.order[position]), int(queue.kind[position]), int(queue.created[position]), queue.tells_completion)
             (sends if kind.op == "send" else recvs)[(source, destination)].append(half)
     return sends, recvs, wrapped
 
@@ -110,7 +111,13 @@ def _open_pairs(gid: int, source: int, destination: int, out: list[Half], into: 
     for index in range(min(0, shift), max(len(out), len(into) + shift)):
         send = out[index] if 0 <= index < len(out) else None
         recv = into[index - shift] if 0 <= index - shift < len(into) else None
+        if send is None or recv is None:  # a log that tells no completion shows by this alone that a half waits
+            send, recv = _waiting(send), _waiting(recv)
         pair = Pair((gid, source, destination, index), send, recv)
         if pair.is_open:
             result.append(pair)
     return result
+
+
+def _waiting(half: Half | None) -> Half | None:
+    return half if half is None or half.tells_completion else replace(half, state=State.PENDING)

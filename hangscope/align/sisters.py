@@ -14,7 +14,9 @@ from hangscope.align.matching import match_key
 _MOST = 64  # sisters that are asked
 
 
-def odd_among_sisters(views: Iterable[GroupFrontier], view: GroupFrontier, seq: int, sides: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+def odd_among_sisters(
+    views: Iterable[GroupFrontier], view: GroupFrontier, seq: int, sides: Sequence[tuple[int, ...]]
+) -> tuple[int, ...] | None:
     """Return the one side whose call at `seq` no sister makes while all sisters that got there make another side's, or None."""
     keys = []
     for side in sides:

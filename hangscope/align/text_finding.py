@@ -37,12 +37,24 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
 def _kind_of(event: Event, facts: Facts) -> CallKind:
     """Return the call that a fingerprint describes, with the stack of the same rank's traceback."""
     shape = event.fields.get("shape")
-    sizes = (tuple(int(n) for n in shape),) if isinstance(shape, (list, tuple)) and all(isinstance(n, int) for n in shape) else ()
+    sizes = (
+        (tuple(int(n) for n in shape),)
+        if isinstance(shape, (list, tuple)) and all(isinstance(n, int) for n in shape)
+        else ()
+    )
     dtype = str(event.fields.get("dtype") or "")
     stack: Stack = ()
     if event.rank is not None:
         stack = next((stack_of(e) for e in facts.of(event.rank, "exception") if e.fields.get("frames")), ())
-    return CallKind(str(event.fields.get("op", "")), "", sizes, sizes, (dtype,) if dtype else (), (dtype,) if dtype else (), stack=stack)
+    return CallKind(
+        str(event.fields.get("op", "")),
+        "",
+        sizes,
+        sizes,
+        (dtype,) if dtype else (),
+        (dtype,) if dtype else (),
+        stack=stack,
+    )
 
 
 def _halves(facts: Facts) -> dict[tuple[Label, int], dict[int, Event]]:
@@ -65,10 +77,19 @@ def _fingerprints(incident: Incident, facts: Facts) -> Finding | None:
             sides[match_key(_kind_of(event, facts))].append(rank)
         if len(sides) > 1:
             ordered = sorted((tuple(r) for r in sides.values()), key=lambda r: (-len(r), r))
-            finding = two_sides(incident, facts, seq, ordered, {r: _kind_of(e, facts) for r, e in events.items()})
+            finding = two_sides(
+                incident, facts, seq, ordered, {r: _kind_of(e, facts) for r, e in events.items()}
+            )
+            finding.events = [events[r] for side in ordered for r in side[:2]]
             finding.assumed = any(e.fields.get("rank_assumed") for e in events.values())
             if not label[1]:  # a subgroup: the other ranks wait for its members, not in this call
-                finding.candidates = [Candidate(_barrier_absent(facts), "absent from a monitored barrier", "they are in a call of another group")]
+                finding.candidates = [
+                    Candidate(
+                        _barrier_absent(facts),
+                        "absent from a monitored barrier",
+                        "they are in a call of another group",
+                    )
+                ]
             return finding
     return None
 
@@ -78,13 +99,19 @@ def _barrier_absent(facts: Facts) -> tuple[int, ...]:
 
 
 def _absent(event: Event, facts: Facts) -> tuple[tuple[int, ...], bool]:
-    return facts.local_ranks.resolve(event, [int(r) for r in event.fields.get("absent") or () if isinstance(r, int)])
+    return facts.local_ranks.resolve(
+        event, [int(r) for r in event.fields.get("absent") or () if isinstance(r, int)]
+    )
 
 
 def _late(incident: Incident, facts: Facts) -> Finding | None:
     """Name those whom a barrier missed and who later report the very call that the others were in."""
     absent = set(_barrier_absent(facts))
-    errors = [e for e in facts.all("fingerprint") if e.fields.get("context") == "barrier_error" and e.rank is not None]
+    errors = [
+        e
+        for e in facts.all("fingerprint")
+        if e.fields.get("context") == "barrier_error" and e.rank is not None
+    ]
     first = next((e for e in errors if e.rank in absent), None)
     if first is None:
         return None
@@ -95,8 +122,14 @@ def _late(incident: Incident, facts: Facts) -> Finding | None:
     waiting = tuple(r for r in incident.ranks if r not in absent)
     seq = first.fields.get("seq")
     return Finding(
-        "late", tuple(sorted(absent)), seq=seq if isinstance(seq, int) else None, waiting=waiting, explained=len(waiting),
-        own_kind=own, waiting_kind=own, waiting_rank=waiting[0] if waiting else None,
+        "late",
+        tuple(sorted(absent)),
+        seq=seq if isinstance(seq, int) else None,
+        waiting=waiting,
+        explained=len(waiting),
+        own_kind=own,
+        waiting_kind=own,
+        waiting_rank=waiting[0] if waiting else None,
     )
 
 
@@ -114,12 +147,27 @@ def _barrier(incident: Incident, facts: Facts) -> Finding | None:
     absent = max(votes, key=lambda a: (len(a), votes[a], a))
     waiting = tuple(r for r in sorted(incident.ranks) if r not in absent)
     where = facts.whereabouts.get(waiting[0]) if waiting else None
-    finding = Finding("absent", absent, waiting=waiting, explained=len(waiting), waiting_rank=waiting[0] if waiting else None, waiting_kind=_kind_at(where), assumed=assumed)
+    finding = Finding(
+        "absent",
+        absent,
+        waiting=waiting,
+        explained=len(waiting),
+        waiting_rank=waiting[0] if waiting else None,
+        waiting_kind=_kind_at(where),
+        assumed=assumed,
+        events=facts.all("monitored_barrier", "monitored_barrier_witness")[:3],
+    )
     if len(absent) > len(waiting):
         # The rank that makes an extra call reports the innocent majority absent.
         finding.form, finding.culprits, finding.waiting = "extra", waiting, absent
         finding.explained, finding.own_kind = len(absent), finding.waiting_kind
-        finding.candidates = [Candidate(absent, "absent", "they are the majority: the few who wait made a call that the others do not make")]
+        finding.candidates = [
+            Candidate(
+                absent,
+                "absent",
+                "they are the majority: the few who wait made a call that the others do not make",
+            )
+        ]
     return finding
 
 
@@ -154,11 +202,33 @@ def _desync(incident: Incident, facts: Facts) -> Finding | None:
     kind = next((CallKind(str(e.fields["op"]), "nccl") for e in reports if e.fields.get("op")), None)
     waiting = tuple(sorted(joined - absent)) or tuple(r for r in sorted(incident.ranks) if r not in absent)
     if not absent:
-        return Finding("stalled", (), seq=seq, waiting=waiting, explained=len(waiting), waiting_rank=waiting[0] if waiting else None, waiting_kind=kind, assumed=assumed)
+        return Finding(
+            "stalled",
+            (),
+            seq=seq,
+            waiting=waiting,
+            explained=len(waiting),
+            waiting_rank=waiting[0] if waiting else None,
+            waiting_kind=kind,
+            assumed=assumed,
+            events=reports[:3],
+        )
     if not waiting:
         return None
-    return Finding("absent", tuple(sorted(absent)), seq=seq, waiting=waiting, explained=len(waiting), waiting_rank=waiting[0], waiting_kind=kind, assumed=assumed)
+    return Finding(
+        "absent",
+        tuple(sorted(absent)),
+        seq=seq,
+        waiting=waiting,
+        explained=len(waiting),
+        waiting_rank=waiting[0],
+        waiting_kind=kind,
+        assumed=assumed,
+        events=reports[:3],
+    )
 
 
 def _by_number(event: Event, field: str) -> Sequence[tuple[int, Sequence[int]]]:
-    return [(int(number), list(ranks)) for number, ranks in sorted(dict(event.fields.get(field) or {}).items())]
+    return [
+        (int(number), list(ranks)) for number, ranks in sorted(dict(event.fields.get(field) or {}).items())
+    ]

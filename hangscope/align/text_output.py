@@ -17,6 +17,14 @@ from hangscope.incident import CallKind, Event, Incident
 
 _LOST = ("gloo_closed",)
 _WAITED = ("gloo_timeout", "watchdog_timeout")
+_INVOLVED = (
+    "gloo_size_mismatch",
+    "terminate",
+    "monitored_barrier",
+    "monitored_barrier_witness",
+    "fingerprint",
+)
+_BEGINNINGS = ("store_timeout", "store_barrier", "store_unreachable", "rendezvous_timeout")
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
 _NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
 
@@ -26,17 +34,17 @@ def _kind_at(where: Whereabouts | None) -> CallKind | None:
 
 
 def _lost_a_peer(rank: int, facts: Facts) -> bool:
-    return bool(facts.of(rank, *_LOST)) or any(e.fields.get("class") == "closed_by_peer" for e in facts.of(rank, "nccl_warn")) or any(
-        e.fields.get("error") == "remote" for e in facts.of(rank, "async_error")
+    return (
+        bool(facts.of(rank, *_LOST))
+        or any(e.fields.get("class") == "closed_by_peer" for e in facts.of(rank, "nccl_warn"))
+        or any(e.fields.get("error") == "remote" for e in facts.of(rank, "async_error"))
     )
 
 
 def _failed(rank: int, facts: Facts) -> bool:
     """Return whether a rank shows that it waited: it timed out, lost a peer, or was aborted over what a peer sent."""
-    return bool(
-        _lost_a_peer(rank, facts) or facts.of(rank, *_WAITED, "gloo_size_mismatch", "terminate", "monitored_barrier", "monitored_barrier_witness", "fingerprint")
-        or any(e.fields.get("symptom") for e in facts.of(rank, "exception"))
-    )  # fmt: skip
+    symptom = any(e.fields.get("symptom") for e in facts.of(rank, "exception"))
+    return symptom or _lost_a_peer(rank, facts) or bool(facts.of(rank, *_WAITED, *_INVOLVED))
 
 
 def silent(incident: Incident, facts: Facts) -> Finding | None:
@@ -48,13 +56,32 @@ def silent(incident: Incident, facts: Facts) -> Finding | None:
     quiet = [r for r in sorted(incident.ranks) if r not in failed]
     if not failed or not quiet or len(quiet) > len(failed):
         return None
-    swept = [r for r in quiet if (e := facts.exits.get(r)) is not None and e.fields.get("code") in _ENDED_BY_LAUNCHER]
+    if facts.all(*_BEGINNINGS) and not facts.all(*_LOST, *_WAITED, "nccl_warn", "async_error"):
+        return None  # the group never formed: who is missing is told by the store
+    swept = [
+        r
+        for r in quiet
+        if (e := facts.exits.get(r)) is not None and e.fields.get("code") in _ENDED_BY_LAUNCHER
+    ]
     if swept and len(quiet) > 1:
         return None  # the launcher ended them before they could print, the innocent with the guilty
     lost = [r for r in failed if _lost_a_peer(r, facts)]
     form = "unseen" if len(lost) == len(failed) else "absent"
     where = facts.whereabouts.get(failed[0])
-    return Finding(form, tuple(quiet), waiting=tuple(failed), explained=len(failed), waiting_rank=failed[0], waiting_kind=_kind_at(where))
+    return Finding(
+        form,
+        tuple(quiet),
+        waiting=tuple(failed),
+        explained=len(failed),
+        waiting_rank=failed[0],
+        waiting_kind=_kind_at(where),
+        events=_errors(failed, facts),
+    )
+
+
+def _errors(ranks: list[int], facts: Facts) -> list[Event]:
+    """Return one error line of each of the first few ranks."""
+    return [e for r in ranks[:3] for e in facts.of(r, *_LOST, *_WAITED, "exception", "nccl_warn")[:1]]
 
 
 def sites(incident: Incident, facts: Facts) -> Finding | None:
@@ -64,21 +91,38 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
         frames = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
         if frames and where.inside:
             found[(where.op, frames)].append(rank)
-    outside = [r for r, w in sorted(facts.whereabouts.items()) if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"]
+    outside = [
+        r
+        for r, w in sorted(facts.whereabouts.items())
+        if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"
+    ]
     inside = sorted(r for ranks in found.values() for r in ranks)
     if outside and inside:
         kind = _kind_at(facts.whereabouts[inside[0]])
-        return Finding("absent", tuple(outside), waiting=tuple(inside), explained=len(inside), waiting_rank=inside[0], waiting_kind=kind)
+        return Finding(
+            "absent",
+            tuple(outside),
+            waiting=tuple(inside),
+            explained=len(inside),
+            waiting_rank=inside[0],
+            waiting_kind=kind,
+        )
     if len(found) < 2:
         return None
     ordered = sorted((tuple(r) for r in found.values()), key=lambda r: (-len(r), r))
     kinds = {r: k for r, w in facts.whereabouts.items() if (k := _kind_at(w)) is not None}
-    return two_sides(incident, facts, None, ordered, kinds)
+    finding = two_sides(incident, facts, None, ordered, kinds)
+    finding.events = [e for side in ordered[:4] for e in facts.of(side[0], "failed_stack", "exception")[:1]]
+    return finding
 
 
 def _stuck(facts: Facts) -> bool:
     """Return whether anything says that the job stood still, and nothing tells better than the output why."""
-    if facts.deaths or facts.external is not None or facts.all("ddp_params", "ddp_shape", "ddp_unused", "ddp_unfinished"):
+    if (
+        facts.deaths
+        or facts.external is not None
+        or facts.all("ddp_params", "ddp_shape", "ddp_unused", "ddp_unfinished")
+    ):
         return False
     return bool(facts.all("gloo_timeout", "gloo_closed", "watchdog_timeout", "no_progress", "exception"))
 
@@ -132,4 +176,11 @@ def last_words(incident: Incident, facts: Facts) -> Finding | None:
 
 def _by_output(form: str, culprits: tuple[int, ...], incident: Incident) -> Finding:
     waiting = tuple(r for r in sorted(incident.ranks) if r not in culprits)
-    return Finding(form, culprits, waiting=waiting, explained=len(waiting), waiting_rank=waiting[0] if waiting else None, guess=True)
+    return Finding(
+        form,
+        culprits,
+        waiting=waiting,
+        explained=len(waiting),
+        waiting_rank=waiting[0] if waiting else None,
+        guess=True,
+    )

@@ -26,27 +26,36 @@ def ras(incident: Incident, facts: Facts) -> Finding | None:
     behind = [e for e in events if e.fields.get("what") == "behind"]
     ahead = [e for e in events if e.fields.get("what") == "ahead"]
     still = is_frozen(events)
+    if still is False:
+        return None  # the counts moved between the snapshots
     for form, found in (("absent", behind), ("extra", ahead)):
         ranks, assumed = _ranks(found, incident)
         if ranks and len(ranks) * 2 <= len(incident.ranks):
             finding = _finding(incident, form, ranks, found, assumed)
-            finding.guess = not still
+            finding.guess = still is None
             return finding
     return _completed(incident, [e for e in events if e.fields.get("what") == "completed"])
 
 
-def is_frozen(events: list[Event]) -> bool:
-    """Return whether the last two snapshots count the same different numbers, so that nothing moved between them."""
+def is_frozen(events: list[Event]) -> bool | None:
+    """Return whether the last two snapshots count the same different numbers; None where there is one snapshot only."""
     snapshots: dict[tuple[str, str], set[_Count]] = defaultdict(set)
     for event in events:
         if event.fields.get("what") in ("behind", "ahead"):
             moment = (str(event.fields.get("snapshot") or ""), event.file)
             rank = event.fields.get("comm_rank")
             count = event.fields.get("count")
-            snapshots[moment].add((str(event.fields.get("comm")), str(event.fields.get("op")), rank if isinstance(rank, int) else -1, count if isinstance(count, int) else -1))
+            snapshots[moment].add(
+                (
+                    str(event.fields.get("comm")),
+                    str(event.fields.get("op")),
+                    rank if isinstance(rank, int) else -1,
+                    count if isinstance(count, int) else -1,
+                )
+            )
     moments = sorted(snapshots)
     distinct = {stamp or file for stamp, file in moments}
-    return len(distinct) > 1 and snapshots[moments[-1]] == snapshots[moments[-2]]
+    return snapshots[moments[-1]] == snapshots[moments[-2]] if len(distinct) > 1 else None
 
 
 def _ranks(events: list[Event], incident: Incident) -> tuple[tuple[int, ...], bool]:
@@ -63,11 +72,23 @@ def _ranks(events: list[Event], incident: Incident) -> tuple[tuple[int, ...], bo
     return tuple(sorted(ranks)), assumed
 
 
-def _finding(incident: Incident, form: str, ranks: tuple[int, ...], events: list[Event], assumed: bool) -> Finding:
+def _finding(
+    incident: Incident, form: str, ranks: tuple[int, ...], events: list[Event], assumed: bool
+) -> Finding:
     waiting = tuple(r for r in sorted(incident.ranks) if r not in ranks)
     op = next((str(e.fields["op"]) for e in events if e.fields.get("op")), None)
     kind = CallKind(op, "nccl") if op else None
-    return Finding(form, ranks, waiting=waiting, explained=len(waiting), waiting_rank=waiting[0] if waiting else None, waiting_kind=kind, own_kind=kind if form == "extra" else None, assumed=assumed)
+    return Finding(
+        form,
+        ranks,
+        waiting=waiting,
+        explained=len(waiting),
+        waiting_rank=waiting[0] if waiting else None,
+        waiting_kind=kind,
+        own_kind=kind if form == "extra" else None,
+        assumed=assumed,
+        events=events,
+    )
 
 
 def _completed(incident: Incident, events: list[Event]) -> Finding | None:

@@ -13,7 +13,13 @@ from hangscope.incident import CallKind, Incident, Stack
 _LOOP = re.compile(r"epoch|train|fit|loop|step|iteration", re.IGNORECASE)
 
 
-def two_sides(incident: Incident, facts: Facts, seq: int | None, sides: Sequence[tuple[int, ...]], kinds: Mapping[int, CallKind]) -> Finding:
+def two_sides(
+    incident: Incident,
+    facts: Facts,
+    seq: int | None,
+    sides: Sequence[tuple[int, ...]],
+    kinds: Mapping[int, CallKind],
+) -> Finding:
     """Return the finding that ranks are in different calls. `sides` are the ranks of each, largest first."""
     tie = len(sides) > 1 and len(sides[0]) == len(sides[1])
     majority, odd = sides[0], tuple(sorted(r for side in sides[1:] for r in side))
@@ -23,8 +29,17 @@ def two_sides(incident: Incident, facts: Facts, seq: int | None, sides: Sequence
             majority, odd, tie = sides[1 - off], sides[off], False
     waiting = tuple(r for r in sorted(incident.ranks) if tie or r not in odd)
     return Finding(
-        "different", () if tie else odd, seq=seq, waiting=waiting, explained=len(waiting), sides=tuple(sides), tie=tie,
-        waiting_rank=majority[0], waiting_kind=kinds.get(majority[0]), own_kind=kinds.get(odd[0]) if odd else None, own_seq=seq,
+        "different",
+        () if tie else odd,
+        seq=seq,
+        waiting=waiting,
+        explained=len(waiting),
+        sides=tuple(sides),
+        tie=tie,
+        waiting_rank=majority[0],
+        waiting_kind=kinds.get(majority[0]),
+        own_kind=kinds.get(odd[0]) if odd else None,
+        own_seq=seq,
     )
 
 
@@ -49,7 +64,11 @@ def off_the_path(a: Stack, b: Stack) -> int | None:
         return 0 if helper[0] else 1
     for own, other in ((0, 1), (1, 0)):
         # The other is inside the function that loops, which this one has behind it.
-        if not inner[own] and shared[own].line > shared[other].line and any(_LOOP.search(name) for name in inner[other]):
+        if (
+            not inner[own]
+            and shared[own].line > shared[other].line
+            and any(_LOOP.search(name) for name in inner[other])
+        ):
             return own
     return None
 

@@ -10,7 +10,6 @@ from collections import defaultdict
 
 from hangscope.align.facts import Facts, stack_of
 from hangscope.align.finding import Finding
-from hangscope.align.local_ranks import Label, label_of
 from hangscope.align.matching import match_key
 from hangscope.align.text_sides import two_sides
 from hangscope.incident import CallKind, Event, Incident
@@ -31,9 +30,19 @@ def watchdog(incident: Incident, facts: Facts) -> Finding | None:
     waiting = {r for events in timeouts.values() for r in events}
     found: list[Finding] = []
     for group in sorted(set(timeouts) | set(status), key=lambda g: (-len(timeouts.get(g, ())), g)):
-        for finding in (_unlike(incident, facts, timeouts.get(group, {})), _missing(incident, facts, group, timeouts, waiting), _behind(incident, facts, timeouts.get(group, {}), status.get(group, {}))):
+        for finding in (
+            _unlike(incident, facts, timeouts.get(group, {})),
+            _missing(incident, facts, group, timeouts, waiting),
+            _behind(incident, facts, timeouts.get(group, {}), status.get(group, {})),
+        ):
             if finding is not None:
-                finding.assumed = finding.assumed or any(e.fields.get("rank_assumed") for e in timeouts.get(group, {}).values())
+                finding.assumed = finding.assumed or any(
+                    e.fields.get("rank_assumed") for e in timeouts.get(group, {}).values()
+                )
+                finding.events = [
+                    *list(timeouts.get(group, {}).values())[:3],
+                    *(e for r, e in sorted(status.get(group, {}).items()) if r in finding.culprits),
+                ][:4]
                 found.append(finding)
                 break
     return max(found, key=lambda f: (f.form == "different", not f.assumed, f.explained), default=None)
@@ -58,7 +67,9 @@ def _unlike(incident: Incident, facts: Facts, events: dict[int, Event]) -> Findi
     return two_sides(incident, facts, seqs.pop(), ordered, {r: _kind(e, facts) for r, e in events.items()})
 
 
-def _missing(incident: Incident, facts: Facts, group: str, timeouts: dict[str, dict[int, Event]], waiting: set[int]) -> Finding | None:
+def _missing(
+    incident: Incident, facts: Facts, group: str, timeouts: dict[str, dict[int, Event]], waiting: set[int]
+) -> Finding | None:
     """Members of a group that did not time out in any group, while others did in this one."""
     events = timeouts.get(group, {})
     if not events:
@@ -73,12 +84,20 @@ def _missing(incident: Incident, facts: Facts, group: str, timeouts: dict[str, d
         return None
     first = min(events)
     return Finding(
-        "absent" if alive else "unseen", culprits, seq=_seq(events[first]), waiting=tuple(sorted(waiting)), explained=len(waiting) if known else len(events),
-        waiting_rank=first, waiting_kind=_kind(events[first], facts), assumed=not known,
+        "absent" if alive else "unseen",
+        culprits,
+        seq=_seq(events[first]),
+        waiting=tuple(sorted(waiting)),
+        explained=len(waiting) if known else len(events),
+        waiting_rank=first,
+        waiting_kind=_kind(events[first], facts),
+        assumed=not known,
     )
 
 
-def _members(incident: Incident, facts: Facts, group: str, events: dict[int, Event]) -> tuple[list[int], bool]:
+def _members(
+    incident: Incident, facts: Facts, group: str, events: dict[int, Event]
+) -> tuple[list[int], bool]:
     """Return a group's members and whether they are known; all ranks for the default group and where no line names one."""
     desc = next((str(e.fields.get("group_desc")) for e in events.values() if e.fields.get("group_desc")), "")
     for known in incident.groups:
@@ -86,19 +105,28 @@ def _members(incident: Incident, facts: Facts, group: str, events: dict[int, Eve
             return list(known.ranks), True
     if group in ("0", "") or desc == "default_pg":
         return sorted(incident.ranks), True
-    printed: Label = label_of(next(iter(events.values())))
-    told = sorted({e.rank for kind in ("watchdog_status", "watchdog_timeout") for e in facts.all(kind) if e.rank is not None and label_of(e) == printed})
-    return (told, False) if len(told) > len(events) else (sorted(incident.ranks), False)
+    told = set(facts.local_ranks.members(next(iter(events.values())))) | set(events)
+    return (sorted(told), False) if len(told) > len(events) else (sorted(incident.ranks), False)
 
 
 def _idle(facts: Facts, rank: int) -> bool:
     """Return whether a rank's own counters say that all it enqueued is complete."""
-    return any(e.fields.get("last_enqueued") == e.fields.get("last_completed") != -1 for e in facts.of(rank, "watchdog_status", "dump_signal") if isinstance(e.fields.get("last_enqueued"), int))
+    return any(
+        e.fields.get("last_enqueued") == e.fields.get("last_completed") != -1
+        for e in facts.of(rank, "watchdog_status", "dump_signal")
+        if isinstance(e.fields.get("last_enqueued"), int)
+    )
 
 
-def _behind(incident: Incident, facts: Facts, events: dict[int, Event], status: dict[int, Event]) -> Finding | None:
+def _behind(
+    incident: Incident, facts: Facts, events: dict[int, Event], status: dict[int, Event]
+) -> Finding | None:
     """Members that enqueued fewer calls than the others completed or wait in."""
-    enqueued = {r: int(e.fields["last_enqueued"]) for r, e in status.items() if isinstance(e.fields.get("last_enqueued"), int)}
+    enqueued = {
+        r: int(e.fields["last_enqueued"])
+        for r, e in status.items()
+        if isinstance(e.fields.get("last_enqueued"), int)
+    }
     stuck = [s for e in (*events.values(), *status.values()) if (s := _seq(e)) is not None]
     if len(enqueued) < 2 or not stuck:
         return None
@@ -109,7 +137,16 @@ def _behind(incident: Incident, facts: Facts, events: dict[int, Event], status: 
         return None
     first = high[0]
     kind = _kind(events[first], facts) if first in events else None
-    return Finding("absent", low, seq=wanted, waiting=high, explained=len(high), waiting_rank=first, waiting_kind=kind, own_seq=max(enqueued[r] for r in low))
+    return Finding(
+        "absent",
+        low,
+        seq=wanted,
+        waiting=high,
+        explained=len(high),
+        waiting_rank=first,
+        waiting_kind=kind,
+        own_seq=max(enqueued[r] for r in low),
+    )
 
 
 def _seq(event: Event) -> int | None:
@@ -120,5 +157,9 @@ def _seq(event: Event) -> int | None:
 def _kind(event: Event, facts: Facts) -> CallKind:
     sizes = tuple((n,) for n in (event.fields.get("numel_in"),) if isinstance(n, int))
     outs = tuple((n,) for n in (event.fields.get("numel_out"),) if isinstance(n, int))
-    stack = next((stack_of(e) for e in facts.of(event.rank, "failed_stack")), ()) if event.rank is not None else ()
+    stack = (
+        next((stack_of(e) for e in facts.of(event.rank, "failed_stack")), ())
+        if event.rank is not None
+        else ()
+    )
     return CallKind(str(event.fields.get("op", "")), "nccl", sizes, outs, stack=stack)

@@ -68,6 +68,7 @@ class WaitGraph:
     pairs: dict[PairKey, Pair] = field(default_factory=dict)
     roots: list[Root] = field(default_factory=list)
     _known: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
+    _callers: dict[Node, list[tuple[int, OpenCall]]] = field(default_factory=dict, repr=False)
 
     @property
     def waiting(self) -> list[int]:
@@ -91,6 +92,14 @@ class WaitGraph:
             self.edges[source].append((target, assumed))
         elif not assumed:
             self.edges[source][known] = (target, False)
+
+    def calls_of(self, node: Node) -> list[tuple[int, OpenCall]]:
+        """Return (rank, open call) of every rank that is in an instance, by rank; only once the graph is built."""
+        if not self._callers:
+            for rank, calls in sorted(self.open_calls.items()):
+                for call in calls:
+                    self._callers.setdefault(call.node, []).append((rank, call))
+        return self._callers.get(node, [])
 
     def targets(self, node: Node) -> list[tuple[Node, bool]]:
         """Return what a node waits for, each with whether the edge is assumed."""
@@ -177,9 +186,9 @@ def build(incident: Incident, views: Sequence[GroupFrontier], trouble: bool = Tr
             if not earlier:
                 graph.connect(graph.add(("H", rank)), node, True)
         _connect_batches(graph, ordered)
-    for node in [n for n in graph.nodes if n[0] != "H"]:
-        for rank in _absent_from(node, by_gid, graph):
-            graph.connect(graph.index[node], graph.add(("H", rank)), False)
+    for instance in [n for n in graph.nodes if n[0] != "H"]:
+        for rank in _absent_from(instance, by_gid, graph):
+            graph.connect(graph.index[instance], graph.add(("H", rank)), False)
     early = {rank for view in views for rank in view.early}
     _find_roots(incident, graph, early)
     return graph
@@ -296,7 +305,7 @@ def _root(incident: Incident, graph: WaitGraph, part: list[int], explains: froze
         return Root("cycle", nodes, hosts, explains, certain)
     if hosts:
         record = incident.ranks[hosts[0]]
-        known = record.seen and not any(queue.cut for queue in record.queues.values())
+        known = record.seen and hosts[0] not in early and not any(queue.cut for queue in record.queues.values())
         return Root("host" if known else "unseen", nodes, hosts, explains - set(hosts), True)
-    open_on = tuple(r for r, calls in sorted(graph.open_calls.items()) if any(c.node == nodes[0] for c in calls))
+    open_on = tuple(dict.fromkeys(rank for rank, _ in graph.calls_of(nodes[0])))
     return Root("call", nodes, open_on, explains, True)

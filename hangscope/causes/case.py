@@ -57,7 +57,7 @@ class Case:
 
     def _made_its_call_at(self, rank: int, place: tuple[str, str]) -> bool:
         """Return whether a rank's first open call was made by the function that its stack stands in."""
-        calls = self.graph.open_calls.get(rank)
+        calls = self.graph.open_calls.get(rank, [])
         record = self.incident.ranks[rank]
         for queue in (*record.queues.values(), *record.p2p.values()) if calls else ():
             for order, kind in zip(queue.order[-256:], queue.kind[-256:], strict=True):

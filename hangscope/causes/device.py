@@ -14,23 +14,46 @@ _LOCAL = ("port_error", "catastrophic")
 def device_fault(case: Case) -> Match | None:
     """A sticky CUDA error, an Xid, or a device that lags behind what its peers completed with it."""
     finding = case.finding
-    faults = [e for e in case.facts.all("xid", "cuda_error") if e.rank is not None] or [e for e in case.facts.all("nccl_warn") if e.fields.get("class") == "cuda" and e.rank is not None]
+    faults = [e for e in case.facts.all("xid", "cuda_error") if e.rank is not None] or [
+        e for e in case.facts.all("nccl_warn") if e.fields.get("class") == "cuda" and e.rank is not None
+    ]
     named = tuple(sorted({e.rank for e in faults if e.rank is not None}))
     if finding.form == "half":
         culprits = finding.culprits
         evidence = [
-            Evidence("dump", f"rank {r} has not finished calls that its peers' completions prove to be over", r) for r in culprits[:8]
+            Evidence(
+                "dump", f"rank {r} has not finished calls that its peers' completions prove to be over", r
+            )
+            for r in culprits[:8]
         ] + [quote(e) for e in faults if e.rank in culprits][:4]
         return Match(
-            "gpu_stall", culprits, f"{ranks_phrase(culprits)} made {'its' if len(culprits) == 1 else 'their'} calls, and {'its device' if len(culprits) == 1 else 'their devices'} stopped finishing them", sure=2, category="hardware",
-            evidence=evidence, frame=case.frame_of(finding.own_kind), frame_rank=culprits[0],
-            advice=[f"Drain the GPU of {ranks_phrase(culprits)} and look for the first CUDA error or Xid in its host's kernel log; the timeout came later.", "With compute-sanitizer or CUDA_LAUNCH_BLOCKING=1 a kernel that never ends can be found in a rerun."],
+            "gpu_stall",
+            culprits,
+            f"{ranks_phrase(culprits)} made {'its' if len(culprits) == 1 else 'their'} calls, and {'its device' if len(culprits) == 1 else 'their devices'} stopped finishing them",
+            sure=2,
+            category="hardware",
+            evidence=evidence,
+            frame=case.frame_of(finding.own_kind),
+            frame_rank=culprits[0],
+            advice=[
+                f"Drain the GPU of {ranks_phrase(culprits)} and look for the first CUDA error or Xid in its host's kernel log; the timeout came later.",
+                "With compute-sanitizer or CUDA_LAUNCH_BLOCKING=1 a kernel that never ends can be found in a rerun.",
+            ],
         )
-    if named and len(named) * 2 <= len(case.incident.ranks) and finding.form in ("none", "stalled", "unseen", "absent"):
+    if (
+        named
+        and len(named) * 2 <= len(case.incident.ranks)
+        and finding.form in ("none", "stalled", "unseen", "absent")
+    ):
         first = min(faults, key=_before)
         ranks = (first.rank,) if first.rank is not None else named
         return Match(
-            "gpu_stall", ranks, f"{ranks_phrase(ranks)} reported a device error before anybody waited: {first.text[:120]}", sure=2, category="hardware", evidence=[quote(e) for e in faults[:4]],
+            "gpu_stall",
+            ranks,
+            f"{ranks_phrase(ranks)} reported a device error before anybody waited: {first.text[:120]}",
+            sure=2,
+            category="hardware",
+            evidence=[quote(e) for e in faults[:4]],
             advice=[f"Drain the GPU of {ranks_phrase(ranks)}: {first.text[:120]}"],
         )
     return None
@@ -39,7 +62,12 @@ def device_fault(case: Case) -> Match | None:
 def _before(event: Event) -> tuple[int, float, str, int]:
     """Return a key that puts the driver's own report first, then what is printed earlier."""
     moment = event.time if event.time is not None else event.fields.get("stamp")
-    return (0 if event.kind == "xid" else 1, float(moment) if isinstance(moment, (int, float)) else float("inf"), event.file, event.line)
+    return (
+        0 if event.kind == "xid" else 1,
+        float(moment) if isinstance(moment, (int, float)) else float("inf"),
+        event.file,
+        event.line,
+    )
 
 
 def network_fault(case: Case) -> Match | None:
@@ -55,23 +83,60 @@ def network_fault(case: Case) -> Match | None:
     tier = min((_tier(e) for e in warnings), default=3)
     first = [e for e in warnings if _tier(e) == tier]
     local = [e for e in first if tier == 1 and e.rank is not None]
-    culprits = tuple(sorted({e.rank for e in local if e.rank is not None})) if local else _both_ends(case, first) if tier == 2 else ()
+    culprits = (
+        tuple(sorted({e.rank for e in local if e.rank is not None}))
+        if local
+        else _both_ends(case, first)
+        if tier == 2
+        else ()
+    )
     if finding.form == "none" and (tier > 2 or not (culprits or local)):
         return None
-    evidence = [quote(e) for e in first[:4]] + [quote(e, f"a consequence: {e.text}") for e in warnings if _tier(e) > tier][:3]
+    evidence = [quote(e) for e in first[:4]] + [
+        quote(e, f"a consequence: {e.text}") for e in warnings if _tier(e) > tier
+    ][:3]
     view = finding.view
     if view is not None and finding.seq is not None:
-        evidence.insert(0, Evidence("dump", f"all {len(view.group.ranks)} members of group {view.group.label} enqueued {describe(finding.waiting_kind)} (seq {finding.seq}), and none completed it: ranks {compress(view.group.ranks)}"))
-    why = "every member joined the call and none completes it" if finding.form == "stalled" else "the transport reported a fault"
+        evidence.insert(
+            0,
+            Evidence(
+                case.incident.ranks[view.group.ranks[0]].recorder if view.group.ranks else "dump",
+                f"all {len(view.group.ranks)} members of group {view.group.label} enqueued {describe(finding.waiting_kind)} (seq {finding.seq}), and none completed it: ranks {compress(view.group.ranks)}",
+            ),
+        )
+    why = (
+        "every member joined the call and none completes it"
+        if finding.form == "stalled"
+        else "the transport reported a fault"
+    )
     nodes = sorted({n for e in warnings if _tier(e) <= 2 for n in (e.host, _peer_node(e)) if n})
-    pair = f" between {' and '.join(nodes)}" if 1 < len(nodes) <= 4 else f" of {nodes[0]}" if len(nodes) == 1 else ""
+    pair = (
+        f" between {' and '.join(nodes)}"
+        if 1 < len(nodes) <= 4
+        else f" of {nodes[0]}"
+        if len(nodes) == 1
+        else ""
+    )
     nics = sorted({str(e.fields["nic"]) for e in first if e.fields.get("nic")})
-    named = f"; the transport names {ranks_phrase(culprits)}" + (f", adapter {', '.join(nics[:3])}" if nics else "") if culprits else ""
+    named = (
+        f"; the transport names {ranks_phrase(culprits)}"
+        + (f", adapter {', '.join(nics[:3])}" if nics else "")
+        if culprits
+        else ""
+    )
     return Match(
-        "network_stall", culprits, why + named + (pair if warnings else ""), sure=2 if local else 1 if warnings else 0, category="network", evidence=evidence,
-        frame=case.frame_of(finding.waiting_kind), frame_rank=finding.waiting_rank,
+        "network_stall",
+        culprits,
+        why + named + (pair if warnings else ""),
+        sure=2 if local else 1 if warnings else 0,
+        category="network",
+        evidence=evidence,
+        frame=case.frame_of(finding.waiting_kind),
+        frame_rank=finding.waiting_rank,
         advice=[
-            f"Check NIC, cable and switch port{pair or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts." if warnings else "Nothing above the transport is wrong here. Check the links of this group's hosts, and rerun with NCCL_DEBUG=INFO and NCCL_DEBUG_FILE per process to see which pair it is.",
+            f"Check NIC, cable and switch port{pair or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
+            if warnings
+            else "Nothing above the transport is wrong here. Check the links of this group's hosts, and rerun with NCCL_DEBUG=INFO and NCCL_DEBUG_FILE per process to see which pair it is.",
             "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host looks the same.",
         ],
     )
@@ -80,7 +145,15 @@ def network_fault(case: Case) -> Match | None:
 def _tier(event: Event) -> int:
     """Return how close a warning is to the fault: 1 the adapter itself, 2 a path that failed, 3 a consequence."""
     tier = event.fields.get("tier")
-    return tier if isinstance(tier, int) else 1 if event.fields.get("class") in _LOCAL else 3 if event.fields.get("class") == "closed_by_peer" else 2
+    return (
+        tier
+        if isinstance(tier, int)
+        else 1
+        if event.fields.get("class") in _LOCAL
+        else 3
+        if event.fields.get("class") == "closed_by_peer"
+        else 2
+    )
 
 
 def _peer_node(event: Event) -> str | None:
@@ -95,15 +168,24 @@ def _both_ends(case: Case, warnings: list[Event]) -> tuple[int, ...]:
     """
     printers = {e.rank: e for e in warnings if e.rank is not None}
     mutual = {
-        rank for rank, event in printers.items()
-        if any(_peer_node(other) == event.host and _peer_node(event) == other.host and event.host for r, other in printers.items() if r != rank)
+        rank
+        for rank, event in printers.items()
+        if any(
+            _peer_node(other) == event.host and _peer_node(event) == other.host and event.host
+            for r, other in printers.items()
+            if r != rank
+        )
     }
     if mutual:
         return tuple(sorted(mutual))
     ends = set(printers)
     for event in warnings:
         peer = event.fields.get("peer_rank")
-        on_host = [r for r, record in case.incident.ranks.items() if record.host is not None and record.host == _peer_node(event)]
+        on_host = [
+            r
+            for r, record in case.incident.ranks.items()
+            if record.host is not None and record.host == _peer_node(event)
+        ]
         if isinstance(peer, int):
             ends.add(peer)
         elif len(on_host) == 1:

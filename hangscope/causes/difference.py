@@ -42,7 +42,7 @@ class Difference:
         if own and not peer and self.peer_gradient or peer and not own and self.own_gradient:
             return False  # a line of the user's against autograd's own thread
         if not own or not peer:
-            return True if not own and not peer and not self.case.frames_recorded else None
+            return True if not own and not peer and not self.case.frames_recorded and not self.case.from_text else None
         return own == peer
 
     @cached_property

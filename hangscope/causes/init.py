@@ -28,22 +28,56 @@ def different_models(case: Case) -> Match | None:
         tie = list(groups.values()).count(times) > 1
         odd = () if tie else tuple(sorted(r for r, n in own.items() if n != common))
         numbers = ", ".join(f"rank {r}: {own[r]}" for r in sorted(own)[:6])
-        return _models(odd, f"the ranks have different numbers of parameters ({numbers})", [quote(e) for e in events[:4]], case, 1 if tie else 2)
+        return _models(
+            odd,
+            f"the ranks have different numbers of parameters ({numbers})",
+            [quote(e) for e in events[:4]],
+            case,
+            1 if tie else 2,
+        )
     shapes = case.facts.all("ddp_shape")
     if shapes:
         tellers = sorted({e.rank for e in shapes if e.rank is not None})
         # The check compares with process 0; where everybody else differs from it, process 0 is the odd one.
-        odd = (0,) if len(tellers) * 2 > len(case.incident.ranks) - 1 and len(case.incident.ranks) > 2 else tuple(tellers)
-        return _models(odd, f"parameters of {ranks_phrase(odd)} have other sizes than those of their peers", [quote(e) for e in shapes[:4]], case, 2)
+        odd = (
+            (0,)
+            if len(tellers) * 2 > len(case.incident.ranks) - 1 and len(case.incident.ranks) > 2
+            else tuple(tellers)
+        )
+        return _models(
+            odd,
+            f"parameters of {ranks_phrase(odd)} have other sizes than those of their peers",
+            [quote(e) for e in shapes[:4]],
+            case,
+            2,
+        )
     finding = case.finding
-    if finding.form == "different" and finding.own_kind and finding.waiting_kind and in_constructor(finding.own_kind) and in_constructor(finding.waiting_kind):
-        return _models(finding.culprits, f"{ranks_phrase(finding.culprits) if finding.culprits else 'the ranks'} synchronise other parameters while DDP wraps the model", [], case, 1)
+    if (
+        finding.form == "different"
+        and finding.own_kind
+        and finding.waiting_kind
+        and in_constructor(finding.own_kind)
+        and in_constructor(finding.waiting_kind)
+    ):
+        return _models(
+            finding.culprits,
+            f"{ranks_phrase(finding.culprits) if finding.culprits else 'the ranks'} synchronise other parameters while DDP wraps the model",
+            [],
+            case,
+            1,
+        )
     return None
 
 
 def _models(odd: tuple[int, ...], why: str, evidence: list[Evidence], case: Case, sure: int) -> Match:
     return Match(
-        "model_mismatch", odd, why, sure=sure, evidence=evidence, frame=case.frame_of(case.finding.own_kind), frame_rank=odd[0] if odd else None,
+        "model_mismatch",
+        odd,
+        why,
+        sure=sure,
+        evidence=evidence,
+        frame=case.frame_of(case.finding.own_kind),
+        frame_rank=odd[0] if odd else None,
         advice=[
             f"Compare the config, vocabulary size and seed that {ranks_phrase(odd) if odd else 'the two sides'} built the model from with those of the others.",
             "Build from one config broadcast by rank 0, and compare a hash of (name, shape) over ranks before wrapping.",
@@ -69,8 +103,14 @@ def _port(case: Case) -> Match | None:
     ranks = _ranks(events)
     port = events[0].fields.get("port")
     return Match(
-        "init_hang", ranks, f"port {port or ''} was already in use on the host of the store".replace("  ", " "), sure=2, evidence=[quote(e) for e in events[:3]],
-        advice=[f"Something else holds port {port or 'MASTER_PORT'}: end the stale process or choose a free port per job (--rdzv-endpoint host:0, or MASTER_PORT by job id)."],
+        "init_hang",
+        ranks,
+        f"port {port or ''} was already in use on the host of the store".replace("  ", " "),
+        sure=2,
+        evidence=[quote(e) for e in events[:3]],
+        advice=[
+            f"Something else holds port {port or 'MASTER_PORT'}: end the stale process or choose a free port per job (--rdzv-endpoint host:0, or MASTER_PORT by job id)."
+        ],
     )
 
 
@@ -85,8 +125,14 @@ def _duplicate(case: Case) -> Match | None:
     if not events and not shared:
         return None
     return Match(
-        "init_hang", tuple(named or shared), "two ranks use one GPU", sure=2 if events else 1, evidence=[quote(e) for e in events[:3]],
-        advice=["Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."],
+        "init_hang",
+        tuple(named or shared),
+        "two ranks use one GPU",
+        sure=2 if events else 1,
+        evidence=[quote(e) for e in events[:3]],
+        advice=[
+            "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."
+        ],
     )
 
 
@@ -99,9 +145,14 @@ def _communicator(case: Case) -> Match | None:
             return _incomplete(event, absent)
         if phase == "fewer":
             return Match(
-                "init_hang", (), f"{ranks_phrase(absent)} did not complete a communicator of {size} ranks as the others did; which of them never came is not told",
-                sure=0, evidence=[quote(event)],
-                advice=["NCCL up to 2.22 prints nothing of those who wait in bootstrap: take a stack of each of these ranks (py-spy dump), the one outside ncclCommInit is the one that is missing."],
+                "init_hang",
+                (),
+                f"{ranks_phrase(absent)} did not complete a communicator of {size} ranks as the others did; which of them never came is not told",
+                sure=0,
+                evidence=[quote(event)],
+                advice=[
+                    "NCCL up to 2.22 prints nothing of those who wait in bootstrap: take a stack of each of these ranks (py-spy dump), the one outside ncclCommInit is the one that is missing."
+                ],
             )
     return None
 
@@ -114,14 +165,26 @@ def _incomplete(event: Event, absent: tuple[int, ...]) -> Match:
     if absent or unknown:
         who = ranks_phrase(absent) if absent and not unknown else f"{unknown + len(absent)} of its members"
         return Match(
-            "init_hang", () if unknown else absent, f"a communicator of {size} ranks never became whole: {who} never began it, and {ranks_phrase(starting + connecting)} wait", sure=1 if unknown else 2, evidence=[quote(event)],
-            advice=[f"Find where {who} stood when the others began: not started, crashed before, or in another call."],
+            "init_hang",
+            () if unknown else absent,
+            f"a communicator of {size} ranks never became whole: {who} never began it, and {ranks_phrase(starting + connecting)} wait",
+            sure=1 if unknown else 2,
+            evidence=[quote(event)],
+            advice=[
+                f"Find where {who} stood when the others began: not started, crashed before, or in another call."
+            ],
         )
     stuck = starting + connecting
     culprits = stuck if complete and len(stuck) * 2 <= len(stuck) + len(complete) else ()
     return Match(
-        "init_hang", culprits, f"a communicator of {size} ranks never became whole: all began it, and {ranks_phrase(stuck)} did not complete it", sure=1, evidence=[quote(event)],
-        advice=["All members began and some cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts and NCCL_DEBUG=INFO of those that did not complete."],
+        "init_hang",
+        culprits,
+        f"a communicator of {size} ranks never became whole: all began it, and {ranks_phrase(stuck)} did not complete it",
+        sure=1,
+        evidence=[quote(event)],
+        advice=[
+            "All members began and some cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts and NCCL_DEBUG=INFO of those that did not complete."
+        ],
     )
 
 
@@ -131,16 +194,22 @@ def _numbers(event: Event, key: str) -> tuple[int, ...]:
 
 def _store(case: Case) -> Match | None:
     waits = case.facts.all("store_timeout", "store_barrier", "rendezvous_timeout", "store_unreachable")
-    running = case.facts.all("fingerprint", "gloo_timeout", "watchdog_timeout", "monitored_barrier", "progress")
-    if not waits or running or case.finding.culprits:
+    running = case.facts.all(
+        "fingerprint", "gloo_timeout", "watchdog_timeout", "monitored_barrier", "progress"
+    )
+    if not waits or running or (case.finding.culprits and not case.from_text):
         return None
     world = len(case.incident.ranks)
     unreachable = case.facts.all("store_unreachable")
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
     missing: tuple[int, ...] = ()
     joined = next((e for e in waits if isinstance(e.fields.get("joined"), int)), None)
-    if joined is not None and isinstance(joined.fields.get("expected") or joined.fields.get("world_size"), int):
-        lacking = int(joined.fields.get("expected") or joined.fields["world_size"]) - int(joined.fields["joined"])
+    if joined is not None and isinstance(
+        joined.fields.get("expected") or joined.fields.get("world_size"), int
+    ):
+        lacking = int(joined.fields.get("expected") or joined.fields["world_size"]) - int(
+            joined.fields["joined"]
+        )
         silent = tuple(r for r in range(world) if r not in logged)
         missing = silent if len(silent) == lacking else ()
         why = f"{joined.fields['joined']} of {joined.fields.get('expected') or joined.fields['world_size']} ranks joined"
@@ -150,13 +219,25 @@ def _store(case: Case) -> Match | None:
         host, port = unreachable[0].fields.get("host"), unreachable[0].fields.get("port")
         why = f"nobody answered at the store's address {host or '?'}:{port or '?'}"
     else:
-        waited = sorted({int(e.fields["waited_rank"]) for e in waits if isinstance(e.fields.get("waited_rank"), int)})
+        waited = sorted(
+            {int(e.fields["waited_rank"]) for e in waits if isinstance(e.fields.get("waited_rank"), int)}
+        )
         missing = tuple(r for r in waited if r not in logged)
-        why = f"a store key of {ranks_phrase(missing)} was never written" if missing else "the rendezvous did not complete"
+        why = (
+            f"a store key of {ranks_phrase(missing)} was never written"
+            if missing
+            else "the rendezvous did not complete"
+        )
     return Match(
-        "init_hang", missing, why, sure=2 if missing else 1, evidence=[quote(e) for e in waits[:4]],
+        "init_hang",
+        missing,
+        why,
+        sure=2 if missing else 1,
+        evidence=[quote(e) for e in waits[:4]],
         advice=[
-            f"Check that {ranks_phrase(missing)} was started and reaches MASTER_ADDR:MASTER_PORT." if missing else f"Check which of the {world} ranks was not started: its log is the one that is missing (logs seen of {compress(logged)}).",
+            f"Check that {ranks_phrase(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."
+            if missing
+            else f"Check which of the {world} ranks was not started: its log is the one that is missing (logs seen of {compress(logged)}).",
             "Use one rendezvous id and one free port per job; a firewall or a wrong interface looks the same.",
         ],
     )

@@ -29,7 +29,7 @@ def unpaired(case: Case) -> Match | None:
     return Match(
         "p2p_mismatch", (culprit,), f"rank {other} waits in {'recv' if pair.send is None else 'send'} number {index + 1} of the pair {source} -> {destination}, and rank {culprit} never made the {missing}", sure=1 if finding.assumed else 2,
         frame=case.frame_of(finding.waiting_kind), frame_rank=other,
-        evidence=[Evidence("dump", f"rank {culprit} has no {missing} for it, and is in another call itself", culprit, Source(case.incident.ranks[culprit].calls_file or ""))],
+        evidence=[Evidence(case.incident.ranks[culprit].recorder, f"rank {culprit} has no {missing} for it, and is in another call itself", culprit, Source(case.incident.ranks[culprit].calls_file or ""))],
         advice=[f"Put the send/receive schedules of ranks {source} and {destination} side by side: number of microbatches, peers, order.", "Post both halves in one batch_isend_irecv where two ranks exchange."],
     )
 
@@ -69,7 +69,7 @@ def circular_wait(case: Case) -> Match | None:
     evidence = []
     for rank, calls in sorted(heads.items())[:8]:
         named = ", then ".join(_name(case, rank, c) for c in calls[:2])
-        evidence.append(Evidence("dump", f"rank {rank} is in {named}", rank, Source(case.incident.ranks[rank].calls_file or "")))
+        evidence.append(Evidence(case.incident.ranks[rank].recorder, f"rank {rank} is in {named}", rank, Source(case.incident.ranks[rank].calls_file or "")))
     culprits = odd or ranks
     first = next((r for r in culprits if r in heads), next(iter(sorted(heads)), None))
     kind = _kind(case, first, heads[first][0]) if first is not None else None
@@ -109,7 +109,7 @@ def crossed_groups(case: Case) -> Match | None:
         return None
     who = ranks_phrase(finding.culprits)
     evidence = [
-        Evidence("dump", f"rank {r} is in {', then '.join(_name(case, r, c) for c in case.graph.open_calls[r][:2])}", r, Source(case.incident.ranks[r].dump_file or ""))
+        Evidence(case.incident.ranks[r].recorder, f"rank {r} is in {', then '.join(_name(case, r, c) for c in case.graph.open_calls[r][:2])}", r, Source(case.incident.ranks[r].calls_file or ""))
         for r in (*finding.culprits[:4], *(x for x in finding.waiting if x not in finding.culprits)) if case.graph.open_calls.get(r)
     ][:6]
     return Match(

@@ -19,9 +19,14 @@ def last_output(case: Case) -> Match | None:
     if not own or not peers:
         return None
     skips = [e for r in culprits for e in case.facts.of(r, "skip")]
-    evidence = [quote(e, f"rank {e.rank} printed last: {e.text}") for e in (*own[:4], *peers[:1])] + [quote(e, f"rank {e.rank} said that it skipped: {e.text}") for e in skips[-2:]]
+    evidence = [quote(e, f"rank {e.rank} printed last: {e.text}") for e in (*own[:4], *peers[:1])] + [
+        quote(e, f"rank {e.rank} said that it skipped: {e.text}") for e in skips[-2:]
+    ]
     if skips:
-        cause, why = "rank_conditional_collective", f"{who} said that it skipped work that its peers did, and printed otherwise from then on"
+        cause, why = (
+            "rank_conditional_collective",
+            f"{who} said that it skipped work that its peers did, and printed otherwise from then on",
+        )
     elif any(e.fields.get("done") for e in own):
         cause, why = "uneven_loader", f"{who} alone printed that its loop is over"
     elif finding.form == "absent":
@@ -29,7 +34,11 @@ def last_output(case: Case) -> Match | None:
     else:
         cause, why = "rank_conditional_collective", f"{who} printed something last that no other rank printed"
     return Match(
-        cause, culprits, why, sure=0, evidence=evidence,
+        cause,
+        culprits,
+        why,
+        sure=0,
+        evidence=evidence,
         advice=[
             f"Look at what {who} does behind its last line of output; the lines alone do not tell which call differs.",
             "Keep the recorder on (TORCH_FR_BUFFER_SIZE), or rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL and TORCH_CPP_LOG_LEVEL=INFO, which prints every call.",

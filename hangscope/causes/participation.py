@@ -46,18 +46,19 @@ def left_the_loop(case: Case) -> Match | None:
     culprits = finding.culprits
     exhausted = case.facts.all("join_exhausted")
     told = d.loop_over(culprits) if culprits else None
+    its, it_is, it = ("its", "it is", "it") if len(culprits) < 2 else ("their", "they are", "they")
     sure, why = 0, ""
     evidence: list[Evidence] = []
     frame: Frame | None = case.frame_of(d.own)
     if exhausted:
-        sure, why = 2, "it ran out of inputs"
+        sure, why = 2, f"{it} ran out of inputs"
         evidence = [quote(e) for e in exhausted[:2]]
         culprits = tuple(sorted({e.rank for e in exhausted if e.rank is not None})) or culprits
     elif finding.form == "different" and not finding.tie and d.peer_ends_epochs and not d.ran_further(culprits) and not d.skips(culprits):
         sure, why = 2 if d.times_before(d.peer) else 1, ""
         who = ranks_phrase(culprits)
         return Match(
-            "uneven_loader", culprits, f"{who} began one more step while its peers are already in the call behind the loop: it has more batches", sure=sure, frame=frame, frame_rank=culprits[0] if culprits else None,
+            "uneven_loader", culprits, f"{who} began one more step while {its} peers are already in the call behind the loop: {it} {'has' if len(culprits) < 2 else 'have'} more batches", sure=sure, frame=frame, frame_rank=culprits[0] if culprits else None,
             advice=_batches(who),
         )
     elif finding.form == "different" and not finding.tie:
@@ -70,21 +71,21 @@ def left_the_loop(case: Case) -> Match | None:
         if d.differs in ("shape", "dtype") and d.same_site:
             return None
         if d.ends_epochs:
-            sure, why = 2, "it is already in the call that ends an epoch, after fewer steps than its peers"
+            sure, why = 2, f"{it_is} already in the call that ends an epoch, after fewer steps than {its} peers"
         elif d.position is not None and d.position[0] == "beyond":
             line = d.position[1]
             if d.side_work and not told:
                 return None
             if not (d.peer_gradient or told or finding.history is None) and not _forward(d):
                 return None  # a loop of hand-made calls: an extra call at its end looks the same
-            sure, why = 1, f"its call stands at {line}, beyond the lines of the loop that its peers are in"
+            sure, why = 1, f"{its} call stands at {line}, beyond the lines of the loop that {its} peers are in"
         elif d.peer_gradient and not d.own_gradient and d.own is not None and not d.times_before(d.own) and d.position is None and not d.side_work:
-            sure, why = 0, "its peers began one more backward pass while it is in a call that the loop never made"
+            sure, why = 0, f"{its} peers began one more backward pass while {it_is} in a call that the loop never made"
         if told is not None:
-            sure, why = max(sure, 1) + (1 if sure else 0), (why + " and its own output says that the loop is over") if why else "its own output says that the loop is over"
+            sure, why = max(sure, 1) + (1 if sure else 0), (why + f" and {its} own output says that the loop is over") if why else f"{its} own output says that the loop is over"
             evidence.append(quote(told, f"rank {told.rank}'s output: {told.text}"))
     elif finding.form in ("absent", "unseen") and told is not None:
-        sure, why = 1 if finding.form == "unseen" else 2, "its own output says that the loop is over"
+        sure, why = 1 if finding.form == "unseen" else 2, f"{its} own output says that the loop is over"
         evidence.append(quote(told, f"rank {told.rank}'s output: {told.text}"))
         evidence += [quote(e, f"its buffer held {e.fields.get('expected')} bytes where a peer sent {e.fields.get('received')}: it was in another call") for r in culprits for e in case.facts.of(r, "gloo_size_mismatch")[:1]]
     elif finding.form == "absent" and culprits:
@@ -94,7 +95,7 @@ def left_the_loop(case: Case) -> Match | None:
             found = position_to_loop(where.stack, finding.waiting_kind.stack or (stacks[-1] if stacks else ()), stacks)
             # A rank that is busy at the loop's last lines is still inside it; one that returned from the epoch is not.
             if found is not None and found[0] == "beyond" and _returned_from_epoch(finding.waiting_kind.stack, where.stack):
-                sure, why, frame = 1, f"its stack stands at {found[1]}, beyond the lines of the loop that its peers are in", found[1]
+                sure, why, frame = 1, f"{its} stack stands at {found[1]}, beyond the lines of the loop that {its} peers are in", found[1]
                 evidence.append(Evidence("stack", f"rank {culprits[0]} stood at {found[1]}", culprits[0], Source(where.source)))
     if not why:
         return None
@@ -147,7 +148,7 @@ def one_sided_call(case: Case) -> Match | None:
         if d.differs or d.same_site is False:
             made = describe(d.own)
             sure = 2 if inside or test else 1
-            why = f"{who} is in {made} at {case.frame_of(d.own) or 'an unknown line'}, where the others are in {describe(d.peer)}"
+            why = f"{who} {'is' if len(culprits) < 2 else 'are'} in {made} at {case.frame_of(d.own) or 'an unknown line'}, where the others are in {describe(d.peer)}"
     if not why:
         return None
     evidence = [quote(e, f"rank {e.rank} said that it skipped: {e.text}") for e in skips[-2:]]

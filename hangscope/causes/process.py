@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangscope.align.facts import Death
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
-from hangscope.incident import Absence, Event, Evidence, Source
+from hangscope.incident import Absence, Evidence
 
 _REASONS = {
     "preemption": "was preempted",
@@ -19,12 +19,23 @@ _REASONS = {
 def ended_from_outside(case: Case) -> Match | None:
     """Preemption, time limit, cancellation, SIGTERM to the launcher: nobody's fault in the job."""
     event = case.facts.external
-    if event is None or case.facts.first_deaths or (case.finding.culprits and case.finding.form in ("different", "shifted", "half")):
+    if (
+        event is None
+        or case.facts.first_deaths
+        or (case.finding.culprits and case.finding.form in ("different", "shifted", "half"))
+    ):
         return None
     told = _REASONS.get(str(event.fields.get("reason")), "was ended from outside")
     return Match(
-        "crashed_rank", (), f"the whole job {told}", sure=2, category="external", evidence=[quote(event)],
-        advice=[f"This is no bug of the job: it {told}. Write a checkpoint on SIGTERM and let the scheduler requeue it."],
+        "crashed_rank",
+        (),
+        f"the whole job {told}",
+        sure=2,
+        category="external",
+        evidence=[quote(event)],
+        advice=[
+            f"This is no bug of the job: it {told}. Write a checkpoint on SIGTERM and let the scheduler requeue it."
+        ],
     )
 
 
@@ -38,16 +49,41 @@ def died(case: Case) -> Match | None:
     evidence = [quote(d.event) for d in deaths]
     for death in case.facts.deaths:
         if death not in deaths:
-            evidence.append(quote(death.event, f"rank {death.rank} {death.how} as well, later or as a consequence: {death.event.text}", stance="against"))
+            evidence.append(
+                quote(
+                    death.event,
+                    f"rank {death.rank} {death.how} as well, later or as a consequence: {death.event.text}",
+                    stance="against",
+                )
+            )
     for rank in culprits:
         record = case.incident.ranks.get(rank)
-        if record is not None and record.absence == Absence.NO_DUMP and any(r.seen for r in case.incident.ranks.values()):
+        if (
+            record is not None
+            and record.absence == Absence.NO_DUMP
+            and any(r.seen for r in case.incident.ranks.values())
+        ):
             evidence.append(Evidence("dump", f"rank {rank} left no dump, while others did", rank))
     message = str(first.event.fields.get("message") or "")
-    why = f"{ranks_phrase(culprits)} {first.how}" + (f": {message[:160]}" if message and first.exception else "")
+    why = f"{ranks_phrase(culprits)} {first.how}" + (
+        f": {message[:160]}" if message and first.exception else ""
+    )
+    if len(culprits) > 1:
+        why += "; which of them ended first, the clocks do not tell"
     return Match(
-        "crashed_rank", culprits, why, sure=2, category="hardware" if first.event.kind in ("xid", "cuda_error") else "data" if first.event.kind == "disk_full" else "code",
-        evidence=evidence, advice=_remedy(first), frame=first.frame, frame_rank=first.rank,
+        "crashed_rank",
+        culprits,
+        why,
+        sure=2 if len(culprits) == 1 else 1,
+        category="hardware"
+        if first.event.kind in ("xid", "cuda_error")
+        else "data"
+        if first.event.kind == "disk_full"
+        else "code",
+        evidence=evidence,
+        advice=_remedy(first),
+        frame=first.frame,
+        frame_rank=first.rank,
     )
 
 
@@ -56,30 +92,56 @@ def _is_the_root(case: Case, death: Death) -> bool:
     if death.rank in finding.culprits:
         return True
     if finding.form in ("none", "unseen"):
-        return finding.form == "none" or death.rank in finding.culprits or not finding.culprits or death.rank not in finding.waiting
+        return (
+            finding.form == "none"
+            or death.rank in finding.culprits
+            or not finding.culprits
+            or death.rank not in finding.waiting
+        )
     if not case.solid:
         return True
     if finding.form in ("different", "shifted", "extra", "late"):
         return False
     # The dumps show this rank inside a call: it died there, of the freeze or after it.
-    return death.rank not in case.graph.waiting and not (finding.form == "absent" and set(finding.culprits) - {death.rank})
+    return death.rank not in case.graph.waiting and not (
+        finding.form == "absent" and set(finding.culprits) - {death.rank}
+    )
 
 
 def _remedy(death: Death) -> list[str]:
-    rank, where = death.rank, f" at {death.frame.file}:{death.frame.line} in {death.frame.name}" if death.frame else ""
+    rank, where = (
+        death.rank,
+        f" at {death.frame.file}:{death.frame.line} in {death.frame.name}" if death.frame else "",
+    )
     keep = "Leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default (3), so that survivors abort and dump; do not raise the timeout."
     kind = death.event.kind
     if kind == "oom_cuda":
-        return [f"Lower rank {rank}'s peak memory{where}: its longest batch, activations, or fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).", keep]
+        return [
+            f"Lower rank {rank}'s peak memory{where}: its longest batch, activations, or fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
+            keep,
+        ]
     if kind == "oom_host":
-        return [f"Rank {rank}'s host ran out of memory: fewer loader workers, smaller prefetch, or a larger memory request.", keep]
+        return [
+            f"Rank {rank}'s host ran out of memory: fewer loader workers, smaller prefetch, or a larger memory request.",
+            keep,
+        ]
     if kind == "loader_worker_death":
-        return [f"Find what killed rank {rank}'s data loader worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).", keep]
+        return [
+            f"Find what killed rank {rank}'s data loader worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).",
+            keep,
+        ]
     if kind == "disk_full":
         return [f"Free disk space where rank {rank} writes.", keep]
     if kind == "exception":
-        return [f"Mend the {death.exception or 'exception'} that rank {rank} raised{where}.", "Let the process die on errors; call no collective in an `except` or `finally` block.", keep]
-    return [f"Find what ended rank {rank}: the kernel log of its host (out-of-memory killer), a segmentation fault, or an operator.", keep]
+        return [
+            f"Mend the {death.exception or 'exception'} that rank {rank} raised{where}.",
+            "Let the process die on errors; call no collective in an `except` or `finally` block.",
+            keep,
+        ]
+    return [
+        f"Find what ended rank {rank}: the kernel log of its host (out-of-memory killer), a segmentation fault, or an operator.",
+        keep,
+    ]
 
 
 def left_quietly(case: Case) -> Match | None:
@@ -92,7 +154,11 @@ def left_quietly(case: Case) -> Match | None:
         # Of several unseen ranks the launcher may have ended some before they could dump; the one that left is the root.
         left = tuple(r for r in finding.culprits if r in quiet)
     elif finding.form == "none":
-        left = tuple(sorted(quiet)) if case.facts.all("gloo_closed", "gloo_timeout", "exception", "watchdog_timeout") else ()
+        left = (
+            tuple(sorted(quiet))
+            if case.facts.all("gloo_closed", "gloo_timeout", "exception", "watchdog_timeout")
+            else ()
+        )
     elif not case.solid:
         left = tuple(sorted(quiet))
     else:
@@ -101,10 +167,12 @@ def left_quietly(case: Case) -> Match | None:
         return None
     evidence = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]
     for rank in left:
-        own = [e for e in case.facts.of(rank, "progress")]
-        evidence += [quote(e, f"its last output: {e.text}") for e in own[-1:]]
+        evidence += [quote(e, f"its last output: {e.text}") for e in case.facts.of(rank, "progress")[-1:]]
     return Match(
-        "early_exit", left, f"{ranks_phrase(left)} ended without an error while the others still had calls to make", sure=2 if any("code 0" in quiet[r] for r in left) else 1,
+        "early_exit",
+        left,
+        f"{ranks_phrase(left)} ended without an error while the others still had calls to make",
+        sure=2 if any("code 0" in quiet[r] for r in left) else 1,
         evidence=evidence,
         advice=[
             f"Find the `return`, `break` or `sys.exit(0)` that {ranks_phrase(left)} took{_after(case, left[0])}.",
@@ -116,77 +184,3 @@ def left_quietly(case: Case) -> Match | None:
 def _after(case: Case, rank: int) -> str:
     events = case.facts.of(rank, "progress")
     return f" after printing {events[-1].text.strip()[:80]!r}" if events else ""
-
-
-def vanished(case: Case) -> Match | None:
-    """A rank without a record that everybody waits for, and of whose end nothing is told but that its peers lost it."""
-    finding = case.finding
-    if finding.form != "unseen" or not finding.culprits:
-        return None
-    culprits = finding.culprits
-    bye = [e for r in culprits if (e := _farewell(case, r)) is not None]
-    if len(bye) == len(culprits):
-        return Match(
-            "early_exit", culprits, f"{ranks_phrase(culprits)} ended without an error, and its last output says that it was done", sure=1 if all(e.fields.get("leaving") for e in bye) else 0,
-            evidence=[quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]],
-            advice=[f"Check rank {culprits[0]}'s exit code: with 0 it left early; otherwise look for what killed it.", "Leave together: agree on the end over all ranks before any returns."],
-        )
-    dumps = any(record.dump_file for record in case.incident.ranks.values())
-    logged = [r for r in culprits if case.incident.ranks[r].files]
-    lost = [*case.facts.all("gloo_closed"), *(e for e in case.facts.all("nccl_warn") if e.fields.get("class") == "closed_by_peer"), *(e for e in case.facts.all("exception") if e.fields.get("symptom"))]
-    cut = [r for r in culprits if any(queue.cut for queue in case.incident.ranks[r].queues.values())]
-    evidence = []
-    for rank in culprits[:8]:
-        record = case.incident.ranks[rank]
-        if dumps:
-            reason = record.absence.value if record.absence else "none"
-            evidence.append(Evidence("dump", f"rank {rank} left no usable dump ({reason}), and every waiting rank leads to it", rank))
-        elif rank in cut:
-            evidence.append(Evidence("log", f"rank {rank}'s log breaks off before the call that the others wait in; only its last lines may be missing", rank, Source(record.calls_file or "")))
-        else:
-            evidence.append(Evidence("log", f"rank {rank}'s log ends without an error, while its peers report that they lost a connection", rank, Source(record.files[0]) if record.files else None))
-    if lost:
-        evidence.append(quote(lost[0], f"a peer lost its connection: {lost[0].text}"))
-    what = "left no dump, and every waiting rank leads to" if dumps else "is behind in a log that breaks off, and every waiting rank leads to" if cut else "fell silent, and every other rank lost its connection to"
-    return Match(
-        "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what} {'them' if len(culprits) > 1 else 'it'}",
-        sure=1 if (lost or logged) and not cut else 0, evidence=evidence,
-        advice=[
-            f"Look for the end of {ranks_phrase(culprits)}: its exit code or signal in the launcher's output, and the kernel log of its host.",
-            "If it is still alive, dump its stack (py-spy dump --pid PID): a process stuck in teardown writes no dump either.",
-        ],
-    )
-
-
-def lost_by_peers(case: Case) -> Match | None:
-    """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
-    finding = case.finding
-    if finding.form != "absent" or len(finding.culprits) != 1 or case.incident.ranks[finding.culprits[0]].dump_file:
-        return None
-    rank = finding.culprits[0]
-    host = case.incident.ranks[rank].host
-    lost = [
-        e for e in case.facts.all("nccl_warn")
-        if e.fields.get("class") == "closed_by_peer" and e.rank != rank and host is not None and host in (e.fields.get("peer_node"), e.fields.get("peer_host"))
-    ]
-    if not lost or case.facts.of(rank, "nccl_warn") or rank in case.facts.whereabouts:
-        return None
-    return Match(
-        "crashed_rank", (rank,), f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections", sure=1,
-        evidence=[quote(e) for e in lost[:3]],
-        advice=[f"Look for the end of rank {rank}: its exit code or signal in the launcher's output, and the kernel log of its host.", "NCCL prints nothing in a process that is killed; whoever prints 'closed by remote peer' is a victim."],
-    )
-
-
-def _farewell(case: Case, rank: int) -> Event | None:
-    """Return a rank's last line of output, where it says that the rank leaves or that its loop is over."""
-    last = max(case.facts.of(rank, "progress"), key=lambda e: (e.line, e.file), default=None)
-    return last if last is not None and (last.fields.get("leaving") or last.fields.get("done")) else None
-
-
-def may_have_died(case: Case) -> Match | None:
-    """A rank that its log shows behind may as well have ended: nothing but a dump or a stack would tell."""
-    finding = case.finding
-    if finding.form != "absent" or not finding.culprits or any(case.incident.ranks[r].dump_file or r in case.facts.whereabouts for r in finding.culprits if r in case.incident.ranks):
-        return None
-    return Match("crashed_rank", finding.culprits, f"the logs do not tell whether {ranks_phrase(finding.culprits)} is still alive", sure=0)

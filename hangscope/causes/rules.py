@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.causes import device, init, mismatch, order, output, participation, process
+from hangscope.causes import device, init, mismatch, order, output, participation, process, silence
 from hangscope.causes.case import Case, Match, Rule
 from hangscope.errors import Note
 
@@ -30,10 +30,10 @@ RULES: tuple[Rule, ...] = (
     mismatch.received_sizes,
     mismatch.received_types,
     mismatch.different_calls,
-    process.lost_by_peers,
+    silence.lost_by_peers,
     participation.busy_elsewhere,
-    process.vanished,
-    process.may_have_died,
+    silence.vanished,
+    silence.may_have_died,
     device.network_fault,
 )
 

@@ -12,6 +12,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -44,9 +45,7 @@ def read_files(
     number of files and bytes done since the last call.
     """
     if executor is not None:
-        futures: dict[Future[reader.Wire], SourceFile] = {
-            executor.submit(reader.read_file, f.path, f.shown, max_bytes): f for f in files
-        }
+        futures = {_submit(executor, file, max_bytes): file for file in files}
         yield from _collect(futures, progress)
         return
     total = sum(f.size for f in files)
@@ -59,6 +58,16 @@ def read_files(
     finally:
         threads.shutdown(wait=True, cancel_futures=True)
         pool.close()
+
+
+def _submit(executor: Executor, file: SourceFile, max_bytes: int) -> Future[reader.Wire]:
+    """Return the future of one file; of a pool that takes no work (any more), one that holds its error."""
+    try:
+        return executor.submit(reader.read_file, file.path, file.shown, max_bytes)
+    except Exception as error:
+        failed: Future[reader.Wire] = Future()
+        failed.set_exception(error)
+        return failed
 
 
 def _collect(futures: dict[Future[reader.Wire], SourceFile], progress: Progress | None) -> Iterable[tuple[SourceFile, reader.Wire]]:
@@ -81,6 +90,10 @@ class _Pool:
         self.local = threading.local()
         self.lock = threading.Lock()
         self.all: list[subprocess.Popen[bytes]] = []
+        self.deadlines: dict[subprocess.Popen[bytes], float] = {}
+        self.closing = threading.Event()
+        self.watchdog = threading.Thread(target=self._watch, name="hangscope-deadline", daemon=True)
+        self.watchdog.start()
 
     def read(self, file: SourceFile) -> reader.Wire:
         for _ in range(2):
@@ -95,9 +108,7 @@ class _Pool:
     def _ask(self, file: SourceFile) -> reader.Wire | None:
         process = self._child()
         assert process.stdin is not None and process.stdout is not None
-        timer = threading.Timer(DEADLINE + file.size / BYTES_PER_SECOND, process.kill)
-        timer.daemon = True
-        timer.start()
+        self.deadlines[process] = time.monotonic() + DEADLINE + file.size / BYTES_PER_SECOND
         try:
             memory = MEMORY_FLOOR + MEMORY_PER_BYTE * min(file.size, self.max_bytes)
             child.send(process.stdin, pickle.dumps((file.path, file.shown, self.max_bytes, memory)))
@@ -105,7 +116,7 @@ class _Pool:
         except (BrokenPipeError, OSError):
             payload = None
         finally:
-            timer.cancel()
+            del self.deadlines[process]
         if payload is None:
             process.kill()
             self.local.child = None
@@ -115,19 +126,23 @@ class _Pool:
     def _child(self) -> subprocess.Popen[bytes]:
         process: subprocess.Popen[bytes] | None = getattr(self.local, "child", None)
         if process is None or process.poll() is not None:
-            root = str(Path(hangscope.__file__).resolve().parent.parent)
-            environment = dict(os.environ)
-            environment["PYTHONPATH"] = os.pathsep.join(p for p in (root, environment.get("PYTHONPATH", "")) if p)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "hangscope.ingest.child"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
-            )
+            process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             self.local.child = process
             with self.lock:
                 self.all.append(process)
         return process
 
+    def _watch(self) -> None:
+        """Kill the children that overrun their deadline."""
+        while not self.closing.wait(0.2):
+            now = time.monotonic()
+            for process, deadline in list(self.deadlines.items()):
+                if now > deadline:
+                    process.kill()
+
     def close(self) -> None:
+        self.closing.set()
+        self.watchdog.join()
         for process in self.all:
             if process.stdin is not None:
                 process.stdin.close()
@@ -136,3 +151,10 @@ class _Pool:
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
+
+
+def _command() -> list[str]:
+    """Return the command line of a child: isolated, so that no module in the working folder or the environment is run."""
+    root = str(Path(hangscope.__file__).resolve().parent.parent)
+    paths = [root, *(path for path in sys.path if os.path.isabs(path))]
+    return [sys.executable, "-I", "-c", f"import sys; sys.path[:] = {paths!r}; from hangscope.ingest.child import main; main()"]

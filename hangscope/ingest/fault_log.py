@@ -48,7 +48,9 @@ def _cuda(line: Line, match: re.Match[str]) -> Event | None:
 
 
 def _xid(line: Line, match: re.Match[str]) -> Event:
-    return line.event("xid", device=match.group(1), code=int(match.group(2)), victim_pid=integer(match.group(3)))
+    return line.event(
+        "xid", device=match.group(1), code=int(match.group(2)), victim_pid=integer(match.group(3))
+    )
 
 
 def _worker(line: Line, match: re.Match[str]) -> Event:
@@ -111,7 +113,7 @@ _SKIP = (
 SKIP_RULES: tuple[Rule, ...] = tuple(
     Rule(literal, re.compile(_SKIP), lambda line, match: line.event("skip", what=quote(match.group(0), 120)))
     for literal in (
-        "kipping", "kipped ", " is NaN", " is nan", "NaN loss", "nan loss", "NaN detected", "NaN encountered", "NaN found", "NaN in ",
+        "kipping", "kipped ", " skipped", " is NaN", " is nan", "NaN loss", "nan loss", "NaN detected", "NaN encountered", "NaN found", "NaN in ",
         "on-finite", "onfinite ", "loss=nan", "loss: nan", "loss nan", "norm: nan", "norm=nan", "inf or nan", "nan/inf", "NaN/Inf", "or NaN ",
     )
 )  # fmt: skip
@@ -123,10 +125,14 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 def _stall(line: Line, match: re.Match[str]) -> Event:
     unit = match.group(2).lower()
-    return line.event("no_progress", seconds=int(match.group(1)) * _SECONDS["ms" if unit == "ms" else unit[0]])
+    return line.event(
+        "no_progress", seconds=int(match.group(1)) * _SECONDS["ms" if unit == "ms" else unit[0]]
+    )
 
 
-STALL_RULES: tuple[Rule, ...] = tuple(Rule(literal, re.compile(_STALL), _stall) for literal in ("no progress ", "No progress "))
+STALL_RULES: tuple[Rule, ...] = tuple(
+    Rule(literal, re.compile(_STALL), _stall) for literal in ("no progress ", "No progress ")
+)
 
 
 def stall_parser() -> RuleParser:

@@ -79,7 +79,7 @@ def _names_a_call(entry: Any) -> bool:
 def reduce_dump(value: Any) -> Recording:
     """Return a loaded dump as a Recording; what does not fit becomes a note of it, never an exception."""
     top = {"entries": value} if isinstance(value, list) else value
-    recording = Recording(source="flight_recorder", version=str(top.get("version", "")))
+    recording = Recording(source="flight_recorder", version=_text(top.get("version", "")))
     recording.config.update(_config(top.get("pg_config")))
     recording.status = _status(top.get("pg_status"))
     rank = top.get("rank")
@@ -107,12 +107,18 @@ def _config(raw: Any) -> dict[str, tuple[str, Members | None]]:
         members = parse_members(ranks) if isinstance(ranks, str) else (
             known_members(n for n in ranks if isinstance(n, int)) if isinstance(ranks, list) else None
         )
-        config[str(value.get("name", key))] = (_desc(value.get("desc")), members)
+        config[_text(value.get("name", key))] = (_desc(value.get("desc")), members)
     return config
 
 
 def _desc(value: Any) -> str:
-    return "" if value in (None, "undefined") else str(value)
+    return "" if value in (None, "undefined") else _text(value)
+
+
+def _text(value: Any) -> str:
+    """Return a value as text that can be written: a lone surrogate, which only a forged dump holds, becomes `?`."""
+    text = str(value)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _status(raw: Any) -> dict[str, tuple[int, int, int]]:
@@ -121,7 +127,7 @@ def _status(raw: Any) -> dict[str, tuple[int, int, int]]:
         return status
     for key, value in raw.items():
         if isinstance(value, dict):
-            status[str(key)] = (
+            status[_text(key)] = (
                 _int(value.get("last_enqueued_collective"), -1),
                 _int(value.get("last_started_collective"), -1),
                 _int(value.get("last_completed_collective"), -1),
@@ -160,7 +166,7 @@ class _Name:
     __slots__ = ("backend", "ends_batch", "is_p2p", "op")
 
     def __init__(self, name: str) -> None:
-        self.backend, _, self.op = name.rpartition(":")
+        self.backend, _, self.op = _text(name).rpartition(":")
         self.is_p2p = "->" in name or "<-" in name
         self.ends_batch = _COALESCED_END.search(name) is not None
 
@@ -256,9 +262,9 @@ class _Entries:
         return place
 
     def _new_place(self, entry: dict[str, Any]) -> tuple[str, int]:
-        local_id, raw = str(entry.get("pg_id", "")), entry.get("process_group")
+        local_id, raw = _text(entry.get("pg_id", "")), entry.get("process_group")
         if isinstance(raw, (list, tuple)) and raw:
-            return local_id, self.recording.group(local_id, str(raw[0]), _desc(raw[1]) if len(raw) > 1 else "")
+            return local_id, self.recording.group(local_id, _text(raw[0]), _desc(raw[1]) if len(raw) > 1 else "")
         # Before `process_group` existed only the local id tells groups apart; 0 is always the default group.
         return local_id, self.recording.group(local_id, local_id or "0", "")
 
@@ -290,8 +296,8 @@ class _Entries:
     def _batch_kind(self, batch: _Batch, backend: str) -> int:
         """Return one kind for a coalesced collective: its members' sizes in order, under the end entry's name."""
         members = batch.members or [batch.end]
-        end_name = str((batch.end or members[-1])["profiling_name"]).rpartition(":")[2]
-        member_name = str(members[0]["profiling_name"]).rpartition(":")[2]
+        end_name = _text((batch.end or members[-1])["profiling_name"]).rpartition(":")[2]
+        member_name = _text(members[0]["profiling_name"]).rpartition(":")[2]
         op = user_op(member_name if end_name.lower() == "coalesced" and batch.members else end_name)
         stack = self._stack((batch.end or members[0]).get("frames"))
         joined: list[list[Any]] = [[], [], [], []]
@@ -309,7 +315,7 @@ class _Entries:
         index = self.stack_by_ids.get(ids)
         if index is None:
             row: StackRow = tuple(
-                (str(f.get("name", "")), str(f.get("filename", "")), _int(f.get("line"))) for f in frames if isinstance(f, dict)
+                (_text(f.get("name", "")), _text(f.get("filename", "")), _int(f.get("line"))) for f in frames if isinstance(f, dict)
             )
             index = self.stack_by_ids[ids] = self.recording.stack(row)
         return index
@@ -410,4 +416,4 @@ def _sizes(raw: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def _types(raw: Any) -> tuple[str, ...]:
-    return tuple(str(t) for t in raw) if isinstance(raw, list) else ()
+    return tuple(_text(t) for t in raw) if isinstance(raw, list) else ()

@@ -86,7 +86,9 @@ def read_text(text: str, file: str) -> list[RasSnapshot]:
         _end(block, snapshots[-1])
     for snapshot in snapshots if len(snapshots) > 1 else ():
         label = f"{file}:{snapshot.line:08}"  # the text form prints no time
-        snapshot.events = [replace(event, fields={**event.fields, "snapshot": label}) for event in snapshot.events]
+        snapshot.events = [
+            replace(event, fields={**event.fields, "snapshot": label}) for event in snapshot.events
+        ]
     return snapshots
 
 
@@ -142,7 +144,9 @@ def _end(block: _Block, snapshot: RasSnapshot) -> None:
         return
     most = max(counts)
     op = block.op or ""
-    total = sum(ranks for ranks, _ in block.groups) + sum(1 for _, count, _ in block.ranks if all(listed != count for _, listed in block.groups))
+    total = sum(ranks for ranks, _ in block.groups) + sum(
+        1 for _, count, _ in block.ranks if all(listed != count for _, listed in block.groups)
+    )
     for rank, count, found in block.ranks:
         event = replace(found, fields={**found.fields, "nranks": total})
         snapshot.counts.add((block.comm, op, rank, (count,)))

@@ -29,16 +29,23 @@ def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list
         if len(state.complete) >= state.nranks or not (state.starting or state.connecting):
             continue
         members = joined.members_of_group.get(name, ())
-        unknown = [n for n in state.absent if n >= len(members) or members[n] is None]
-        fields = {
-            "phase": "incomplete", "name": name, "nranks": state.nranks,
-            **{
-                key: [members[n] for n in numbers if n < len(members) and members[n] is not None]
-                for key, numbers in (("absent", state.absent), ("starting", state.starting), ("connecting", state.connecting), ("complete", state.complete))
-            },
-            **({"absent_unknown": len(unknown)} if unknown else {}),
-        }  # fmt: skip
-        text = f"communicator {name} of {state.nranks} ranks: {len(state.complete)} complete, {len(state.starting) + len(state.connecting)} on the way, {len(state.absent)} not seen"
+        stages = {
+            "absent": state.absent,
+            "starting": state.starting,
+            "connecting": state.connecting,
+            "complete": state.complete,
+        }
+        fields: dict[str, object] = {"phase": "incomplete", "name": name, "nranks": state.nranks}
+        for stage, numbers in stages.items():
+            known = [members[n] for n in numbers if n < len(members) and members[n] is not None]
+            fields[stage] = known
+            if stage == "absent" and len(known) < len(numbers):
+                fields["absent_unknown"] = len(numbers) - len(known)
+        on_the_way = len(state.starting) + len(state.connecting)
+        text = (
+            f"communicator {name} of {state.nranks} ranks: {len(state.complete)} complete, {on_the_way} on the way, "
+            f"{len(state.absent)} not seen"
+        )
         events.append(_event(first[name], text, fields))
     return events or _fewer(joined, communicators)
 
@@ -65,7 +72,11 @@ def _fewer(joined: Joined, communicators: Sequence[Communicator]) -> list[Event]
     if sizes or size < 2 or len(further) % size or len(fewer) % size:
         return []
     text = f"{len(further)} processes completed one more communicator of {size} ranks than the other {len(fewer)}"
-    return [_event(last[further[0]], text, {"phase": "fewer", "nranks": size, "absent": fewer, "complete": further})]
+    return [
+        _event(
+            last[further[0]], text, {"phase": "fewer", "nranks": size, "absent": fewer, "complete": further}
+        )
+    ]
 
 
 def _event(comm: Communicator, text: str, fields: dict[str, object]) -> Event:

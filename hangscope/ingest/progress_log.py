@@ -17,7 +17,9 @@ from hangscope.incident import Event
 from hangscope.ingest.log_prefix import Line, strip_prefix
 
 _LINE = re.compile(rb"[^\r\n]+")
-_CANDIDATE = re.compile(rb"[Ss]tep|STEP|[Ii]ter|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xiting|eaving|uitting|borting|hutting|bye")
+_CANDIDATE = re.compile(
+    rb"[Ss]tep|STEP|[Ii]ter|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xiting|eaving|uitting|borting|hutting|bye"
+)
 _CUT = 1000
 _DONE = re.compile(
     r"(?i)\b(?:(?:loop|epoch(?: \d{1,9})?|training|train(?:ing)? loop|validation|evaluation) (?:is |has |was "
@@ -59,7 +61,10 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Eve
             event = _progress(line)
             if event is None:
                 continue
-            key = (f"{line.origin}|{line.host}", "leaving" if event.fields.get("leaving") else "done" if event.fields.get("done") else "")
+            key = (
+                f"{line.origin}|{line.host}",
+                "leaving" if event.fields.get("leaving") else "done" if event.fields.get("done") else "",
+            )
             if key not in last or last[key].line <= event.line:
                 last[key] = event
     return sorted(last.values(), key=lambda event: (event.line, event.text))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from typing import Any, BinaryIO
 
@@ -36,7 +37,8 @@ def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES) -> Wire
             kind = sniff.sniff(head)
             if kind in ("pickle", "json") and os.path.getsize(path) > max_bytes:
                 return failed(kind, "too_large", f"is larger than the limit of {max_bytes:,} bytes and was not loaded", "raise --max-bytes if it is a dump")
-            return _READERS[kind](stream, shown)
+            with _collector_off() if kind == "pickle" else nullcontext():
+                return _READERS[kind](stream, shown)
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))
     except MemoryError:
@@ -45,6 +47,18 @@ def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES) -> Wire
         return failed("unreadable", "unreadable", f"cannot be read: {error}")
     except Exception as error:  # a parser's own mistake may cost this file and no other
         return failed("unreadable", "parser_failed", f"could not be parsed: {type(error).__name__}: {error}"[:300], "please report this with the file")
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Keep the cyclic collector from running: a dump is millions of small containers without a cycle."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def failed(kind: str, code: str, message: str, hint: str = "") -> Wire:
@@ -63,8 +77,6 @@ def _peek(stream: BinaryIO) -> bytes:
 
 
 def _read_pickle(stream: BinaryIO, shown: str) -> Wire:
-    enabled = gc.isenabled()
-    gc.disable()  # a dump is millions of small containers and no cycles: the collector only costs time
     try:
         value = safe_pickle.load(stream)
     except safe_pickle.HostilePickle as error:
@@ -75,9 +87,6 @@ def _read_pickle(stream: BinaryIO, shown: str) -> Wire:
         return failed("dump", "truncated", "is truncated: the pickle ends before its end", "the process died while writing it, or the copy was cut")
     except Exception as error:  # any byte sequence can make the pickle module raise anything
         return failed("dump", "corrupt", f"is no whole pickle: {type(error).__name__}: {error}"[:300], "the process died while writing it, or it is another format")
-    finally:
-        if enabled:
-            gc.enable()
     return _dump(value, "pickle")
 
 
@@ -120,6 +129,7 @@ def _read_log(stream: BinaryIO, shown: str) -> Wire:
     nccl = NcclParser()
     answer = _answer("log")
     answer["log"] = read_log(stream, shown, (nccl,)).to_wire()
+    answer["notes"] = [(n.code, n.message, n.file, n.line, n.hint) for n in nccl.notes]
     answer["nccl"] = {
         "recordings": [recording.to_wire() for recording in nccl.recordings()],
         "communicators": [communicator.to_row() for communicator in nccl.communicators()],

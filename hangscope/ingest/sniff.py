@@ -24,7 +24,7 @@ def sniff(head: bytes) -> str:
     """Return `pickle`, `json`, `stacks`, `ras_text`, `log`, `empty`, `report` or `binary` for the first bytes of a file."""
     if not head:
         return "empty"
-    if _PICKLE.match(head):
+    if _PICKLE.match(head) or head == b"\x80":  # the latter: cut after its first byte
         return "pickle"
     if _OUR_HTML in head[:2048]:
         return "report"

@@ -74,6 +74,7 @@ def _relative(path: Any, folder: str) -> str:
 
 
 def _one(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
+    shown = os.fsencode(shown).decode("utf-8", "replace")  # a name is bytes, and need not be UTF-8
     try:
         info = os.stat(path)
     except OSError as error:

@@ -38,11 +38,17 @@ class TextEvidence:
 
         NCCL's communicators have other names than the groups of dumps: its lines are used where there is no dump at all.
         """
-        by_source = Counter(claim.recording.source for claim in self.recorded if not dumped or claim.recording.source != "nccl_log")
+        by_source = Counter(
+            claim.recording.source
+            for claim in self.recorded
+            if not dumped or claim.recording.source != "nccl_log"
+        )
         if not by_source:
             return []
         chosen = max(by_source, key=lambda source: (by_source[source], source == "detail_log"))
-        return [claim for claim in self.recorded if claim.rank not in dumped and claim.recording.source == chosen]
+        return [
+            claim for claim in self.recorded if claim.rank not in dumped and claim.recording.source == chosen
+        ]
 
     def attach(self, ranks: dict[int, RankRecord], groups: Sequence[Group]) -> None:
         """Put threads, hosts, files and events to their ranks, and mark the text recordings whose end may be missing."""
@@ -52,7 +58,9 @@ class TextEvidence:
                 queue.cut = (rank, names[gid]) in self.cut
         for rank, (file, threads) in self.threads.items():
             if rank in ranks:
-                ranks[rank].threads = [(t.name, t.stack) for t in sorted(threads, key=lambda t: not t.is_main)]
+                ranks[rank].threads = [
+                    (t.name, t.stack) for t in sorted(threads, key=lambda t: not t.is_main)
+                ]
                 ranks[rank].stack_file = file
                 ranks[rank].files.append(file)
         for rank, files in self.files.items():
@@ -90,7 +98,14 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
             rank = rank_from_path(reading.file)[0] if rank is None else rank
             rank = mapping.of_pid(reading.threads[0].pid) if rank is None else rank
             if rank is None:
-                notes.append(Note("rank_unknown", "its name does not say which rank's stacks it holds, so it was set aside", reading.file, hint="name it like stack_rank_3.txt"))
+                notes.append(
+                    Note(
+                        "rank_unknown",
+                        "its name does not say which rank's stacks it holds, so it was set aside",
+                        reading.file,
+                        hint="name it like stack_rank_3.txt",
+                    )
+                )
             else:
                 text.threads[rank] = (reading.file, reading.threads)
         if rank is not None and reading.log is not None:
@@ -98,13 +113,21 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
         for recording in reading.log.recordings if reading.log else ():
             if recording.rank is not None:
                 text.recorded.append(Claim(reading.file, recording, recording.rank))
-    text.events = [e if e.rank is None or e.rank < MOST_RANKS else replace(e, rank=None) for e in _of_attempt(merge_repeats(events), attempt, text, notes)]
+    text.events = [
+        e if e.rank is None or e.rank < MOST_RANKS else replace(e, rank=None)
+        for e in _of_attempt(merge_repeats(events), attempt, text, notes)
+    ]
     _join_nccl(readings, text, notes)
     text.events = _name_victims(text.events)
     for event in text.events:
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
-    seen = [e.rank for e in text.events if e.rank is not None] + list(text.threads) + list(text.files) + [c.rank for c in text.recorded]
+    seen = (
+        [e.rank for e in text.events if e.rank is not None]
+        + list(text.threads)
+        + list(text.files)
+        + [c.rank for c in text.recorded]
+    )
     text.world_size = max([max(seen, default=-1) + 1, *(n for e in text.events for n in _sizes(e))])
     return text
 
@@ -120,7 +143,11 @@ def _name_victims(events: list[Event]) -> list[Event]:
     for event in events:
         pid = event.fields.get("victim_pid")
         known = ranks.get(pid, set()) if isinstance(pid, int) else set()
-        named.append(replace(event, rank=next(iter(known))) if event.kind in ("xid", "oom_host") and event.rank is None and len(known) == 1 else event)
+        named.append(
+            replace(event, rank=next(iter(known)))
+            if event.kind in ("xid", "oom_host") and event.rank is None and len(known) == 1
+            else event
+        )
     return named
 
 
@@ -135,10 +162,21 @@ def _sizes(event: Event) -> Iterator[int]:
     elif event.kind in ("nccl_init", "nccl_ras"):
         told = [fields.get("nranks")]
     else:
-        lists = [fields.get("absent"), fields.get("never_joined"), *dict(fields.get("not_joined") or {}).values(), *dict(fields.get("joined_not_finished") or {}).values()]
-        named = [n for numbers in lists for n in numbers or ()] if event.kind in ("monitored_barrier", "desync") else []
+        lists = [
+            fields.get("absent"),
+            fields.get("never_joined"),
+            *dict(fields.get("not_joined") or {}).values(),
+            *dict(fields.get("joined_not_finished") or {}).values(),
+        ]
+        named = (
+            [n for numbers in lists for n in numbers or ()]
+            if event.kind in ("monitored_barrier", "desync")
+            else []
+        )
         named += [int(r) for r in fields.get("counts") or ()] if event.kind == "ddp_params" else []
-        told = [n + 1 for n in (*named, event.group_rank, fields.get("peer_group_rank")) if isinstance(n, int)]
+        told = [
+            n + 1 for n in (*named, event.group_rank, fields.get("peer_group_rank")) if isinstance(n, int)
+        ]
     yield from (n for n in told if isinstance(n, int) and n <= MOST_RANKS)
 
 
@@ -160,7 +198,9 @@ def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note
         for c in communicators
         if not c.intact and (rank := joined.rank_of_process.get((c.file, c.host, c.pid))) is not None
     }
-    by_process = {(host, pid): rank for (_, host, pid), rank in joined.rank_of_process.items() if rank is not None}
+    by_process = {
+        (host, pid): rank for (_, host, pid), rank in joined.rank_of_process.items() if rank is not None
+    }
 
     def rank_of(event: Event) -> int | None:
         host = joined.host_of_ip.get(event.host or "", event.host)  # RAS names nodes by address
@@ -170,7 +210,9 @@ def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note
         host = joined.host_of_ip.get(str(event.fields.get("peer_host")))
         return event if host is None else replace(event, fields={**event.fields, "peer_node": host})
 
-    text.events = [peers_of(replace(e, rank=rank_of(e))) for e in text.events] + unmade_events(joined, communicators)
+    text.events = [peers_of(replace(e, rank=rank_of(e))) for e in text.events] + unmade_events(
+        joined, communicators
+    )
 
 
 def _file_of(recording: Recording, communicators: Sequence[object]) -> str:
@@ -178,14 +220,25 @@ def _file_of(recording: Recording, communicators: Sequence[object]) -> str:
     return next((c.file for c in communicators if c.local_id in wanted), "nccl log")  # type: ignore[attr-defined]
 
 
-def _of_attempt(events: list[Event], wanted: int | str | None, text: TextEvidence, notes: list[Note]) -> list[Event]:
+def _of_attempt(
+    events: list[Event], wanted: int | str | None, text: TextEvidence, notes: list[Note]
+) -> list[Event]:
     """Return the events of one attempt, and keep of the text recordings those of the same one."""
-    attempts = sorted({e.attempt for e in events if e.attempt is not None} | {c.recording.attempt for c in text.recorded if c.recording.attempt is not None})
+    attempts = sorted(
+        {e.attempt for e in events if e.attempt is not None}
+        | {c.recording.attempt for c in text.recorded if c.recording.attempt is not None}
+    )
     if not attempts or wanted == "all":
         return events
     chosen = int(wanted) if wanted is not None else attempts[-1]
     if len(attempts) > 1:
-        notes.append(Note("several_attempts", f"the logs hold {len(attempts)} restart attempts; attempt {chosen} is analysed", hint="--attempt N picks another"))
+        notes.append(
+            Note(
+                "several_attempts",
+                f"the logs hold {len(attempts)} restart attempts; attempt {chosen} is analysed",
+                hint="--attempt N picks another",
+            )
+        )
     text.recorded = [c for c in text.recorded if c.recording.attempt in (None, chosen)]
     return [e for e in events if e.attempt in (None, chosen)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 from hangscope.align.callsite import user_frame
@@ -96,7 +96,8 @@ def rankmap(analysis: Analysis) -> dict[str, Any] | None:
     words = {"waiting": "waiting in a call", "culprit": "culprit", "idle": "in no call", "unseen": "no usable dump"}
     present = {state for state, _ in runs}
     hosts = list(dict.fromkeys(r.host for _, r in sorted(incident.ranks.items()) if r.host))
-    counts = [sum(1 for r in incident.ranks.values() if r.host == h) for h in hosts]
+    ranks_on = Counter(r.host for r in incident.ranks.values())
+    counts = [ranks_on[h] for h in hosts]
     even = bool(counts) and len(set(counts)) == 1 and sum(counts) == incident.world_size
     verdict = analysis.judgement.verdict
     return {
@@ -138,15 +139,17 @@ def waitfor(analysis: Analysis) -> dict[str, Any] | None:
     return {"nodes": nodes, "edges": [{"from": a, "to": b, "assumed": c} for a, b, c in edges], "text": _chain(analysis), "left_out": max(0, total - len(ordered))}
 
 
-def _call_label(analysis: Analysis, node: Node) -> str:
+def _call_label(analysis: Analysis, node: Node, rank: int | None = None) -> str:
+    """Return an instance for a person: as `rank` called it, or with every op that its members made of it."""
     incident = analysis.incident
     if node[0] == "P":
         _, gid, source, destination, index = node
         return f"send {source} -> {destination} number {int(index) + 1} on {incident.groups[int(gid)].label}"  # type: ignore[call-overload]
     gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
     view = analysis.views[gid]
-    kind = next((k for r in view.members if (k := view.kind_of(r, seq)) is not None), None)
-    return f"{kind.op if kind else 'call'} seq {seq} on {view.group.label}"
+    members = view.members if rank is None or view.kind_of(rank, seq) is None else [rank]
+    ops = sorted({kind.op for r in members if (kind := view.kind_of(r, seq)) is not None})
+    return f"{' / '.join(ops) or 'call'} seq {seq} on {view.group.label}"
 
 
 def _chain(analysis: Analysis) -> list[str]:
@@ -174,7 +177,7 @@ def timeline(analysis: Analysis) -> dict[str, Any] | None:
     entries: list[tuple[int, int, str]] = []
     for rank, calls in graph.open_calls.items():
         if calls and calls[0].created:
-            entries.append((calls[0].created, rank, f"enqueued {_call_label(analysis, calls[0].node)}"))
+            entries.append((calls[0].created, rank, f"enqueued {_call_label(analysis, calls[0].node, rank)}"))
     verdict = analysis.judgement.verdict
     for rank in verdict.culprit_ranks if verdict is not None else ():
         record = analysis.incident.ranks.get(rank)

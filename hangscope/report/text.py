@@ -29,6 +29,8 @@ class _Screen:
     def render(self) -> str:
         verdict = self.view.get("verdict")
         status = self.view["status"]
+        if self.view["partial"]["is_partial"]:  # before any claim
+            self.put(f"{self.paint('partial data', 'warning')}: {self.view['partial']['text']}", indent="  ")
         headline = self.view["headline"].removeprefix("Inconclusive: ").removeprefix("No hang: ")  # the head says so
         if verdict:
             style = "error" if status == "hang" else "warning"
@@ -41,8 +43,6 @@ class _Screen:
             self.put(f"{self.paint(status, 'ok' if status == 'no_hang' else 'warning')}: {headline}", indent="  ")
             for text in self.view.get("missing", []):
                 self.labelled("missing", text)
-        if self.view["partial"]["is_partial"]:
-            self.labelled("partial data", self.view["partial"]["text"])
         self.warnings()
         return "\n".join(self.lines) + "\n"
 
@@ -92,7 +92,7 @@ class _Screen:
             self.labelled("warning", f"{len(warnings) - 3} more; -v shows them")
 
     def labelled(self, label: str, text: str) -> None:
-        style = {"help": "ok", "warning": "warning", "against": "warning", "partial data": "warning"}.get(label, "label")
+        style = {"help": "ok", "warning": "warning", "against": "warning"}.get(label, "label")
         self.put(f"   {self.paint('=', 'dim')} {self.paint(label + ':', style)} {text}", indent="       ")
 
     def put(self, text: str, *, indent: str) -> None:
