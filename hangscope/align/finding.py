@@ -294,8 +294,10 @@ class Finder:
                 finding = self._at(min(halves, key=self._when), "unpaired", culprits)
                 finding.own_kind, finding.own_seq = own_kind, own_seq
                 return finding
+        history = self.histories.get(gid)
+        edit = next((e for e in history.edits() if set(e.ranks) & set(culprits)), None) if history is not None else None
         return Finding(
-            "different", culprits, self.views[gid], self.histories.get(gid), seq, waiting_rank=peer, waiting_kind=kind, own_kind=own_kind, own_seq=own_seq,
+            "different", culprits, self.views[gid], history, seq, edit=edit, waiting_rank=peer, waiting_kind=kind, own_kind=own_kind, own_seq=own_seq,
             skipped=parting.skipped, added=(parting.added,) if parting.added is not None else (), swapped=parting.swapped,
             last_word=rows[odd] == len(self.interleaving.program(odd).tokens) - 1,
             before=self.interleaving.before(peer, rows[peer]),

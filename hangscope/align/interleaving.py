@@ -17,6 +17,7 @@ from hangscope.align.frontier import site_keys
 from hangscope.align.sequence_diff import continues, expected
 from hangscope.incident import CallKind, Incident
 
+ANCHORS = 48  # shared calls that are tried as a common start
 PROVEN_ALIKE = 12  # calls before a parting that must agree
 HISTORY = 768  # calls before the parting that a rank's own pattern is taken from
 
@@ -127,28 +128,32 @@ class Interleaving:
         None where `behind` simply has not come so far, or where the two share no earlier call that both kept.
         """
         mine, theirs = self.program(behind), self.program(ahead)
-        anchor: tuple[int | None, int | None] = (None, None)
-        shared = np.intersect1d(mine.seq[(mine.gid == gid) & ~mine.is_p2p], theirs.seq[(theirs.gid == gid) & ~theirs.is_p2p])
-        shared = shared[shared < seq]
-        for candidate in shared[::-1][:4]:
-            anchor = mine.row_of(gid, int(candidate)), theirs.row_of(gid, int(candidate))
-            if None not in anchor:
-                break
-        if anchor[0] is None or anchor[1] is None:
-            if len(shared) or not (mine.whole and theirs.whole):
-                return None
-            i = j = 0  # both are known from their first call on
-        else:
-            i, j = anchor[0] + 1, anchor[1] + 1
-        shared_groups = {g for g in {*mine.labels, *theirs.labels} if self._has(g, behind) and self._has(g, ahead)}
-        # Ranks of different pipeline stages share groups and differ all the time: what came before must agree.
-        before = zip(_comparable(mine, theirs, i - 1, shared_groups, -1), _comparable(theirs, mine, j - 1, shared_groups, -1), strict=False)
-        if any(a != b for (_, a), (_, b) in islice(before, PROVEN_ALIKE)):
+        groups = {g for g in {*mine.labels, *theirs.labels} if self._has(g, behind) and self._has(g, ahead)}
+        start = self._common_start(mine, theirs, gid, seq, groups)
+        if start is None:
             return None
-        for (i, a), (j, b) in zip(_comparable(mine, theirs, i, shared_groups), _comparable(theirs, mine, j, shared_groups), strict=False):
+        for (i, a), (j, b) in zip(_comparable(mine, theirs, start[0], groups), _comparable(theirs, mine, start[1], groups), strict=False):
             if a != b:
                 return self._judge(behind, ahead, i, j)
         return None
+
+    def _common_start(self, mine: Program, theirs: Program, gid: int, seq: int, groups: set[int]) -> tuple[int, int] | None:
+        """Return the rows behind the last shared call before `seq` up to which both programs agree.
+
+        Ranks of different pipeline stages share groups and differ all the time, so they have none. A call that was
+        skipped where the rest happens to fit shifts what follows: then an earlier shared call is the last one in step.
+        """
+        shared = np.intersect1d(mine.seq[(mine.gid == gid) & ~mine.is_p2p], theirs.seq[(theirs.gid == gid) & ~theirs.is_p2p])
+        shared = shared[shared < seq]
+        for candidate in shared[::-1][:ANCHORS]:
+            i, j = mine.row_of(gid, int(candidate)), theirs.row_of(gid, int(candidate))
+            if i is None or j is None:
+                continue
+            before = zip(_comparable(mine, theirs, i, groups, -1), _comparable(theirs, mine, j, groups, -1), strict=False)
+            if all(a == b for (_, a), (_, b) in islice(before, PROVEN_ALIKE)):
+                return i + 1, j + 1
+        # Without a shared call both must be known from their first call on.
+        return (0, 0) if not len(shared) and mine.whole and theirs.whole else None
 
     def _has(self, gid: int, rank: int) -> bool:
         members = self._members.get(gid)

@@ -54,6 +54,8 @@ def left_the_loop(case: Case) -> Match | None:
         sure, why = 2, f"{it} ran out of inputs"
         evidence = [quote(e) for e in exhausted[:2]]
         culprits = tuple(sorted({e.rank for e in exhausted if e.rank is not None})) or culprits
+    elif finding.form == "different" and finding.edit is not None:
+        return None  # its calls match again behind the edit: it went on inside the loop
     elif finding.form == "different" and not finding.tie and d.peer_ends_epochs and not d.ran_further(culprits) and not d.skips(culprits):
         sure, why = 2 if d.times_before(d.peer) else 1, ""
         who = ranks_phrase(culprits)
@@ -145,7 +147,7 @@ def one_sided_call(case: Case) -> Match | None:
         sure, why = 1, f"{who} made {describe(d.own)}, which nobody had made before, and then the call that the others wait in"
     elif d.own is not None and d.same_site is not True:
         inside = d.position is not None and d.position[0] == "inside"
-        if d.differs or d.same_site is False:
+        if d.differs or d.same_site is False or finding.before:
             made = describe(d.own)
             sure = 2 if inside or test else 1
             why = f"{who} {'is' if len(culprits) < 2 else 'are'} in {made} at {case.frame_of(d.own) or 'an unknown line'}, where the others are in {describe(d.peer)}"

@@ -6,99 +6,111 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.incident import Event, Evidence, Source
 
+_WAITING = ("watchdog_timeout", "gloo_timeout", "monitored_barrier", "monitored_barrier_witness")
+
 
 def vanished(case: Case) -> Match | None:
-    """A rank without a record that everybody waits for, and of whose end nothing is told but that its peers lost it."""
+    """A rank without a record that everybody waits for, and of whose end nothing is told but that its peers lost it.
+
+    A rank whose own log says that it waited is none: its dump is missing, and it is not known to be.
+    """
     finding = case.finding
-    if finding.form != "unseen" or not finding.culprits:
+    culprits = tuple(r for r in finding.culprits if not _waited(case, r))
+    if finding.form != "unseen" or not culprits:
         return None
-    culprits = finding.culprits
-    bye = [e for r in culprits if (e := _farewell(case, r)) is not None]
-    if len(bye) == len(culprits):
-        return Match(
-            "early_exit",
-            culprits,
-            f"{ranks_phrase(culprits)} ended without an error, and its last output says that it was done",
-            sure=1 if all(e.fields.get("leaving") for e in bye) else 0,
-            evidence=[quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]],
-            advice=[
-                f"Check rank {culprits[0]}'s exit code: with 0 it left early; otherwise look for what killed it.",
-                "Leave together: agree on the end over all ranks before any returns.",
-            ],
-        )
+    if (left := _said_goodbye(case, culprits)) is not None:
+        return left
+    if (told := _told_by_ras(case, culprits)) is not None:
+        return told
+    lost = _lost_a_peer(case)
     dumps = any(record.dump_file for record in case.incident.ranks.values())
-    logged = [r for r in culprits if case.incident.ranks[r].files]
-    lost = [
-        *case.facts.all("gloo_closed"),
-        *(e for e in case.facts.all("nccl_warn") if e.fields.get("class") == "closed_by_peer"),
-        *(e for e in case.facts.all("exception") if e.fields.get("symptom")),
-    ]
     cut = [r for r in culprits if any(queue.cut for queue in case.incident.ranks[r].queues.values())]
-    evidence = []
-    for rank in culprits[:8]:
-        record = case.incident.ranks[rank]
-        if dumps:
-            reason = record.absence.value if record.absence else "none"
-            evidence.append(
-                Evidence(
-                    "dump",
-                    f"rank {rank} left no usable dump ({reason}), and every waiting rank leads to it",
-                    rank,
-                )
-            )
-        elif rank in cut:
-            evidence.append(
-                Evidence(
-                    "log",
-                    f"rank {rank}'s log breaks off before the call that the others wait in; only its last lines may be missing",
-                    rank,
-                    Source(record.calls_file or ""),
-                )
-            )
-        else:
-            evidence.append(
-                Evidence(
-                    "log",
-                    f"rank {rank} {'has a log that ends without an error' if record.files else 'left no line'}, while its peers report that they {'lost a connection' if lost else 'waited'}",
-                    rank,
-                    Source(record.files[0]) if record.files else None,
-                )
-            )
+    them = "them" if len(culprits) > 1 else "it"
+    if dumps:
+        what = f"left no dump, and every waiting rank leads to {them}"
+    elif cut:
+        what = f"is behind in a log that breaks off, and every waiting rank leads to {them}"
+    elif lost:
+        what = f"fell silent, and every other rank lost its connection to {them}"
+    else:
+        what = f"printed nothing while all others waited for {them}"
+    evidence = [_trace(case, rank, dumps, rank in cut, bool(lost)) for rank in culprits[:8]]
     if lost:
         evidence.append(quote(lost[0], f"a peer lost its connection: {lost[0].text}"))
-    told = [e for e in finding.events if e.kind == "nccl_ras"]
-    if told:
-        dead = all(e.fields.get("what") == "dead" for e in told)
-        return Match(
-            "crashed_rank",
-            culprits,
-            f"NCCL's RAS {'declares' if dead else 'misses'} {ranks_phrase(culprits)}{' dead' if dead else ''}",
-            sure=1 if dead else 0,
-            advice=[
-                f"Look for the end of {ranks_phrase(culprits)}: its exit code or signal in the launcher's output, and the kernel log of its host.",
-                "RAS cannot reach a process whose host is lost or whose network is down either.",
-            ],
-        )
-    what = (
-        "left no dump, and every waiting rank leads to"
-        if dumps
-        else "is behind in a log that breaks off, and every waiting rank leads to"
-        if cut
-        else "fell silent, and every other rank lost its connection to"
-        if lost
-        else "printed nothing while all others waited for"
-    )
+    # Silence speaks only beside logs of others that do tell of the freeze.
+    silent = all(case.incident.ranks[r].files for r in culprits) and bool(case.facts.all(*_WAITING))
     return Match(
-        "crashed_rank",
-        culprits,
-        f"{ranks_phrase(culprits)} {what} {'them' if len(culprits) > 1 else 'it'}",
-        sure=1 if (lost or logged) and not cut else 0,
-        evidence=evidence,
+        "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", sure=1 if (lost or silent) and not cut else 0, evidence=evidence,
         advice=[
             f"Look for the end of {ranks_phrase(culprits)}: its exit code or signal in the launcher's output, and the kernel log of its host.",
             "If it is still alive, dump its stack (py-spy dump --pid PID): a process stuck in teardown writes no dump either.",
         ],
+    )  # fmt: skip
+
+
+def _waited(case: Case, rank: int) -> bool:
+    """Return whether a rank's own log says that it waited for others, so that it was alive and no culprit by its silence."""
+    facts = case.facts
+    return bool(facts.of(rank, *_WAITING, "gloo_closed")) or any(
+        e.fields.get("symptom") for e in facts.of(rank, "exception")
     )
+
+
+def _lost_a_peer(case: Case) -> list[Event]:
+    """Return the lines by which ranks say that a peer's process is gone."""
+    facts = case.facts
+    return [
+        *facts.all("gloo_closed"),
+        *(e for e in facts.all("nccl_warn") if e.fields.get("class") == "closed_by_peer"),
+        *(e for e in facts.all("async_error") if e.fields.get("error") == "remote"),
+    ]
+
+
+def _trace(case: Case, rank: int, dumps: bool, cut: bool, lost: bool) -> Evidence:
+    """Return what is left of a rank that everybody waits for."""
+    record = case.incident.ranks[rank]
+    if dumps:
+        reason = record.absence.value if record.absence else "none"
+        return Evidence(
+            "dump", f"rank {rank} left no usable dump ({reason}), and every waiting rank leads to it", rank
+        )
+    if cut:
+        text = f"rank {rank}'s log breaks off before the call that the others wait in; only its last lines may be missing"
+        return Evidence("log", text, rank, Source(record.calls_file or ""))
+    own = "has a log that ends without an error" if record.files else "left no line"
+    text = f"rank {rank} {own}, while its peers report that they {'lost a connection' if lost else 'waited'}"
+    return Evidence("log", text, rank, Source(record.files[0]) if record.files else None)
+
+
+def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
+    """Return the answer for ranks whose last output says that they leave, or that their loop is over."""
+    bye = [e for r in culprits if (e := _farewell(case, r)) is not None]
+    if len(bye) < len(culprits):
+        return None
+    return Match(
+        "early_exit", culprits, f"{ranks_phrase(culprits)} ended without an error, and its last output says that it was done",
+        sure=1 if all(e.fields.get("leaving") for e in bye) else 0, evidence=[quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]],
+        advice=[
+            f"Check rank {culprits[0]}'s exit code: with 0 it left early; otherwise look for what killed it.",
+            "Leave together: agree on the end over all ranks before any returns.",
+        ],
+    )  # fmt: skip
+
+
+def _told_by_ras(case: Case, culprits: tuple[int, ...]) -> Match | None:
+    """Return the answer for ranks that NCCL's RAS lists as dead or missing."""
+    told = [e for e in case.finding.events if e.kind == "nccl_ras"]
+    if not told:
+        return None
+    dead = all(e.fields.get("what") == "dead" for e in told)
+    verb, end = ("declares", " dead") if dead else ("misses", "")
+    return Match(
+        "crashed_rank", culprits, f"NCCL's RAS {verb} {ranks_phrase(culprits)}{end}", sure=1 if dead else 0,
+        advice=[
+            f"Look for the end of {ranks_phrase(culprits)}: its exit code or signal in the launcher's output, and the kernel log of its host.",
+            "RAS cannot reach a process whose host is lost or whose network is down either.",
+        ],
+    )  # fmt: skip
 
 
 def lost_by_peers(case: Case) -> Match | None:

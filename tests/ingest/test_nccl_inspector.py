@@ -56,15 +56,21 @@ def test_the_last_completed_call_per_operation() -> None:
         "comm_rank": 1,
         "op": "all_reduce",
         "count": 4,
+        "nranks": 4,
     }
 
 
-def test_the_rank_that_lags() -> None:
+def test_only_numbers_of_collectives_compare_across_ranks() -> None:
     found = []
     for rank, number in enumerate([12, 12, 9, 12]):
         found += nccl_inspector.read([row(rank, n) for n in range(1, number + 1)], f"n0-pid{rank}.log")[0]
-    assert [(r.comm_rank, r.number) for r in nccl_inspector.lagging(found)] == [(2, 9)]
-    assert nccl_inspector.lagging(found[:2]) == []
+    found += nccl_inspector.read([p2p(2, 1, 9)], "n0-pid2.log")[0]
+    assert [(r.comm_rank, r.number) for r in nccl_inspector.collectives(found)] == [
+        (0, 12),
+        (1, 12),
+        (2, 9),
+        (3, 12),
+    ]
 
 
 def test_cut_and_foreign_lines() -> None:
