@@ -102,6 +102,9 @@ def _confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             lower(1, f"it explains only {finding.explained} of {len(finding.waiting)} waiting ranks")
         if finding.guess:
             lower(0, "it rests on what the ranks printed last, or on counts of one moment")
+        doubtful = sorted({r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks} - set(match.culprits))
+        if doubtful and finding.form != "different":
+            lower(1, f"calls also lack {ranks_phrase(doubtful)}, of which no usable dump was seen")
         if finding.assumed:
             lower(1, "it rests on an assumption about who waits for whom, or about which group a log line means")
         if finding.view is not None and not finding.view.group.members_known and finding.form in ("absent", "unseen"):

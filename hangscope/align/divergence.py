@@ -79,8 +79,8 @@ def sequences(view: GroupFrontier) -> Sequences:
         row = np.searchsorted(queue.seq, first)
         seqs = queue.seq[row:]
         # Gaps (seq counted for calls that a recorder does not keep) end what can be compared by position.
-        steps = np.flatnonzero(np.diff(seqs) != 1) if len(seqs) > 1 else ()
-        end = int(steps[0]) + 1 if len(steps) else len(seqs)
+        steps = np.flatnonzero(np.diff(seqs) != 1)
+        end = int(steps[0]) + 1 if steps.size else len(seqs)
         tokens[rank] = shared[columns] = queue.kind[row : row + end]
     return Sequences(first, tokens)
 
@@ -165,7 +165,8 @@ class GroupHistory:
         return list(map(int, max((self.site[r] for r in ranks), key=len)))
 
     def _rank_edit(self, own: Sequence[int], base: Sequence[int], edit: Edit) -> RankEdit:
-        rank = max(own if edit.kind == "extra" else base, key=lambda r: len(self.sequences.tokens[r]))
+        lengths = {r: len(self.sequences.tokens[r]) for r in (own if edit.kind == "extra" else base)}
+        rank = max(lengths, key=lambda r: lengths[r])
         tokens = self.sequences.tokens[rank][edit.index : edit.index + edit.length]
         return RankEdit(tuple(own), edit, self.sequences.first + edit.index, tuple(int(t) for t in tokens))
 

@@ -333,13 +333,15 @@ class Finder:
     def _half(self) -> Finding | None:
         lagging: set[int] = set()
         explains: set[int] = set()
+        # A dump older than its peers' shows calls open that were finished after it was taken.
+        early = {rank for view in self.views.values() for rank in view.early}
         first: tuple[int, Node] | None = None
         for root in self.graph.roots:
             if root.kind != "call" or root.nodes[0][0] != "I":
                 continue
             _, gid, seq = root.nodes[0]
             view = self.views[int(gid)]  # type: ignore[call-overload]
-            behind = [r for r in root.ranks if self._lags(view, r, int(seq))]  # type: ignore[call-overload]
+            behind = [r for r in root.ranks if r not in early and self._lags(view, r, int(seq))]  # type: ignore[call-overload]
             if behind and len(behind) < len(view.members):
                 lagging.update(behind)
                 explains |= root.explains | set(behind)

@@ -13,6 +13,7 @@ from hangscope.incident import Absence, Incident, Input, RankRecord
 from hangscope.ingest import snapshots, text_evidence
 from hangscope.ingest.groups import GroupIndex, detail_helpers, roles
 from hangscope.ingest.queues import QueueBuilder
+from hangscope.ingest.naming import rank_from_name
 from hangscope.ingest.reading import Reading
 
 
@@ -57,9 +58,9 @@ def assemble(readings: Sequence[Reading], *, world_size: int | None = None, atte
         if claim.rank < size:
             ranks[claim.rank].absence = Absence.STALE
     for reading in readings:
-        rank = snapshots.rank_from_name(reading.file)
-        if reading.status == "failed" and reading.kind in ("dump", "pickle", "hostile") and rank is not None and rank < size and ranks[rank].dump_file is None:
-            ranks[rank].absence = Absence.UNREADABLE
+        named = rank_from_name(reading.file)
+        if reading.status == "failed" and reading.kind in ("dump", "pickle", "hostile") and named is not None and named < size and ranks[named].dump_file is None:
+            ranks[named].absence = Absence.UNREADABLE
     text.attach(ranks, index.groups)
     return Incident(
         world_size=size,

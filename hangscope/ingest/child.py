@@ -11,7 +11,7 @@ import io
 import pickle
 import struct
 import sys
-from typing import BinaryIO
+from typing import IO
 
 from hangscope.ingest import reader, safe_pickle
 
@@ -29,14 +29,14 @@ def main() -> None:
         send(answers, pickle.dumps(reader.read_file(path, shown, max_bytes), protocol=5))
 
 
-def send(stream: BinaryIO, payload: bytes) -> None:
+def send(stream: IO[bytes], payload: bytes) -> None:
     """Write one message."""
     stream.write(LENGTH.pack(len(payload)))
     stream.write(payload)
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> bytes | None:
+def receive(stream: IO[bytes]) -> bytes | None:
     """Return one message, or None where the stream ends."""
     header = stream.read(LENGTH.size)
     if len(header) < LENGTH.size:

@@ -30,7 +30,7 @@ class KindTable:
         result = np.empty(len(recording.kinds), dtype=np.int32)
         for position, row in enumerate(recording.kinds):
             op, backend, size_in, size_out, type_in, type_out, src, dst, stack, root = row
-            kind = CallKind(op, backend, size_in, size_out, type_in, type_out, src, dst, stacks[stack] if 0 <= stack < len(stacks) else (), root)  # type: ignore[arg-type]
+            kind = CallKind(op, backend, size_in, size_out, type_in, type_out, src, dst, stacks[stack] if 0 <= stack < len(stacks) else (), root)
             index = self._index.get(kind)
             if index is None:
                 index = self._index[kind] = len(self.all)
@@ -155,7 +155,7 @@ def _set_frontier(record: RankRecord, gid: int, frontier: Frontier) -> None:
     latest = max(both, key=lambda q: int(q.order.max())) if len(both) > 1 else both[0]
     latest.frontier = frontier
     sends = record.p2p.get(gid)
-    if sends is not None and latest is sends and _in_p2p_numbers(frontier, record.queues.get(gid)):
+    if sends is not None and latest is sends and frontier.completed is not None and _in_p2p_numbers(frontier, record.queues.get(gid)):
         # Members of a batch stay "scheduled" in the recorder; the group's frontier says that they are over.
         sends.state = np.where((sends.seq <= frontier.completed) & (sends.state != State.DONE), np.int8(State.DONE), sends.state)
 

@@ -39,8 +39,6 @@ VIEW_ONLY = (
 )
 #: Above this many ranks the embedded JSON is compressed.
 PLAIN_RANKS = 256
-#: Above this many ranks it goes without the frontiers of its groups, which are thousands then and which no script reads.
-WHOLE_RANKS = 1024
 
 
 def render_html(view: Mapping[str, Any], *, markdown: str = "") -> str:
@@ -51,8 +49,7 @@ def render_html(view: Mapping[str, Any], *, markdown: str = "") -> str:
     copies; without it there is no such button. Returns the page as text; the same view gives the same text.
     """
     cleaned: dict[str, Any] = clean(view)
-    left_out = (*VIEW_ONLY, "groups") if world_size(cleaned) > WHOLE_RANKS else VIEW_ONLY
-    report = {key: value for key, value in cleaned.items() if key not in left_out}
+    report = {key: value for key, value in cleaned.items() if key not in VIEW_ONLY}
     style, script = _read("report.css"), _read("report.js")
     return (
         _environment()

@@ -137,7 +137,7 @@ def _groups(analysis: Analysis) -> list[dict[str, Any]]:
         for rank, member in view.members.items():
             classes[(member.enqueued, member.completed)].append(rank)
         rows.append({
-            "name": view.group.name, "desc": view.group.desc, "role": view.group.role, "ranks": _folded(view.group.ranks), "members_known": view.group.members_known,
+            "name": view.group.name, "desc": view.group.desc, "role": view.group.role, "ranks": _folded(view.group.ranks, analysis.incident.world_size), "members_known": view.group.members_known,
             "frontier": [
                 {"ranks": compress(ranks), "enqueued": enqueued, "completed": completed}
                 for (enqueued, completed), ranks in sorted(classes.items(), key=lambda kv: kv[1])
@@ -146,8 +146,8 @@ def _groups(analysis: Analysis) -> list[dict[str, Any]]:
     return rows
 
 
-def _folded(ranks: Sequence[int]) -> list[int] | str:
-    return list(ranks) if len(ranks) <= FOLD_ABOVE else compress(ranks)
+def _folded(ranks: Sequence[int], world_size: int) -> list[int] | str:
+    return list(ranks) if world_size <= FOLD_ABOVE else compress(ranks)
 
 
 def _ranks(analysis: Analysis) -> list[dict[str, Any]]:
