@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangscope.align import divergence, facts, finding, frontier, text_finding, waitgraph
+from hangscope.align import divergence, facts, finder, finding, frontier, scene, text_finding, waitgraph
 from hangscope.causes.case import Case
 from hangscope.incident import ASSUMED, Incident
 from hangscope.verdict import Judgement, judge
@@ -28,7 +28,7 @@ def analyse(incident: Incident) -> Analysis:
     digest = facts.digest(incident)
     trouble = digest.all("gloo_closed", "gloo_timeout", "exception", "terminate", "exit", "fingerprint", "monitored_barrier")
     graph = waitgraph.build(incident, views, bool(trouble))
-    found = finding.Finder(incident, views, histories, graph).find()
+    found = finder.Finder(scene.Scene(incident, views, histories, graph)).find()
     if found.view is not None and ASSUMED in found.view.group.name:
         found.assumed = True
     if found.form == "unseen":

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hangscope._version import __version__
 from hangscope.errors import HangscopeError, NoInputError, Note, UsageError
+from hangscope.ingest.members import MAX_RANKS
 from hangscope.ingest.reader import DEFAULT_MAX_BYTES
 
 if TYPE_CHECKING:
@@ -183,8 +184,8 @@ def _as_list(paths: Paths) -> list[str]:
 
 
 def _check(world_size: int | None, jobs: int | None, attempt: int | str | None, redact: Collection[str]) -> None:
-    if world_size is not None and world_size < 1:
-        raise UsageError(f"world_size must be at least 1, not {world_size}")
+    if world_size is not None and not 1 <= world_size <= MAX_RANKS:
+        raise UsageError(f"world_size must be from 1 to {MAX_RANKS:,}, not {world_size}")
     if jobs is not None and jobs < 1:
         raise UsageError(f"jobs must be at least 1, not {jobs}")
     if isinstance(attempt, str) and attempt != "all" and not attempt.isdigit():

@@ -162,7 +162,8 @@ class GroupHistory:
         return found
 
     def _longest(self, ranks: Sequence[int]) -> list[int]:
-        return list(map(int, max((self.site[r] for r in ranks), key=len)))
+        rank = max(ranks, key=lambda r: (len(self.site[r]), -r))
+        return [int(token) for token in self.site[rank]]
 
     def _rank_edit(self, own: Sequence[int], base: Sequence[int], edit: Edit) -> RankEdit:
         lengths = {r: len(self.sequences.tokens[r]) for r in (own if edit.kind == "extra" else base)}

@@ -18,6 +18,10 @@ from hangscope.incident import Absence, CallKind, Group, Incident, Queue, State
 _OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
 
 
+#: Open calls that are listed of a rank without rows: more than any queue holds; a forged `pg_status` can claim any number.
+MAX_OPEN = 4096
+
+
 @dataclass(slots=True)
 class Member:
     """One rank's frontier on one group.
@@ -162,7 +166,7 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
     done = queue.seq[queue.state == State.DONE] if len(queue) else ()
     member.completed = max(int(np.max(done)) if len(done) else 0, (frontier.completed or 0) if trusted else 0)
     if not len(queue) and frontier.completed is not None and frontier.enqueued is not None and frontier.completed < frontier.enqueued:
-        member.pending = tuple(range(frontier.completed + 1, frontier.enqueued + 1))
+        member.pending = tuple(range(frontier.completed + 1, min(frontier.enqueued, frontier.completed + MAX_OPEN) + 1))
     if member.completed:
         # Rows that a recorder left "scheduled" although later calls of the same stream completed.
         member.pending = tuple(s for s in member.pending if s > member.completed) if trusted else member.pending

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from hangscope.align.components import components
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import match_key
 from hangscope.align.p2p import Pair, PairKey, pairs
@@ -220,50 +221,6 @@ def _absent_from(node: Node, views: dict[int, GroupFrontier], graph: WaitGraph) 
 def _entered(view: GroupFrontier, rank: int, seq: int) -> bool:
     """Return whether an early dump shows this call nevertheless."""
     return rank in view.early and view.members[rank].last_row >= seq
-
-
-def components(edges: Sequence[Sequence[tuple[int, bool]]]) -> list[list[int]]:
-    """Return the strongly connected components, each after the components that it reaches (Tarjan, iterative, linear)."""
-    count = len(edges)
-    number, low, on_stack = [-1] * count, [0] * count, [False] * count
-    stack: list[int] = []
-    result: list[list[int]] = []
-    counter = 0
-    for start in range(count):
-        if number[start] != -1:
-            continue
-        work: list[tuple[int, int]] = [(start, 0)]
-        while work:
-            node, position = work.pop()
-            if position == 0:
-                number[node] = low[node] = counter
-                counter += 1
-                stack.append(node)
-                on_stack[node] = True
-            if position:
-                low[node] = min(low[node], low[edges[node][position - 1][0]]) if on_stack[edges[node][position - 1][0]] else low[node]
-            descended = False
-            for i in range(position, len(edges[node])):
-                target = edges[node][i][0]
-                if number[target] == -1:
-                    work.append((node, i + 1))
-                    work.append((target, 0))
-                    descended = True
-                    break
-                if on_stack[target]:
-                    low[node] = min(low[node], number[target])
-            if descended:
-                continue
-            if low[node] == number[node]:
-                component = []
-                while True:
-                    member = stack.pop()
-                    on_stack[member] = False
-                    component.append(member)
-                    if member == node:
-                        break
-                result.append(sorted(component))
-    return result
 
 
 def _find_roots(incident: Incident, graph: WaitGraph, early: set[int]) -> None:

@@ -12,6 +12,7 @@ from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
 from hangscope.ingest import snapshots, text_evidence
 from hangscope.ingest.groups import GroupIndex, detail_helpers, roles
+from hangscope.ingest.members import MAX_RANKS
 from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.naming import rank_from_name
 from hangscope.ingest.reading import Reading
@@ -87,7 +88,7 @@ def _of_attempt(readings: Sequence[Reading], wanted: int | str | None, notes: li
 
 def _world_size(index: GroupIndex, chosen: dict[int, snapshots.Claim], from_text: int, wanted: int | None) -> int:
     members = [max(g.ranks) + 1 for g in index.groups if g.ranks]
-    return max([wanted or 0, from_text, max(chosen, default=-1) + 1, *members])
+    return max([wanted or 0, min(from_text, MAX_RANKS), max(chosen, default=-1) + 1, *members])
 
 
 def _inputs(readings: Sequence[Reading], rank_of: dict[str, int], used: set[str], stale: set[str]) -> list[Input]:

@@ -12,6 +12,9 @@ from functools import cached_property, lru_cache
 
 _RANK = re.compile(r"-?\d{1,9}")
 
+#: Ranks are numbered below this: more than any job had, and few enough that a forged number costs no memory.
+MAX_RANKS = 2**18
+
 #: ((first, count, step), ...)
 Runs = tuple[tuple[int, int, int], ...]
 
@@ -68,4 +71,4 @@ def parse_members(text: str) -> Members | None:
 
 def known_members(numbers: Iterable[int]) -> Members | None:
     """Return the valid ranks among `numbers`, or None where there are none."""
-    return Members(n for n in numbers if n >= 0) or None
+    return Members(n for n in numbers if 0 <= n < MAX_RANKS) or None

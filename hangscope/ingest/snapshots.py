@@ -13,6 +13,7 @@ import numpy as np
 
 from hangscope.errors import Note
 from hangscope.incident import State
+from hangscope.ingest.members import MAX_RANKS
 from hangscope.ingest.naming import rank_from_name
 from hangscope.ingest.recording import Recording
 
@@ -64,6 +65,9 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
     rank = recording.rank if recording.rank is not None else inside if inside is not None else named
     if rank is None:
         notes.append(Note("rank_unknown", "neither its content nor its name says which rank wrote it, so it was set aside", file, hint="name it like nccl_trace_rank_3"))
+        return None
+    if rank >= MAX_RANKS:
+        notes.append(Note("rank_unknown", f"claims rank {rank:,}, which no job has, so it was set aside", file))
         return None
     if named is not None and named != rank:
         notes.append(Note("name_contradicts", f"the name says rank {named}, the groups inside fit only rank {rank}; taken for rank {rank}", file))
