@@ -42,7 +42,7 @@ def components(edges: Sequence[Sequence[tuple[int, bool]]]) -> list[list[int]]:
 
 
 def _pop_until(node: int, stack: list[int], on_stack: list[bool]) -> list[int]:
-    component = []
+    component: list[int] = []
     while not component or component[-1] != node:
         component.append(stack.pop())
         on_stack[component[-1]] = False

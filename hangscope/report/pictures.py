@@ -26,7 +26,7 @@ def role_of(analysis: Analysis, rank: int) -> str:
     if analysis.case.graph.open_calls.get(rank) or (verdict is not None and rank in verdict.waiting_ranks):
         return "waiting"
     record = analysis.incident.ranks.get(rank)
-    return "idle" if record is not None and record.seen and record.dump_file else "unseen"
+    return "idle" if record is not None and record.seen and record.calls_file else "unseen"
 
 
 def lanes(analysis: Analysis) -> dict[str, Any] | None:
