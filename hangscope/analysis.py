@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangscope.align import divergence, facts, finder, finding, frontier, scene, text_finding, waitgraph
+from hangscope.align import divergence, facts, finder, frontier, scene, text_finding, waitgraph
 from hangscope.causes.case import Case
 from hangscope.incident import ASSUMED, Incident
 from hangscope.verdict import Judgement, judge
@@ -28,23 +28,11 @@ def analyse(incident: Incident) -> Analysis:
     digest = facts.digest(incident)
     trouble = digest.all("gloo_closed", "gloo_timeout", "exception", "terminate", "exit", "fingerprint", "monitored_barrier")
     graph = waitgraph.build(incident, views, bool(trouble))
-    found = finder.Finder(scene.Scene(incident, views, histories, graph)).find()
+    found = finder.Finder(scene.Scene(incident, views, histories, graph, digest.witnesses)).find()
     if found.view is not None and ASSUMED in found.view.group.name:
         found.assumed = True
-    if found.form == "unseen":
-        _clear_the_witnesses(found, digest)
     from_text = found.form == "none"
     if from_text:
         found = text_finding.find_in_text(incident, digest)
     case = Case(incident, found, digest, graph, from_text)
     return Analysis(incident, views, histories, case, judge(case))
-
-
-def _clear_the_witnesses(found: finding.Finding, digest: facts.Facts) -> None:
-    """Drop from the unseen suspects those whose own log shows them waiting: they lost a peer or timed out themselves."""
-    told = ("gloo_closed", "gloo_timeout", "watchdog_timeout", "async_error")
-    waited = {r for r in found.culprits if digest.of(r, *told) or any(e.fields.get("symptom") for e in digest.of(r, "exception"))}
-    if waited and waited < set(found.culprits):
-        found.culprits = tuple(r for r in found.culprits if r not in waited)
-        found.waiting = tuple(sorted({*found.waiting, *waited}))
-        found.explained += len(waited)

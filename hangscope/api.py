@@ -127,7 +127,7 @@ def analyze(
     from hangscope.ingest.assemble import assemble
     from hangscope.ingest.children import read_files
     from hangscope.ingest.interning import Interner
-    from hangscope.ingest.reading import Reading
+    from hangscope.ingest.reading import readings_of
     from hangscope.ingest.sources import find_files
     from hangscope.report.masking import redact as redacted
     from hangscope.report.view import build_view
@@ -147,8 +147,9 @@ def analyze(
 
         interner = Interner()
         readings = [
-            Reading.from_wire(file.shown, wire, interner)
+            reading
             for file, wire in read_files(files, jobs=jobs, max_bytes=max_bytes, executor=executor, progress=advance)
+            for reading in readings_of(file.shown, wire, interner)
         ]
     _require_something(readings, wanted, notes)
     incident = assemble(readings, world_size=world_size, attempt=attempt)

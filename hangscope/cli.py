@@ -167,6 +167,32 @@ class _Progress:
 
 
 @main.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("-o", "--output", metavar="FILE", required=True, help="Where the pack goes, e.g. node17.hangpack.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Reading processes (default: one per processor).")
+@click.option("--max-bytes", type=click.IntRange(1), metavar="N", help="Largest dump that is loaded (default: 2 GiB).")
+@click.option("--force", is_flag=True, help="Overwrite a file that is no pack.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+def pack(paths: tuple[str, ...], output: str, jobs: int | None, max_bytes: int | None, force: bool, quiet: bool) -> None:
+    """Reduce dumps and logs to one small file that is analysed in their place.
+
+    For jobs whose dumps lie on each node's own disk: pack on every node, copy the packs together, analyse them. Needs
+    the `parquet` extra.
+    """
+    from hangscope import pack as packing
+
+    options: dict[str, Any] = {"max_bytes": max_bytes} if max_bytes else {}
+    try:
+        packed = packing.pack(paths, output, jobs=jobs, force=force, **options)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror or error}", "choose another place with -o") from None
+    if not quiet:
+        for note in packed.notes:
+            click.echo(f"hangscope: {note}", err=True)
+        click.echo(f"Wrote {output}: {packed.files:,} files, {packed.bytes_before / 1e6:,.1f} MB in {packed.bytes_after / 1e6:,.1f} MB", err=True)
+
+
+@main.command()
 @click.argument("cause", required=False)
 def explain(cause: str | None) -> None:
     """Print what CAUSE means, what a verdict of it establishes and what it does not, and how to fix it.

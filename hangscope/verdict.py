@@ -159,11 +159,9 @@ def _verdict(case: Case, match: Match, others: Sequence[Match], confidence: str,
 
 
 def _stuck_in_text(case: Case) -> tuple[int, ...]:
-    """Return the ranks that text shows waiting: they timed out or lost a peer."""
-    kinds = ("gloo_timeout", "gloo_closed", "watchdog_timeout", "monitored_barrier", "async_error")
-    stuck = {e.rank for e in case.facts.all(*kinds) if e.rank is not None}
-    stuck |= {e.rank for e in case.facts.all("exception") if e.rank is not None and e.fields.get("symptom")}
-    return tuple(sorted(stuck))
+    """Return the ranks that text shows waiting: they timed out or lost a peer, or sat in a monitored barrier."""
+    barrier = {e.rank for e in case.facts.all("monitored_barrier") if e.rank is not None}
+    return tuple(sorted(case.facts.witnesses | barrier))
 
 
 def _ref(kind: CallKind | None, seq: int | None) -> CallRef | None:

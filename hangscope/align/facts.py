@@ -90,6 +90,13 @@ class Facts:
         )
 
     @property
+    def witnesses(self) -> frozenset[int]:
+        """Return the ranks whose own text shows them waiting: they lost a peer or timed out themselves."""
+        told = self.all("gloo_closed", "gloo_timeout", "watchdog_timeout", "async_error")
+        symptoms = [e for e in self.all("exception") if e.fields.get("symptom")]
+        return frozenset(e.rank for e in (*told, *symptoms) if e.rank is not None)
+
+    @property
     def first_deaths(self) -> list[Death]:
         """Return the deaths that nothing precedes: by time where all carry one, else by causal class."""
         if len(self.deaths) < 2:

@@ -151,6 +151,8 @@ class Finder:
             return None
         ranks = tuple(sorted({rank for root in roots for rank in root.ranks}))
         explains = frozenset[int]().union(*(r.explains for r in roots))
+        # A rank that lost a peer or timed out itself was waiting, although no dump of it shows where.
+        roots = [r for r in roots if not set(r.ranks) <= self.scene.witnesses] or roots
         # Where several ranks are unseen, those that more waiting ranks lead to come first.
         most = max(len(r.explains) for r in roots)
         named = tuple(sorted({rank for r in roots if len(r.explains) == most for rank in r.ranks}))
@@ -161,8 +163,13 @@ class Finder:
         finding.root = roots[0]
         for rank in ranks:
             if rank not in named:
-                self.scene.candidates.append(Candidate((rank,), "unseen", "fewer waiting ranks lead to it"))
-        return self.scene.with_waiting(finding, set(explains))
+                why = "its own log shows it waiting" if rank in self.scene.witnesses else "fewer waiting ranks lead to it"
+                self.scene.candidates.append(Candidate((rank,), "unseen", why))
+        finding = self.scene.with_waiting(finding, set(explains))
+        waited = self.scene.witnesses.intersection(ranks).difference(named)
+        finding.waiting = tuple(sorted({*finding.waiting, *waited}))
+        finding.explained += len(waited)
+        return finding
 
     def _cycle(self) -> Finding | None:
         root = next((r for r in self.scene.graph.roots if r.kind == "cycle" and r.explains), None)

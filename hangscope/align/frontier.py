@@ -14,7 +14,6 @@ import numpy as np
 from hangscope.align.matching import match_keys, proves_participation
 from hangscope.incident import Absence, CallKind, Group, Incident, Queue, State
 
-
 _OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
 
 

@@ -15,12 +15,20 @@ from hangscope.incident import CallKind, Incident
 
 
 class Scene:
-    """What all finders share; `candidates` collects who was set aside and why."""
+    """What all finders share; `candidates` collects who was set aside and why, `witnesses` are ranks whose own log shows them waiting."""
 
-    def __init__(self, incident: Incident, views: Sequence[GroupFrontier], histories: dict[int, GroupHistory], graph: WaitGraph) -> None:
+    def __init__(
+        self,
+        incident: Incident,
+        views: Sequence[GroupFrontier],
+        histories: dict[int, GroupHistory],
+        graph: WaitGraph,
+        witnesses: frozenset[int] = frozenset(),
+    ) -> None:
         self.incident, self.graph, self.histories = incident, graph, histories
         self.views = {v.group.gid: v for v in views}
         self.waiting = graph.waiting
+        self.witnesses = witnesses
         self.candidates: list[Candidate] = []
         self.interleaving = Interleaving(incident)
 

@@ -13,8 +13,8 @@ from hangscope.incident import Absence, Incident, Input, RankRecord
 from hangscope.ingest import snapshots, text_evidence
 from hangscope.ingest.groups import GroupIndex, detail_helpers, roles
 from hangscope.ingest.members import MAX_RANKS
-from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.naming import rank_from_name
+from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.reading import Reading
 
 

@@ -115,8 +115,8 @@ class GroupIndex:
     def complete(self, world_size: int) -> None:
         """Complete groups whose members no dump gives, by the layout of their sister groups (still not *known*).
 
-        The default group has every rank. A mesh dimension's groups partition the world with one stride, so a group that
-        only some of its ranks were seen to call on is completed where exactly one shift of a sister's shape fits.
+        The default group has every rank. A mesh dimension's groups partition the world, so where only one partition fits
+        the ranks that were seen to call on them, it is taken.
         """
         for group in self.groups:
             if not group.members_known and (group.desc == "default_pg" or group.name == "0"):
@@ -126,17 +126,29 @@ class GroupIndex:
             if not group.members_known and group.desc and group.desc != "default_pg":
                 families[group.desc].append(group)
         for family in families.values():
-            size = max(len(g.ranks) for g in family)
-            shapes = {tuple(r - g.ranks[0] for r in g.ranks) for g in family if len(g.ranks) == size}
-            free = set(range(world_size)) - {r for g in family for r in g.ranks}
-            for group in family:
-                fits = {
-                    tuple(base + step for step in shape)
-                    for shape in shapes for base in sorted({group.ranks[0] - step for step in shape})
-                    if len(group.ranks) < size and base >= 0 and set(group.ranks) <= {base + s for s in shape} <= set(group.ranks) | free
-                }
-                if len(fits) == 1:
-                    self.groups[group.gid] = replace(group, ranks=fits.pop())
+            found = _partitions(family, world_size)
+            if len(found) == 1:
+                for group, ranks in zip(family, found[0], strict=True):
+                    self.groups[group.gid] = replace(group, ranks=ranks)
+
+
+def _partitions(family: list[Group], world_size: int) -> list[list[tuple[int, ...]]]:
+    """Return the ways in which the groups of one mesh dimension can partition the world, given who called on them.
+
+    In a mesh, a dimension of size s and stride d groups the ranks b, b + d, ..., b + (s - 1) d of each block of s * d.
+    """
+    size, rest = divmod(world_size, len(family))
+    if rest:
+        return []
+    found = []
+    for stride in range(1, world_size // size + 1):
+        block = size * stride
+        if world_size % block:
+            continue
+        bases = [{rank // block * block + rank % stride for rank in group.ranks} for group in family]
+        if all(len(base) == 1 for base in bases) and len(set.union(*bases)) == len(family):
+            found.append([tuple(first + k * stride for k in range(size)) for (first,) in bases])
+    return found
 
 
 def detail_helpers(recording: Recording) -> set[str]:
@@ -151,8 +163,6 @@ def detail_helpers(recording: Recording) -> set[str]:
 
 def roles(groups: Iterable[Group], world_size: int) -> list[Group]:
     """Return the groups with their role where the description or the members' strides tell it."""
-    from dataclasses import replace
-
     return [replace(g, role=_role(g, world_size)) for g in groups]
 
 

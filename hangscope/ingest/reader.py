@@ -100,6 +100,31 @@ def _dump(value: Any, form: str) -> Wire:
     return answer
 
 
+def _read_pack(stream: BinaryIO, shown: str) -> Wire:
+    from hangscope.ingest import pack_file
+    from hangscope.ingest.interning import Interner
+    from hangscope.ingest.wire_check import BadAnswer, check_wire
+
+    answer, interner = _answer("pack"), Interner()
+    answer["files"] = []
+    try:
+        for name, size, wire in pack_file.read_pack(stream):
+            try:
+                check_wire(name, wire, interner)
+            except BadAnswer as error:
+                wire = failed("unreadable", "bad_pack", f"cannot be used from {shown}: {error}")
+            answer["files"].append((str(name), size, wire))
+    except ImportError:
+        return failed("pack", "pack_unavailable", "is a pack; pip install 'hangscope[parquet]' to read it")
+    except pack_file.NotAPack as error:
+        return _answer("parquet", "ignored", str(error))
+    except MemoryError:
+        raise
+    except Exception as error:  # pyarrow raises its own, and a forged answer anything
+        return failed("pack", "corrupt", f"is no whole pack: {type(error).__name__}: {error}"[:300], "it was cut while it was copied, or another version wrote it")
+    return answer
+
+
 def _read_json(stream: BinaryIO, shown: str) -> Wire:
     from hangscope.ingest import failure_table, nccl_ras, stacks
 
@@ -187,6 +212,7 @@ def _ignore(kind: str, reason: str) -> Reader:
 Reader = Callable[[BinaryIO, str], Wire]
 _READERS: dict[str, Reader] = {
     "pickle": _read_pickle,
+    "pack": _read_pack,
     "json": _read_json,
     "log": _read_log,
     "stacks": _read_stacks,

@@ -59,3 +59,9 @@ class Reading:
             nccl_recordings=[Recording.from_wire(r, interner) for r in nccl["recordings"]],
             communicators=[Communicator(*row) for row in nccl["communicators"]],
         )
+
+
+def readings_of(file: str, wire: Wire, interner: Interner) -> list[Reading]:
+    """Return the reading of a file and, where it is a pack, of every file that is packed in it."""
+    inner = wire.get("files", ())
+    return [Reading.from_wire(file, wire, interner), *(Reading.from_wire(name, answer, interner) for name, _, answer in inner)]

@@ -21,11 +21,13 @@ _OUR_HTML = b'<meta name="generator" content="hangscope'
 
 
 def sniff(head: bytes) -> str:
-    """Return `pickle`, `json`, `stacks`, `ras_text`, `log`, `empty`, `report` or `binary` for the first bytes of a file."""
+    """Return `pickle`, `pack`, `json`, `stacks`, `ras_text`, `log`, `empty`, `report` or `binary` for a file's first bytes."""
     if not head:
         return "empty"
     if _PICKLE.match(head) or head == b"\x80":  # the latter: cut after its first byte
         return "pickle"
+    if head.startswith(b"PAR1"):
+        return "pack"
     if _OUR_HTML in head[:2048]:
         return "report"
     if head.lstrip()[:1] in (b"{", b"["):

@@ -1,0 +1,89 @@
+"""`hangscope pack`: reduce a node's dumps and logs to one small file that is read in their place (`ingest/pack_file.py`)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hangscope.errors import NoInputError, Note, UsageError
+from hangscope.ingest.pack_file import MAGIC, METADATA_KEY, Entry, write_pack
+from hangscope.ingest.reader import DEFAULT_MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What was packed: how many files of how many bytes, into how many, and what could not be opened."""
+
+    files: int
+    bytes_before: int
+    bytes_after: int
+    notes: tuple[Note, ...]
+
+
+def pack(
+    paths: Iterable[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    jobs: int | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    force: bool = False,
+) -> Packed:
+    """Write what the files below `paths` say to the pack `output`, and return what was packed.
+
+    The pack appears whole or not at all. Raises NoInputError where there are no files, UsageError without pyarrow or where
+    `output` is a file that is no pack and `force` is not given, OSError where it cannot be written.
+    """
+    from hangscope.ingest.children import read_files
+    from hangscope.ingest.sources import find_files
+
+    target = Path(output)
+    _check(target, force)
+    notes: list[Note] = []
+    with find_files(paths, notes) as found:
+        files = [f for f in found if os.path.realpath(f.path) != os.path.realpath(target)]
+        if not files:
+            raise NoInputError("there are no files to pack", "point hangscope at the folder that the job's dumps and logs were written to")
+        total = sum(f.size for f in files)
+        named = [replace(f, shown=f"{target.name}/{f.shown}") for f in files]
+        entries: list[Entry] = []
+        for file, wire in read_files(named, jobs=jobs, max_bytes=max_bytes):
+            packed_before = wire.pop("files", None)
+            entries += [(file.shown, file.size, wire)] if packed_before is None else packed_before
+    entries.sort(key=lambda entry: entry[0])
+    _write(target, entries)
+    return Packed(len(files), total, target.stat().st_size, tuple(notes))
+
+
+def _check(target: Path, force: bool) -> None:
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        raise UsageError("packing needs pyarrow", "pip install 'hangscope[parquet]'") from None
+    if target.exists() and not force and not _is_pack(target):
+        raise UsageError(f"{target} exists and is no pack of hangscope", "choose another name with -o, or pass --force")
+
+
+def _is_pack(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(len(MAGIC))
+            stream.seek(max(0, path.stat().st_size - (1 << 16)))
+            return head == MAGIC and METADATA_KEY in stream.read()
+    except OSError:
+        return False
+
+
+def _write(target: Path, entries: list[Entry]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(handle)
+    try:
+        write_pack(name, entries)
+        os.chmod(name, 0o644)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,54 @@
+"""The reports that are kept as golden files, and what of them is not compared."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.conftest import FIXTURES, analyze
+
+FOLDER = Path(__file__).parent / "golden"
+
+#: one of each kind of story: who, how the text looks, what is missing
+INCIDENTS = (
+    "dtype_mismatch_detail",
+    "early_return_torchrun",
+    "healthy",
+    "mesh_stuck_loader",
+    "no_sync_one_rank",
+    "raising_rank",
+    "rank_conditional_barrier",
+    "uneven_loader_later_epoch",
+)
+
+_DATA = re.compile(r'(<script type="application/json"[^>]*>).*?(</script>)', re.DOTALL)
+_HASHES = re.compile(r"'sha256-[A-Za-z0-9+/=]+'")
+_STYLE = re.compile(r"(<style[^>]*>).*?(</style>)", re.DOTALL)
+_SCRIPT = re.compile(r"(<script>).*?(</script>)", re.DOTALL)
+_VERSION = re.compile(
+    r'("tool_version": ")[^"]*|(<sub>hangscope )[^<]*|(content="hangscope )[^"]*|(hangscope )\d+\.\d+\.\d+\S*'
+)
+
+
+def render(incident: str) -> dict[str, str]:
+    """Return every golden file of an incident: its name and its scrubbed text."""
+    report = analyze(FIXTURES / incident / "dumps")
+    return {
+        f"{incident}.txt": report.to_text(width=100),
+        f"{incident}.json": scrub(report.to_json()),
+        f"{incident}.md": scrub(report.to_markdown()),
+        f"{incident}.html": scrub_page(report.to_html()),
+    }
+
+
+def scrub(text: str) -> str:
+    """Return a report without the version of the tool."""
+    return _VERSION.sub(lambda m: next(g for g in m.groups() if g) + "VERSION", text)
+
+
+def scrub_page(page: str) -> str:
+    """Return a page without embedded data, hashes, constant style and script: what is left is its structure and its words."""
+    page = _DATA.sub(r"\1DATA\2", page)
+    page = _STYLE.sub(r"\1STYLE\2", page)
+    page = _SCRIPT.sub(r"\1SCRIPT\2", page)
+    return scrub(_HASHES.sub("'HASH'", page))

@@ -1,0 +1,438 @@
+"""What must hold for any input: names, order and copies of files mean nothing; damage never raises; reports always render."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import hangscope
+from hangscope.api import Report
+from tests.conftest import FIXTURES, analyze
+from tests.dump_writer import Recorder, job, stuck, world
+
+settings.register_profile(
+    "bounded",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+settings.load_profile("bounded")
+
+#: every naming that is documented: `r` is the rank, `n` its node
+NAMINGS = (
+    "nccl_trace_rank_{r}",
+    "comm_lib_trace_rank_{r}",
+    "_dump_{r}",
+    "nccl_trace_rank_container-node07_{r}",
+    "rank{r}.json",
+    "rank_{r}.pkl",
+    "node-{n}/nccl_trace_rank_{r}",
+    "host{n}/comm_lib_trace_rank_{r}",
+    "job.17.rank={r}.pickle",
+    "trace-{r}",
+)
+
+Core = tuple[Any, ...]
+Incident = Callable[[dict[int, list[int]]], list[Recorder]]
+
+
+def core(report: Report) -> Core:
+    """Return what must stay."""
+    v = report.verdict
+    if v is None:
+        return (report.status,)
+    return (
+        report.status,
+        v.cause,
+        v.culprit_ranks,
+        v.op,
+        v.seq,
+        v.group.name if v.group else None,
+        v.confidence,
+        v.waiting_ranks,
+        v.location,
+    )
+
+
+def essence(report: Report) -> Core:
+    """Return what must stay even where a victim's dump is lost."""
+    v = report.verdict
+    return (report.status,) if v is None else (report.status, v.cause, v.culprit_ranks, v.op, v.seq)
+
+
+def inside(report: Report) -> set[int]:
+    """Return the seen ranks that wait in the very call that the verdict names."""
+    v = report.verdict
+    if v is None or v.group is None or v.seq is None:
+        return set()
+    rows = report.table[
+        (report.table["gid"] == v.group.gid)
+        & (report.table["seq"] == v.seq)
+        & (report.table["state"] != "done")
+    ]
+    return set(map(int, rows["rank"])) - set(v.culprit_ranks)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+# -- incidents whose ranks may number their groups as they like -----------------------------------------------------
+
+
+def mesh(ids: dict[int, list[int]]) -> list[Recorder]:
+    """Return 4 ranks on a 2 x 2 mesh; rank 3 never makes its tensor-parallel call. `ids`: each rank's three local ids."""
+    groups = {
+        **world(4),
+        "1": ("mesh_tp", (0, 1)),
+        "2": ("mesh_tp", (2, 3)),
+        "3": ("mesh_dp", (0, 2)),
+        "4": ("mesh_dp", (1, 3)),
+    }
+    recorders = job(4, groups=groups)
+    for recorder in recorders:
+        numbers = ids.get(recorder.rank, [0, 1, 2])
+        recorder.local_ids.update(dict(zip(recorder.groups, numbers, strict=True)))
+        tp, dp = ("1" if recorder.rank < 2 else "2"), ("3" if recorder.rank % 2 == 0 else "4")
+        for _ in range(6):
+            recorder.call("all_gather", tp, line=31).call("all_reduce", dp, line=35, sizes=[[99]]).call(
+                "all_reduce", line=38, sizes=[[1]]
+            )
+        if recorder.rank < 2:
+            recorder.call("all_gather", tp, line=31).call(
+                "all_reduce", dp, line=35, sizes=[[99]], state="scheduled"
+            )
+        elif recorder.rank == 2:
+            recorder.call("all_gather", tp, line=31, state="scheduled")
+    return recorders
+
+
+def odd_shape(ids: dict[int, list[int]]) -> list[Recorder]:
+    recorders = job(4)
+    for recorder in recorders:
+        recorder.local_ids["0"] = ids.get(recorder.rank, [0])[0]
+        recorder.call("all_reduce", times=9, line=40).call(
+            "all_reduce", sizes=[[7 if recorder.rank == 1 else 8]], line=40, state="scheduled"
+        )
+    return recorders
+
+
+def extra_call(ids: dict[int, list[int]]) -> list[Recorder]:
+    recorders = job(5)
+    for recorder in recorders:
+        recorder.local_ids["0"] = ids.get(recorder.rank, [0])[0]
+        for _ in range(8):
+            recorder.call("all_reduce", sizes=[[512]], line=41).call("all_gather", line=45)
+        if recorder.rank == 4:
+            recorder.call("barrier", sizes=[], line=43, function="save_best", state="scheduled")
+        else:
+            recorder.call("all_reduce", sizes=[[512]], line=41, state="scheduled")
+    return recorders
+
+
+def stuck_rank(ids: dict[int, list[int]]) -> list[Recorder]:
+    return stuck(4, culprit=2)
+
+
+MADE: dict[str, Incident] = {
+    "mesh": mesh,
+    "odd_shape": odd_shape,
+    "extra_call": extra_call,
+    "stuck_rank": stuck_rank,
+}
+CULPRIT = {"mesh": 3, "odd_shape": 1, "extra_call": 4, "stuck_rank": 2}
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[str, Core]:
+    """Return the verdict on each made incident as torch would have written it."""
+    result = {}
+    for name, made in MADE.items():
+        with folder() as top:
+            for recorder in made({}):
+                recorder.write(top)
+            result[name] = core(analyze(top))
+    return result
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_the_incidents_show_their_faults(name: str, plain: dict[str, Core]) -> None:
+    assert plain[name][0] == "hang" and plain[name][2] == (CULPRIT[name],)
+
+
+@settings(max_examples=30)
+@given(data=st.data(), name=st.sampled_from(sorted(MADE)), naming=st.sampled_from(NAMINGS))
+def test_names_order_and_copies_of_files_mean_nothing(
+    data: st.DataObject, name: str, naming: str, plain: dict[str, Core]
+) -> None:
+    with folder() as top:
+        paths = []
+        for recorder in MADE[name]({}):
+            paths.append(recorder.write(top, naming.format(r=recorder.rank, n=recorder.rank // 2 + 3)))
+            if data.draw(st.booleans()):
+                paths.append(recorder.write(top, "copies/" + NAMINGS[0].format(r=recorder.rank)))
+        order = data.draw(st.permutations(paths))
+        assert core(analyze(order)) == plain[name]
+        assert core(analyze(top)) == plain[name]
+
+
+@settings(max_examples=25)
+@given(data=st.data(), name=st.sampled_from(["mesh", "odd_shape", "extra_call"]))
+def test_local_group_ids_mean_nothing(data: st.DataObject, name: str, plain: dict[str, Core]) -> None:
+    count = 3 if name == "mesh" else 1
+    ids = {
+        rank: data.draw(st.lists(st.integers(0, 40), min_size=count, max_size=count, unique=True))
+        for rank in range(5)
+    }
+    with folder() as top:
+        for recorder in MADE[name](ids):
+            recorder.write(top)
+        assert core(analyze(top)) == plain[name]
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_a_lost_dump_of_a_victim_changes_no_blame(name: str) -> None:
+    recorders = MADE[name]({})
+    with folder() as top:
+        paths = {r.rank: r.write(top) for r in recorders}
+        whole = analyze(top)
+        assert whole.verdict is not None
+        for rank, path in paths.items():
+            if rank != CULPRIT[name] and len(inside(whole) - {rank}) >= 2:
+                rest = [p for p in paths.values() if p != path]
+                assert essence(analyze(rest, world_size=len(recorders))) == essence(whole), rank
+
+
+CAPTURED = sorted(p.parent for p in FIXTURES.glob("*/truth.json"))
+
+
+@pytest.mark.parametrize("incident", CAPTURED, ids=lambda p: p.name)
+def test_a_lost_dump_of_a_victim_changes_no_blame_in_a_real_incident(incident: Path) -> None:
+    whole = analyze(incident / "dumps")
+    if whole.verdict is None or not whole.verdict.culprit_ranks:
+        pytest.skip("nobody is to blame")
+    files = sorted(p for p in (incident / "dumps").rglob("*") if p.is_file())
+    dumped = {int(p.name.rpartition("_")[2]): p for p in (incident / "dumps" / "recorder").iterdir()}
+    for rank, path in sorted(dumped.items()):
+        if rank in whole.verdict.culprit_ranks or len(inside(whole) - {rank}) < 2:
+            continue
+        assert essence(
+            analyze([p for p in files if p != path], world_size=whole.to_dict()["world_size"])
+        ) == essence(whole), rank
+
+
+# -- damage --------------------------------------------------------------------------------------------------------
+
+
+def whole_report(report: Report) -> None:
+    """Render every form; none may fail, and the JSON must read back."""
+    data = json.loads(report.to_json())
+    assert data["status"] in ("hang", "no_hang", "inconclusive") and data["schema"] == "hangscope.report/1"
+    for text in (
+        report.to_text(),
+        report.to_text(color=True, verbose=True, width=60),
+        report.to_markdown(),
+        report.to_html(),
+    ):
+        assert text and "Traceback" not in text
+    assert len(report.table.columns) == 17
+
+
+#: the dumps of a job in which rank 2 is stuck
+DUMPS = [pickle.dumps(r.dump(), protocol=2) for r in stuck(4, culprit=2)]
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_truncating_a_dump_at_any_byte_never_raises(data: st.DataObject) -> None:
+    victim = data.draw(st.sampled_from([0, 1, 3]))
+    cut = data.draw(st.integers(0, len(DUMPS[victim]) - 1))
+    with folder() as top:
+        for rank, content in enumerate(DUMPS):
+            (top / f"nccl_trace_rank_{rank}").write_bytes(content[:cut] if rank == victim else content)
+        report = analyze(top)
+        assert report.verdict is not None and report.verdict.culprit_ranks == (2,)
+        (told,) = [i for i in report.to_dict()["inputs"] if i["file"] == f"nccl_trace_rank_{victim}"]
+        assert told["status"] in ("failed", "ignored") and told["reason"]
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_truncating_every_dump_never_gives_a_traceback(data: st.DataObject) -> None:
+    with folder() as top:
+        for rank, content in enumerate(DUMPS):
+            (top / f"nccl_trace_rank_{rank}").write_bytes(content[: data.draw(st.integers(0, len(content)))])
+        try:
+            whole_report(analyze(top))
+        except hangscope.NoInputError as error:
+            assert error.message and error.hint
+
+
+def test_truncating_json_never_raises() -> None:
+    with folder() as top:
+        paths = [r.write_json(top) for r in stuck(4, culprit=2)]
+        content = paths[1].read_bytes()
+        for cut in (*range(0, 40), *range(40, len(content), 997)):
+            paths[1].write_bytes(content[:cut])
+            verdict = analyze(top).verdict
+            assert verdict is not None and verdict.culprit_ranks == (2,)
+
+
+HEADS = (
+    b"",
+    b"\x80\x02",
+    b"\x80\x04\x95",
+    b"\x80\x02}q\x00",
+    b"{",
+    b'{"version": "2.10", "entries": [',
+    b"[",
+    b"\x1f\x8b\x08",
+    b"PK\x03\x04",
+    b"BZh9",
+    b"\x28\xb5\x2f\xfd",
+    b"[rank0]: ",
+    b"Traceback (most recent call last):\n",
+    b"Thread 0x",
+    b"NCCL version 2.27 compiled with CUDA",
+    b"\xff\xfe",
+)
+
+
+@settings(max_examples=12)
+@given(files=st.lists(st.tuples(st.sampled_from(HEADS), st.binary(max_size=300)), min_size=12, max_size=20))
+def test_random_bytes_never_raise(files: list[tuple[bytes, bytes]]) -> None:
+    with folder() as top:
+        for rank, content in enumerate(DUMPS):
+            (top / f"nccl_trace_rank_{rank}").write_bytes(content)
+        for number, (head, tail) in enumerate(files):
+            (top / f"noise_{number}{('', '.json', '.log', '.gz', '.tar', '.zip')[number % 6]}").write_bytes(
+                head + tail
+            )
+        report = hangscope.analyze(top)  # in children: random bytes may ask for any amount of memory
+        assert report.verdict is not None and set(report.verdict.culprit_ranks) <= {2}
+        whole_report(report)
+
+
+ODD_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.sampled_from([-1, 0, 1, 2**31, 2**63, 2**64]),
+    st.floats(),
+    st.text(max_size=12),
+    st.sampled_from(
+        [
+            "\x1b[31mred",
+            "a" * 5000,
+            "<script>alert(1)</script>",
+            "nccl:send 0->1",
+            "nccl:recv 0<-?",
+            "nccl:coalesced",
+            "gloo:barrier",
+            ":",
+            "\ud800",
+        ]
+    ),
+    st.lists(st.integers(-5, 5), max_size=3),
+    st.lists(st.lists(st.integers(-(2**65), 2**65), max_size=2), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+    st.just([[]]),
+    st.just({}),
+    st.just([{"name": None, "filename": 3, "line": "x"}, None]),
+)
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_values_of_any_kind_in_a_dump_never_raise(data: st.DataObject) -> None:
+    """A dump of the right shape whose fields hold anything at all."""
+    with folder() as top:
+        for rank, content in enumerate(DUMPS):
+            dump = copy.deepcopy(pickle.loads(content))
+            if rank in (0, 2):
+                for _ in range(data.draw(st.integers(1, 4))):
+                    change(data, dump)
+            (top / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
+        report = analyze(top)
+        assert not [
+            w for w in report.warnings if w.code in ("parser_failed", "rule_failed", "reader_died")
+        ], report.warnings
+        whole_report(report)
+
+
+@pytest.mark.parametrize("number", [2**18, 10**7, 2**40, 2**64])
+def test_a_forged_number_costs_neither_time_nor_memory(number: int) -> None:
+    """A rank, a member, a world or a frontier that no job can have."""
+    recorders = stuck(4, culprit=2)
+    dump = recorders[1].dump()
+    forged = {
+        "nccl_trace_rank_1": {**dump, "rank": number},
+        f"nccl_trace_rank_{number}": dump,
+        "members/nccl_trace_rank_1": {
+            **dump,
+            "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": f"[0, 1, {number}]"}},
+        },
+        "frontier/nccl_trace_rank_1": {
+            **dump,
+            "entries": [],
+            "pg_status": {
+                "0": {
+                    "last_enqueued_collective": number,
+                    "last_started_collective": 0,
+                    "last_completed_collective": 3,
+                }
+            },
+        },
+    }
+    log = f"[rank{number}]: boom\nnode1:7:7 [0] NCCL INFO comm 0x7f rank 0 nranks {number} cudaDev 0 busId 1000 - Init START\n"
+    for name, content in forged.items():
+        with folder() as top:
+            for recorder in recorders:
+                if recorder.rank != 1:
+                    recorder.write(top)
+            (top / name).parent.mkdir(exist_ok=True)
+            (top / name).write_bytes(pickle.dumps(content, protocol=2))
+            (top / "job.log").write_text(log)
+            report = analyze(top)
+            assert report.to_dict()["world_size"] <= 2**18
+            assert report.status in ("hang", "inconclusive")
+
+
+def change(data: st.DataObject, dump: dict[str, Any]) -> None:
+    """Replace one value somewhere in a dump."""
+    value = data.draw(ODD_VALUES)
+    where = data.draw(st.sampled_from(["entry", "entry", "entry", "last", "top", "status", "config"]))
+    if where in ("entry", "last") and isinstance(dump.get("entries"), list) and dump["entries"]:
+        position = -1 if where == "last" else data.draw(st.integers(0, len(dump["entries"]) - 1))
+        if isinstance(dump["entries"][position], dict):
+            dump["entries"][position][data.draw(st.sampled_from(sorted(dump["entries"][position])))] = value
+    elif (
+        where == "status"
+        and isinstance(dump.get("pg_status"), dict)
+        and isinstance(dump["pg_status"].get("0"), dict)
+    ):
+        dump["pg_status"]["0"][
+            data.draw(st.sampled_from(["last_enqueued_collective", "last_completed_collective"]))
+        ] = value
+    elif (
+        where == "config"
+        and isinstance(dump.get("pg_config"), dict)
+        and isinstance(dump["pg_config"].get("0"), dict)
+    ):
+        dump["pg_config"]["0"][data.draw(st.sampled_from(["name", "desc", "ranks"]))] = value
+    else:
+        dump[data.draw(st.sampled_from(["version", "pg_config", "pg_status", "entries", "rank"]))] = value
