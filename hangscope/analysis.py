@@ -26,7 +26,9 @@ def analyse(incident: Incident) -> Analysis:
     views = frontier.frontiers(incident)
     histories = divergence.histories(views)
     digest = facts.digest(incident)
-    trouble = digest.all("gloo_closed", "gloo_timeout", "exception", "terminate", "exit", "fingerprint", "monitored_barrier")
+    trouble = digest.all(
+        "gloo_closed", "gloo_timeout", "exception", "terminate", "exit", "fingerprint", "monitored_barrier"
+    )
     graph = waitgraph.build(incident, views, bool(trouble))
     found = finder.Finder(scene.Scene(incident, views, histories, graph, digest.witnesses)).find()
     if found.view is not None and ASSUMED in found.view.group.name:

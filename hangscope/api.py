@@ -31,7 +31,9 @@ REDACTIONS = ("hosts", "paths", "users")
 class Report:
     """One analysis: its status, its verdict, its table, and its written forms."""
 
-    def __init__(self, view: dict[str, Any], analysis: Analysis | None = None, *, full_table: bool = False) -> None:
+    def __init__(
+        self, view: dict[str, Any], analysis: Analysis | None = None, *, full_table: bool = False
+    ) -> None:
         self._view, self._analysis, self._full_table = view, analysis, full_table
 
     @property
@@ -51,7 +53,9 @@ class Report:
     @property
     def warnings(self) -> list[Note]:
         """Return what could not be read or does not fit, each with the file and the reason."""
-        return [Note(w["code"], w["message"], w["file"], w["line"], w["hint"]) for w in self._view["warnings"]]
+        return [
+            Note(w["code"], w["message"], w["file"], w["line"], w["hint"]) for w in self._view["warnings"]
+        ]
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -148,7 +152,9 @@ def analyze(
         interner = Interner()
         readings = [
             reading
-            for file, wire in read_files(files, jobs=jobs, max_bytes=max_bytes, executor=executor, progress=advance)
+            for file, wire in read_files(
+                files, jobs=jobs, max_bytes=max_bytes, executor=executor, progress=advance
+            )
             for reading in readings_of(file.shown, wire, interner)
         ]
     _require_something(readings, wanted, notes)
@@ -184,7 +190,9 @@ def _as_list(paths: Paths) -> list[str]:
     return result
 
 
-def _check(world_size: int | None, jobs: int | None, attempt: int | str | None, redact: Collection[str]) -> None:
+def _check(
+    world_size: int | None, jobs: int | None, attempt: int | str | None, redact: Collection[str]
+) -> None:
     if world_size is not None and not 1 <= world_size <= MAX_RANKS:
         raise UsageError(f"world_size must be from 1 to {MAX_RANKS:,}, not {world_size}")
     if jobs is not None and jobs < 1:
@@ -201,8 +209,14 @@ def _require_something(readings: list[Reading], paths: list[str], notes: list[No
         return
     where = ", ".join(paths[:3])
     if not readings and not notes:
-        raise NoInputError(f"{where} holds no files", "point hangscope at the folder that the job's dumps and logs were written to")
-    found = [f"{r.file}: {r.reason or 'text that tells of no rank and no failure'}" for r in sorted(readings, key=lambda r: r.file)[:4]]
+        raise NoInputError(
+            f"{where} holds no files",
+            "point hangscope at the folder that the job's dumps and logs were written to",
+        )
+    found = [
+        f"{r.file}: {r.reason or 'text that tells of no rank and no failure'}"
+        for r in sorted(readings, key=lambda r: r.file)[:4]
+    ]
     found += [str(n) for n in notes[:2]]
     more = f" and {len(readings) - 4} more" if len(readings) > 4 else ""
     raise NoInputError(
@@ -216,7 +230,13 @@ def _is_evidence(reading: Reading) -> bool:
     if reading.status != "used":
         return False
     log = reading.log
-    told = (reading.recordings, reading.events, reading.threads, reading.nccl_recordings, reading.communicators)
+    told = (
+        reading.recordings,
+        reading.events,
+        reading.threads,
+        reading.nccl_recordings,
+        reading.communicators,
+    )
     return any(told) or (log is not None and bool(log.events or log.recordings))
 
 
@@ -225,7 +245,9 @@ def write_report(path: Path, text: str, *, force: bool = False) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder", f"name the file too: {path / 'hangscope-report.html'}")
     if path.exists() and not force and not _is_ours(path):
-        raise UsageError(f"{path} exists and is not a report of hangscope", "choose another name with -o, or pass --force")
+        raise UsageError(
+            f"{path} exists and is not a report of hangscope", "choose another name with -o, or pass --force"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

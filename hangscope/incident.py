@@ -109,7 +109,11 @@ class Group:
     @property
     def label(self) -> str:
         """Return how the group is written for a person: `0 (default_pg)`."""
-        return f"{self.name or '(unnamed)'} ({self.desc})" if self.desc and self.desc != self.name else self.name or "(unnamed)"
+        return (
+            f"{self.name or '(unnamed)'} ({self.desc})"
+            if self.desc and self.desc != self.name
+            else self.name or "(unnamed)"
+        )
 
 
 @dataclass(frozen=True, slots=True)

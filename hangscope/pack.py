@@ -45,7 +45,10 @@ def pack(
     with find_files(paths, notes) as found:
         files = [f for f in found if os.path.realpath(f.path) != os.path.realpath(target)]
         if not files:
-            raise NoInputError("there are no files to pack", "point hangscope at the folder that the job's dumps and logs were written to")
+            raise NoInputError(
+                "there are no files to pack",
+                "point hangscope at the folder that the job's dumps and logs were written to",
+            )
         total = sum(f.size for f in files)
         named = [replace(f, shown=f"{target.name}/{f.shown}") for f in files]
         entries: list[Entry] = []
@@ -63,7 +66,9 @@ def _check(target: Path, force: bool) -> None:
     except ImportError:
         raise UsageError("packing needs pyarrow", "pip install 'hangscope[parquet]'") from None
     if target.exists() and not force and not _is_pack(target):
-        raise UsageError(f"{target} exists and is no pack of hangscope", "choose another name with -o, or pass --force")
+        raise UsageError(
+            f"{target} exists and is no pack of hangscope", "choose another name with -o, or pass --force"
+        )
 
 
 def _is_pack(path: Path) -> bool:

@@ -25,16 +25,31 @@ def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Re
             listed = [str(os.fspath(p)) for p in paths]
         else:
             listed = [str(paths)]
-        request = json.dumps({"paths": listed, "options": {k: sorted(v) if isinstance(v, (set, frozenset)) else v for k, v in options.items()}})
+        request = json.dumps(
+            {
+                "paths": listed,
+                "options": {
+                    k: sorted(v) if isinstance(v, (set, frozenset)) else v for k, v in options.items()
+                },
+            }
+        )
         answer = json.loads(_run(request, deadline))
         view = answer.get("view")
         if isinstance(view, dict):
             return Report(view)
         return Report(empty_view(str(answer.get("error")), str(answer.get("hint", "")), __version__))
     except subprocess.TimeoutExpired:
-        return Report(empty_view(f"the analysis did not end within {deadline:g} seconds", "raise deadline=, or run `hangscope analyze` on the folder", __version__))
+        return Report(
+            empty_view(
+                f"the analysis did not end within {deadline:g} seconds",
+                "raise deadline=, or run `hangscope analyze` on the folder",
+                __version__,
+            )
+        )
     except Exception as error:  # whatever went wrong, a hook gets a report
-        return Report(empty_view(f"the analysis failed: {type(error).__name__}: {error}"[:400], "", __version__))
+        return Report(
+            empty_view(f"the analysis failed: {type(error).__name__}: {error}"[:400], "", __version__)
+        )
 
 
 def _run(request: str, deadline: float) -> bytes:
@@ -42,8 +57,12 @@ def _run(request: str, deadline: float) -> bytes:
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join(p for p in (root, environment.get("PYTHONPATH", "")) if p)
     child = subprocess.Popen(
-        [sys.executable, "-m", "hangscope.safely"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env=environment, start_new_session=True,
+        [sys.executable, "-m", "hangscope.safely"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
     )
     try:
         return child.communicate(request.encode(), timeout=deadline)[0]

@@ -40,7 +40,23 @@ FREE_ROWS = 2_000_000
 TAIL = 64
 _STATES = [s.name.lower() for s in State]
 COLUMNS = (
-    "rank", "group", "gid", "seq", "order", "op", "is_p2p", "src", "dst", "sizes_in", "sizes_out", "dtype", "state", "created", "file", "line", "function",
+    "rank",
+    "group",
+    "gid",
+    "seq",
+    "order",
+    "op",
+    "is_p2p",
+    "src",
+    "dst",
+    "sizes_in",
+    "sizes_out",
+    "dtype",
+    "state",
+    "created",
+    "file",
+    "line",
+    "function",
 )
 
 
@@ -56,8 +72,11 @@ def build_table(analysis: Analysis | None, *, full: bool = False) -> pd.DataFram
         kinds = analysis.incident.kinds
         labels = [g.label for g in analysis.incident.groups]
         queues = [
-            q for _, record in sorted(analysis.incident.ranks.items())
-            for queues_of in (record.queues, record.p2p) for _, q in sorted(queues_of.items()) if len(q)
+            q
+            for _, record in sorted(analysis.incident.ranks.items())
+            for queues_of in (record.queues, record.p2p)
+            for _, q in sorted(queues_of.items())
+            if len(q)
         ]
     cut = slice(None) if full or sum(map(len, queues)) <= FREE_ROWS else slice(-TAIL, None)
     kind = _join([q.kind[cut] for q in queues], np.int32)

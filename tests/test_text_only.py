@@ -1,6 +1,6 @@
 """Verdicts from logs alone: c10d's lines by kind, several deaths, restarts, mixed files, and the fixtures without their dumps."""
 
-# ruff: noqa: E501 (lines of logs stay whole)
+
 
 from __future__ import annotations
 

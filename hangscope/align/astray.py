@@ -26,7 +26,11 @@ class Astray:
             gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
             view = self.scene.views[gid]
             joined = [r for r in view.seen if view.members[r].row_of(seq) is not None]
-            absent = [r for r in view.seen if (view.members[r].enqueued or 0) < seq and (hosts is None or r in hosts)]
+            absent = [
+                r
+                for r in view.seen
+                if (view.members[r].enqueued or 0) < seq and (hosts is None or r in hosts)
+            ]
             for behind in absent[:32]:
                 for ahead in joined[:2]:
                     parting = self.scene.interleaving.part(behind, ahead, gid, seq)
@@ -44,7 +48,12 @@ class Astray:
             guilty = odd
         else:  # a rank that kept its own pattern was only misled by the others
             waiting = {int(n[1]) for n in nodes if n[0] == "H"}  # type: ignore[call-overload]
-            broke = {r for r in waiting if (cs := self.scene.graph.open_calls.get(r)) and self.scene.interleaving.breaks_pattern(r, cs[0].order)}
+            broke = {
+                r
+                for r in waiting
+                if (cs := self.scene.graph.open_calls.get(r))
+                and self.scene.interleaving.breaks_pattern(r, cs[0].order)
+            }
             guilty = {r for p in partings for r in p.broke} | broke
             guilty = guilty - {r for p in partings for r in p.kept} or odd
         culprits = tuple(sorted(guilty))
@@ -56,10 +65,16 @@ class Astray:
     def _by_majority(self, parting: Parting) -> list[Parting]:
         """Let the members decide where they can: the side whose call most of its group made is not the odd one."""
         made: list[bool] = []
-        for (rank, row), other in zip(zip(parting.ranks, parting.rows, strict=True), reversed(parting.ranks), strict=True):
+        for (rank, row), other in zip(
+            zip(parting.ranks, parting.rows, strict=True), reversed(parting.ranks), strict=True
+        ):
             gid, seq, kind, _ = self.scene.interleaving.call(rank, row)
             view = self.scene.views[gid]
-            most = not kind.is_p2p and len(view.members) > 2 and sum((m.enqueued or 0) >= seq for m in view.members.values()) * 2 > len(view.members)
+            most = (
+                not kind.is_p2p
+                and len(view.members) > 2
+                and sum((m.enqueued or 0) >= seq for m in view.members.values()) * 2 > len(view.members)
+            )
             made.append(most and other in view.members and (view.members[other].enqueued or 0) < seq)
         if made == [True, False]:
             return [self.scene.interleaving.blame(parting, parting.ranks[1])]
@@ -68,7 +83,13 @@ class Astray:
         return []
 
     def _time(self, parting: Parting) -> tuple[int, tuple[int, int]]:
-        return (min(self.scene.interleaving.call(r, row)[3] for r, row in zip(parting.ranks, parting.rows, strict=True)), parting.ranks)
+        return (
+            min(
+                self.scene.interleaving.call(r, row)[3]
+                for r, row in zip(parting.ranks, parting.rows, strict=True)
+            ),
+            parting.ranks,
+        )
 
     def _finding(self, parting: Parting, culprits: tuple[int, ...]) -> Finding:
         odd = next(r for r in parting.ranks if r in culprits)
@@ -77,16 +98,33 @@ class Astray:
         gid, seq, kind, _ = self.scene.interleaving.call(peer, rows[peer])
         _, own_seq, own_kind, _ = self.scene.interleaving.call(odd, rows[odd])
         if parting.skipped and all(k.is_p2p for k in parting.skipped):
-            halves = [n for n in self.scene.graph.nodes if n[0] == "P" and self.pairs.missing_half(n) in culprits]
+            halves = [
+                n for n in self.scene.graph.nodes if n[0] == "P" and self.pairs.missing_half(n) in culprits
+            ]
             if halves:
                 finding = self.scene.at(min(halves, key=self.scene.when), "unpaired", culprits)
                 finding.own_kind, finding.own_seq = own_kind, own_seq
                 return finding
         history = self.scene.histories.get(gid)
-        edit = next((e for e in history.edits() if set(e.ranks) & set(culprits)), None) if history is not None else None
+        edit = (
+            next((e for e in history.edits() if set(e.ranks) & set(culprits)), None)
+            if history is not None
+            else None
+        )
         return Finding(
-            "different", culprits, self.scene.views[gid], history, seq, edit=edit, waiting_rank=peer, waiting_kind=kind, own_kind=own_kind, own_seq=own_seq,
-            skipped=parting.skipped, added=(parting.added,) if parting.added is not None else (), swapped=parting.swapped,
+            "different",
+            culprits,
+            self.scene.views[gid],
+            history,
+            seq,
+            edit=edit,
+            waiting_rank=peer,
+            waiting_kind=kind,
+            own_kind=own_kind,
+            own_seq=own_seq,
+            skipped=parting.skipped,
+            added=(parting.added,) if parting.added is not None else (),
+            swapped=parting.swapped,
             last_word=rows[odd] == len(self.scene.interleaving.program(odd).tokens) - 1,
             before=self.scene.interleaving.before(peer, rows[peer]),
         )

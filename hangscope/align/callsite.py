@@ -18,7 +18,10 @@ _LIBRARY = re.compile(
 )
 _BACKWARD = re.compile(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
 # Functions that are called on one rank only, as a rule: the name of the helper around an odd call.
-SIDE_WORK = re.compile(r"save|checkpoint|ckpt|log|report|metric|print|dump|debug|summary|plot|best|upload|write|record|monitor", re.IGNORECASE)
+SIDE_WORK = re.compile(
+    r"save|checkpoint|ckpt|log|report|metric|print|dump|debug|summary|plot|best|upload|write|record|monitor",
+    re.IGNORECASE,
+)
 _GRADIENT_OPS = frozenset({"all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce"})
 
 
@@ -60,13 +63,20 @@ def is_gradient(kind: CallKind, frames_recorded: bool) -> bool:
 @lru_cache(maxsize=65536)
 def in_constructor(kind: CallKind) -> bool:
     """Return whether DDP's constructor made the call (its parameter check and first broadcast)."""
-    return any(f.name in ("_verify_param_shape_across_processes", "_sync_module_states", "_verify_params_across_processes") for f in kind.stack)
+    return any(
+        f.name
+        in ("_verify_param_shape_across_processes", "_sync_module_states", "_verify_params_across_processes")
+        for f in kind.stack
+    )
 
 
 @lru_cache(maxsize=65536)
 def is_buffer_sync(kind: CallKind) -> bool:
     """Return whether DDP's forward made the call to broadcast buffers (BatchNorm statistics)."""
-    return any(f.name in ("_sync_buffers", "_pre_forward", "_default_broadcast_coalesced", "_sync_module_buffers") for f in kind.stack)
+    return any(
+        f.name in ("_sync_buffers", "_pre_forward", "_default_broadcast_coalesced", "_sync_module_buffers")
+        for f in kind.stack
+    )
 
 
 def shared_line(odd: Stack, peer: Stack) -> tuple[Frame, Frame] | None:

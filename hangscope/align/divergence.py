@@ -119,7 +119,9 @@ class GroupHistory:
             bad = np.flatnonzero(a[:n] != b[:n])
             if len(bad) and (first_bad is None or bad[0] < first_bad):
                 first_bad = int(bad[0])
-        for i, rank in enumerate(representatives[1:], 1):  # two short sequences may differ where the first has no call
+        for i, rank in enumerate(
+            representatives[1:], 1
+        ):  # two short sequences may differ where the first has no call
             for other in representatives[i + 1 : i + 9]:
                 n = min(len(self.hard[rank]), len(self.hard[other]))
                 bad = np.flatnonzero(self.hard[rank][:n] != self.hard[other][:n])

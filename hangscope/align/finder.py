@@ -31,7 +31,13 @@ class Finder:
     def find(self) -> Finding:
         """Return the best finding; form `none` where nothing is open and nothing differs."""
         steps: tuple[Callable[[], Finding | None], ...] = (
-            Mismatches(self.scene).find, self.pairs.unequal, self._absent, self._half, self._unseen, self._cycle, self._stalled,
+            Mismatches(self.scene).find,
+            self.pairs.unequal,
+            self._absent,
+            self._half,
+            self._unseen,
+            self._cycle,
+            self._stalled,
         )
         found = [f for step in steps if (f := step()) is not None]
         if not found:
@@ -39,13 +45,24 @@ class Finder:
         absent = [f for f in found if f.form == "absent"]
         if absent and any(f.form == "half" and self._a_moment_old(f) for f in found):
             found = absent
-        found = [f for f in found if f.form != "stalled" or not any(o is not f and (o.view, o.seq) == (f.view, f.seq) for o in found)]
+        found = [
+            f
+            for f in found
+            if f.form != "stalled"
+            or not any(o is not f and (o.view, o.seq) == (f.view, f.seq) for o in found)
+        ]
         shares = [f.explained / max(1, len(f.waiting)) for f in found]
         # A root of a more certain kind is not given up for one that merely explains a few ranks more.
         chosen = next(f for f, share in zip(found, shares, strict=True) if share >= 0.9 * max(shares))
         for finding in found:
             if finding is not chosen and finding.culprits and set(finding.culprits) - set(chosen.culprits):
-                self.scene.candidates.append(Candidate(finding.culprits, finding.form, f"explains {finding.explained} waiting ranks; {chosen.form} explains {chosen.explained}"))
+                self.scene.candidates.append(
+                    Candidate(
+                        finding.culprits,
+                        finding.form,
+                        f"explains {finding.explained} waiting ranks; {chosen.form} explains {chosen.explained}",
+                    )
+                )
         chosen.candidates = self.scene.candidates
         return chosen
 
@@ -70,7 +87,8 @@ class Finder:
     def _lacking(self, hosts: set[int]) -> list[Node]:
         """Return the open instances that wait for one of these hosts."""
         return [
-            n for n in self.scene.graph.nodes
+            n
+            for n in self.scene.graph.nodes
             if n[0] == "I" and any(t[0] == "H" and int(t[1]) in hosts for t, _ in self.scene.graph.targets(n))  # type: ignore[call-overload]
         ]
 
@@ -84,15 +102,30 @@ class Finder:
         for edit in finding.history.edits():
             extra = edit.edit.kind == "extra"
             if set(edit.ranks) <= set(joined if extra else absent):
-                self.scene.candidates.append(Candidate(absent, "absent", f"{ranks_phrase(edit.ranks)} {'made' if extra else 'left out'} a call at seq {edit.seq} that shifted everything after it"))
+                self.scene.candidates.append(
+                    Candidate(
+                        absent,
+                        "absent",
+                        f"{ranks_phrase(edit.ranks)} {'made' if extra else 'left out'} a call at seq {edit.seq} that shifted everything after it",
+                    )
+                )
                 finding.form, finding.edit, finding.culprits = "shifted", edit, edit.ranks
                 # The calls around the edit were made by both sides, though not together.
-                finding.own_kind, finding.own_seq = view.kinds[edit.calls[0]] if extra and edit.calls else finding.own_kind, edit.seq
+                finding.own_kind, finding.own_seq = (
+                    view.kinds[edit.calls[0]] if extra and edit.calls else finding.own_kind,
+                    edit.seq,
+                )
                 return
         if joined and len(joined) <= len(absent):
             goes_on = finding.history.continues_pattern(joined[0], seq)
             if goes_on is False or (goes_on is None and len(joined) < len(absent)):
-                self.scene.candidates.append(Candidate(absent, "absent", "they are the majority, and the call that the others wait in breaks the pattern of this group"))
+                self.scene.candidates.append(
+                    Candidate(
+                        absent,
+                        "absent",
+                        "they are the majority, and the call that the others wait in breaks the pattern of this group",
+                    )
+                )
                 finding.form, finding.culprits = "extra", joined
                 finding.own_kind, finding.own_seq = view.kind_of(joined[0], seq), seq
                 finding.tie = goes_on is None
@@ -115,16 +148,27 @@ class Finder:
                 lagging.update(behind)
                 explains |= root.explains | set(behind)
                 created = min((view.created(r, int(seq)) for r in behind), default=0)  # type: ignore[call-overload]
-                first = min(first or (created, root.nodes[0]), (created, root.nodes[0]), key=lambda c: (c[0], str(c[1])))
+                first = min(
+                    first or (created, root.nodes[0]),
+                    (created, root.nodes[0]),
+                    key=lambda c: (c[0], str(c[1])),
+                )
         if first is None:
             return None
         finding = self.scene.at(first[1], "half", tuple(sorted(lagging)))
-        culprit = next((r for r in finding.culprits if finding.view and r in finding.view.members), finding.culprits[0])
+        culprit = next(
+            (r for r in finding.culprits if finding.view and r in finding.view.members), finding.culprits[0]
+        )
         node = self.scene.first_instance(lambda absent: bool(absent & lagging))
-        if node is not None:  # what the others are stuck in lies behind what the lagging device did not finish
+        if (
+            node is not None
+        ):  # what the others are stuck in lies behind what the lagging device did not finish
             own_view, own_seq = finding.view, finding.seq
             finding = self.scene.at(node, "half", finding.culprits)
-            finding.own_kind, finding.own_seq = (own_view.kind_of(culprit, own_seq) if own_view and own_seq else None), own_seq
+            finding.own_kind, finding.own_seq = (
+                (own_view.kind_of(culprit, own_seq) if own_view and own_seq else None),
+                own_seq,
+            )
         else:
             finding.own_kind, finding.own_seq = finding.waiting_kind, finding.seq
         return self.scene.with_waiting(finding, explains)
@@ -163,7 +207,11 @@ class Finder:
         finding.root = roots[0]
         for rank in ranks:
             if rank not in named:
-                why = "its own log shows it waiting" if rank in self.scene.witnesses else "fewer waiting ranks lead to it"
+                why = (
+                    "its own log shows it waiting"
+                    if rank in self.scene.witnesses
+                    else "fewer waiting ranks lead to it"
+                )
                 self.scene.candidates.append(Candidate((rank,), "unseen", why))
         finding = self.scene.with_waiting(finding, set(explains))
         waited = self.scene.witnesses.intersection(ranks).difference(named)
@@ -180,10 +228,14 @@ class Finder:
         if parted is not None:
             parted.root = root
             return self.scene.with_waiting(parted, set(root.explains) | set(root.ranks))
-        ranks = root.ranks or tuple(sorted({r for r, cs in self.scene.graph.open_calls.items() if any(c.node in calls for c in cs)}))
+        ranks = root.ranks or tuple(
+            sorted({r for r, cs in self.scene.graph.open_calls.items() if any(c.node in calls for c in cs)})
+        )
         finding = self.scene.at(min(calls, key=self.scene.when), "cycle", ranks)
         finding.root, finding.assumed = root, not root.certain
-        unpaired = sorted((n for n in calls if n[0] == "P" and self.pairs.missing_half(n) is not None), key=self.scene.when)
+        unpaired = sorted(
+            (n for n in calls if n[0] == "P" and self.pairs.missing_half(n) is not None), key=self.scene.when
+        )
         if unpaired:
             node, culprit = self.pairs.guilty_half(unpaired)
             finding = self.scene.at(node, "unpaired", (culprit,))

@@ -132,7 +132,11 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
         view = GroupFrontier(group, {}, incident.kinds, calls_in_p2p_numbers=group.gid in p2p_gids)
         for rank in sorted(group.ranks):
             record = incident.ranks.get(rank)
-            view.members[rank] = _member(incident, group, rank, view.calls_in_p2p_numbers) if record else Member(rank, None, Absence.NO_DUMP)
+            view.members[rank] = (
+                _member(incident, group, rank, view.calls_in_p2p_numbers)
+                if record
+                else Member(rank, None, Absence.NO_DUMP)
+            )
         _clear_the_early(view)
         if any(m.queue is not None and not m.queue.tells_completion for m in view.members.values()):
             _settle(view, hard_keys(incident.kinds))
@@ -148,7 +152,9 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
         return member
     if queue is None or (not len(queue) and p2p_numbers):
         # No row on this group. That the rank never called is known only where its whole history was kept.
-        whole = bool(record.queues or record.p2p) and not any(q.overwritten or q.pending_only for q in (*record.queues.values(), *record.p2p.values()))
+        whole = bool(record.queues or record.p2p) and not any(
+            q.overwritten or q.pending_only for q in (*record.queues.values(), *record.p2p.values())
+        )
         member.enqueued = member.completed = 0 if whole and not p2p_numbers else None
         if group.gid in record.p2p and not p2p_numbers:
             member.enqueued = None
@@ -161,14 +167,25 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
         member.unknown = tuple(int(s) for s in queue.seq[queue.state == State.UNKNOWN])
     backend = incident.kinds[int(queue.kind[0])].backend if len(queue) else ""
     trusted = backend != "gloo" and not p2p_numbers  # gloo advances last_completed on errors too
-    member.enqueued = max(member.last_row, (frontier.enqueued or 0) if not p2p_numbers or not len(queue) else 0)
+    member.enqueued = max(
+        member.last_row, (frontier.enqueued or 0) if not p2p_numbers or not len(queue) else 0
+    )
     done = queue.seq[queue.state == State.DONE] if len(queue) else ()
     member.completed = max(int(np.max(done)) if len(done) else 0, (frontier.completed or 0) if trusted else 0)
-    if not len(queue) and frontier.completed is not None and frontier.enqueued is not None and frontier.completed < frontier.enqueued:
-        member.pending = tuple(range(frontier.completed + 1, min(frontier.enqueued, frontier.completed + MAX_OPEN) + 1))
+    if (
+        not len(queue)
+        and frontier.completed is not None
+        and frontier.enqueued is not None
+        and frontier.completed < frontier.enqueued
+    ):
+        member.pending = tuple(
+            range(frontier.completed + 1, min(frontier.enqueued, frontier.completed + MAX_OPEN) + 1)
+        )
     if member.completed:
         # Rows that a recorder left "scheduled" although later calls of the same stream completed.
-        member.pending = tuple(s for s in member.pending if s > member.completed) if trusted else member.pending
+        member.pending = (
+            tuple(s for s in member.pending if s > member.completed) if trusted else member.pending
+        )
     return member
 
 
@@ -178,7 +195,11 @@ def _settle(view: GroupFrontier, keys: np.ndarray) -> None:
     What all known members made is taken to be over; that it is, nobody recorded. A member whose log is cut and that
     seems to be behind is not known: its calls may be among the lost lines.
     """
-    logged = {r: m for r, m in view.members.items() if m.queue is not None and len(m.queue) and not m.queue.tells_completion}
+    logged = {
+        r: m
+        for r, m in view.members.items()
+        if m.queue is not None and len(m.queue) and not m.queue.tells_completion
+    }
     furthest = max((m.enqueued for m in view.members.values() if m.enqueued is not None), default=0)
     for member in logged.values():
         if member.queue is not None and member.queue.cut and member.last_row < furthest:
@@ -222,4 +243,10 @@ def hard_keys(kinds: list[CallKind]) -> np.ndarray:
 def site_keys(kinds: list[CallKind]) -> np.ndarray:
     """Return for each kind the number of its match key together with its call site (int32)."""
     index: dict[object, int] = {}
-    return np.array([index.setdefault((key, k.stack), len(index)) for key, k in zip(match_keys(kinds), kinds, strict=True)], dtype=np.int32)
+    return np.array(
+        [
+            index.setdefault((key, k.stack), len(index))
+            for key, k in zip(match_keys(kinds), kinds, strict=True)
+        ],
+        dtype=np.int32,
+    )

@@ -58,7 +58,9 @@ class Program:
     @property
     def whole(self) -> bool:
         """Return whether every group's calls are kept from the first one on."""
-        return len(self.seq) > 0 and all(int(self.seq[self.gid == gid].min()) <= 1 for gid in np.unique(self.gid))
+        return len(self.seq) > 0 and all(
+            int(self.seq[self.gid == gid].min()) <= 1 for gid in np.unique(self.gid)
+        )
 
     def row_of(self, gid: int, seq: int) -> int | None:
         """Return the row of a collective, or None where it was not kept."""
@@ -88,7 +90,12 @@ class Interleaving:
         if self._site is None:
             self._site = site_keys(self.incident.kinds)
         record = self.incident.ranks[rank]
-        queues = [(q, p2p) for queues, p2p in ((record.queues, False), (record.p2p, True)) for _, q in sorted(queues.items()) if len(q)]
+        queues = [
+            (q, p2p)
+            for queues, p2p in ((record.queues, False), (record.p2p, True))
+            for _, q in sorted(queues.items())
+            if len(q)
+        ]
         if not queues:
             empty = np.empty(0, np.int64)
             return Program(empty, empty, empty, empty, empty, empty.astype(bool), [], [], {})
@@ -106,7 +113,10 @@ class Interleaving:
             order=order[by_order],
             is_p2p=np.concatenate([np.full(len(q), p2p, bool) for q, p2p in queues])[by_order],
             sites=sites,
-            tokens=[self._tokens.setdefault((labels[g], site), len(self._tokens)) for g, site in zip(gid.tolist(), sites, strict=True)],
+            tokens=[
+                self._tokens.setdefault((labels[g], site), len(self._tokens))
+                for g, site in zip(gid.tolist(), sites, strict=True)
+            ],
             labels=labels,
         )
 
@@ -132,24 +142,36 @@ class Interleaving:
         start = self._common_start(mine, theirs, gid, seq, groups)
         if start is None:
             return None
-        for (i, a), (j, b) in zip(_comparable(mine, theirs, start[0], groups), _comparable(theirs, mine, start[1], groups), strict=False):
+        for (i, a), (j, b) in zip(
+            _comparable(mine, theirs, start[0], groups),
+            _comparable(theirs, mine, start[1], groups),
+            strict=False,
+        ):
             if a != b:
                 return self._judge(behind, ahead, i, j)
         return None
 
-    def _common_start(self, mine: Program, theirs: Program, gid: int, seq: int, groups: set[int]) -> tuple[int, int] | None:
+    def _common_start(
+        self, mine: Program, theirs: Program, gid: int, seq: int, groups: set[int]
+    ) -> tuple[int, int] | None:
         """Return the rows behind the last shared call before `seq` up to which both programs agree.
 
         Ranks of different pipeline stages share groups and differ all the time, so they have none. A call that was
         skipped where the rest happens to fit shifts what follows: then an earlier shared call is the last one in step.
         """
-        shared = np.intersect1d(mine.seq[(mine.gid == gid) & ~mine.is_p2p], theirs.seq[(theirs.gid == gid) & ~theirs.is_p2p])
+        shared = np.intersect1d(
+            mine.seq[(mine.gid == gid) & ~mine.is_p2p], theirs.seq[(theirs.gid == gid) & ~theirs.is_p2p]
+        )
         shared = shared[shared < seq]
         for candidate in shared[::-1][:ANCHORS]:
             i, j = mine.row_of(gid, int(candidate)), theirs.row_of(gid, int(candidate))
             if i is None or j is None:
                 continue
-            before = zip(_comparable(mine, theirs, i, groups, -1), _comparable(theirs, mine, j, groups, -1), strict=False)
+            before = zip(
+                _comparable(mine, theirs, i, groups, -1),
+                _comparable(theirs, mine, j, groups, -1),
+                strict=False,
+            )
             if all(a == b for (_, a), (_, b) in islice(before, PROVEN_ALIKE)):
                 return i + 1, j + 1
         # Without a shared call both must be known from their first call on.
@@ -202,11 +224,23 @@ class Interleaving:
         kinds = self.incident.kinds
         own_kind = kinds[int(self.program(odd).kind[row])]
         kind_of = {t: kinds[int(k)] for t, k in zip(tokens, self.program(odd).kind, strict=True)}
-        kind_of.update({t: kinds[int(k)] for t, k in zip(self.program(other).tokens[: other_row + 1], self.program(other).kind, strict=False)})
+        kind_of.update(
+            {
+                t: kinds[int(k)]
+                for t, k in zip(
+                    self.program(other).tokens[: other_row + 1], self.program(other).kind, strict=False
+                )
+            }
+        )
         if token in ahead[1:]:
             left_out = ahead[: ahead.index(token, 1)]
             later = tokens[row + 1 : row + 1 + 2 * len(left_out) + 2]
-            return replace(parting, odd=odd, skipped=tuple(kind_of[t] for t in left_out if t in kind_of), swapped=_made_later(left_out, later))
+            return replace(
+                parting,
+                odd=odd,
+                skipped=tuple(kind_of[t] for t in left_out if t in kind_of),
+                swapped=_made_later(left_out, later),
+            )
         goes_on = len(ahead) > 1 and tokens[row + 1 : row + 3] == ahead[:2]
         return replace(parting, odd=odd, added=own_kind if goes_on else None)
 
@@ -224,10 +258,17 @@ class Interleaving:
     def call(self, rank: int, row: int) -> tuple[int, int, CallKind, int]:
         """Return (gid, seq, kind, enqueue time in ns) of a rank's row."""
         program = self.program(rank)
-        return int(program.gid[row]), int(program.seq[row]), self.incident.kinds[int(program.kind[row])], int(program.created[row])
+        return (
+            int(program.gid[row]),
+            int(program.seq[row]),
+            self.incident.kinds[int(program.kind[row])],
+            int(program.created[row]),
+        )
 
 
-def _comparable(program: Program, other: Program, start: int, shared: set[int], step: int = 1) -> Iterator[tuple[int, tuple[Any, int]]]:
+def _comparable(
+    program: Program, other: Program, start: int, shared: set[int], step: int = 1
+) -> Iterator[tuple[int, tuple[Any, int]]]:
     """Yield (row, token) of the calls from `start` on (or backwards) that the other rank makes as well.
 
     A group that both are in is itself; any other is what it is for, and counts only where the other rank has its like.

@@ -17,7 +17,15 @@ from hangscope.incident import CallKind, Sizes
 #: Ops whose completion on one member proves that every member took part in some call at that seq. A broadcast, reduce,
 #: gather, scatter or send completes on some members while others are absent.
 PROVING_OPS = frozenset(
-    {"all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor", "barrier", "all_to_all"}
+    {
+        "all_reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "barrier",
+        "all_to_all",
+    }
 )
 
 MatchKey = tuple[object, ...]
@@ -57,7 +65,9 @@ def match_keys(kinds: Sequence[CallKind]) -> list[MatchKey]:
             typed[_bare(kind)].append(kind)
     if len(typed) == 0 or not any(_lacks_types(k) for k in kinds):
         return [match_key(k) for k in kinds]
-    twins = {bare: min(twins, key=lambda k: (k.input_dtypes, k.output_dtypes)) for bare, twins in typed.items()}
+    twins = {
+        bare: min(twins, key=lambda k: (k.input_dtypes, k.output_dtypes)) for bare, twins in typed.items()
+    }
     return [match_key(twins.get(_bare(k), k) if _lacks_types(k) else k) for k in kinds]
 
 
@@ -89,7 +99,11 @@ def difference(a: CallKind, b: CallKind) -> str:
 
 
 def _self_contradicting(kind: CallKind) -> bool:
-    return kind.op == "all_reduce" and bool(kind.output_sizes) and numel(kind.input_sizes) != numel(kind.output_sizes)
+    return (
+        kind.op == "all_reduce"
+        and bool(kind.output_sizes)
+        and numel(kind.input_sizes) != numel(kind.output_sizes)
+    )
 
 
 def proves_participation(kind: CallKind) -> bool:

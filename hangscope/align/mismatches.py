@@ -21,7 +21,15 @@ class Mismatches:
         for gid, history in sorted(self.scene.histories.items()):
             mismatch = history.mismatch()
             if mismatch is not None and not self._legal_offset(history, mismatch):
-                when = min((history.view.created(r, mismatch.seq) for side in mismatch.sides for r in side if history.view.created(r, mismatch.seq)), default=0)
+                when = min(
+                    (
+                        history.view.created(r, mismatch.seq)
+                        for side in mismatch.sides
+                        for r in side
+                        if history.view.created(r, mismatch.seq)
+                    ),
+                    default=0,
+                )
                 found.append((when, gid, mismatch.seq, mismatch))
         for _, gid, seq, mismatch in sorted(found, key=lambda f: f[:3]):
             finding = self._mismatch_finding(self.scene.histories[gid], seq, mismatch)
@@ -39,7 +47,8 @@ class Mismatches:
         odd, peer = mismatch.sides[-1][0], mismatch.sides[0][0]
         a, b = list(map(int, history.hard[odd])), list(map(int, history.hard[peer]))
         return any(
-            len(a) - s > 8 and (a[s:] == b[: len(a) - s] or a[: len(b) - s] == b[s:]) for s in range(1, min(33, len(a), len(b)))
+            len(a) - s > 8 and (a[s:] == b[: len(a) - s] or a[: len(b) - s] == b[s:])
+            for s in range(1, min(33, len(a), len(b)))
         )
 
     def _mismatch_finding(self, history: GroupHistory, seq: int, mismatch: Mismatch) -> Finding | None:
@@ -50,7 +59,9 @@ class Mismatches:
         tie = len(sides[0]) == len(sides[1])
         if tie:
             even = [s for s in sides if len(s) == len(sides[0])]
-            broken = history.odd_side(seq - history.sequences.first, even) or odd_among_sisters(self.scene.views.values(), view, seq, even)
+            broken = history.odd_side(seq - history.sequences.first, even) or odd_among_sisters(
+                self.scene.views.values(), view, seq, even
+            )
             if broken is not None:
                 tie = False
                 odd, majority = broken, next(s for s in sides if s != broken)
@@ -58,9 +69,17 @@ class Mismatches:
         odd_rank, waiting_rank = (odd or majority)[0], majority[0]
         skipped = None if tie else history.skipped(odd_rank, waiting_rank, seq)
         finding = Finding(
-            "different", culprits, view, history, seq,
-            waiting_rank=waiting_rank, waiting_kind=view.kind_of(waiting_rank, seq),
-            own_kind=view.kind_of(odd_rank, seq), own_seq=seq, sides=sides, tie=tie,
+            "different",
+            culprits,
+            view,
+            history,
+            seq,
+            waiting_rank=waiting_rank,
+            waiting_kind=view.kind_of(waiting_rank, seq),
+            own_kind=view.kind_of(odd_rank, seq),
+            own_seq=seq,
+            sides=sides,
+            tie=tie,
             skipped=tuple(self._kind_of_site(history, waiting_rank, t) for t in skipped or ()),
             edit=next((e for e in history.edits() if set(e.ranks) & set(culprits)), None),
         )

@@ -40,7 +40,9 @@ class Pair:
     @property
     def is_open(self) -> bool:
         """Return whether a present half is not complete."""
-        return any(h is not None and h.state in (State.PENDING, State.STARTED) for h in (self.send, self.recv))
+        return any(
+            h is not None and h.state in (State.PENDING, State.STARTED) for h in (self.send, self.recv)
+        )
 
 
 def pairs(incident: Incident) -> list[Pair]:
@@ -50,7 +52,12 @@ def pairs(incident: Incident) -> list[Pair]:
         sends, recvs, wrapped = _sides(incident, group)
         for source, destination in sorted(set(sends) | set(recvs)):
             out, into = sends.get((source, destination), []), recvs.get((source, destination), [])
-            shift = _shift(out, into, (source, group.gid) in wrapped or (destination, group.gid) in wrapped, len(group.ranks) == 2)
+            shift = _shift(
+                out,
+                into,
+                (source, group.gid) in wrapped or (destination, group.gid) in wrapped,
+                len(group.ranks) == 2,
+            )
             result += _open_pairs(group.gid, source, destination, out, into, shift)
     return result
 
@@ -73,7 +80,15 @@ def _sides(incident: Incident, group: Group) -> tuple[Side, Side, set[tuple[int,
             source, destination = _global(group, kind.src), _global(group, kind.dst)
             if source is None or destination is None:
                 continue  # an unknown side (`recv 0<-?`) or a rank outside the group pairs with nobody
-            half = Half(rank, int(queue.seq[position]), State(int(queue.state[position])), int(queue.order[position]), int(queue.kind[position]), int(queue.created[position]), queue.tells_completion)
+            half = Half(
+                rank,
+                int(queue.seq[position]),
+                State(int(queue.state[position])),
+                int(queue.order[position]),
+                int(queue.kind[position]),
+                int(queue.created[position]),
+                queue.tells_completion,
+            )
             (sends if kind.op == "send" else recvs)[(source, destination)].append(half)
     return sends, recvs, wrapped
 
@@ -98,7 +113,8 @@ def _shift(out: list[Half], into: list[Half], wrapped: bool, alone: bool) -> int
             shift = first[common[-1]] - second[common[-1]]
             # A half that completed has met its counterpart; where numbers say otherwise, a half was lost on one side.
             if not any(
-                (out[i].state == State.DONE) != (into[i - shift].state == State.DONE) for i in range(max(0, shift), min(len(out), len(into) + shift))
+                (out[i].state == State.DONE) != (into[i - shift].state == State.DONE)
+                for i in range(max(0, shift), min(len(out), len(into) + shift))
             ):
                 return shift
     last_out = max((i for i, h in enumerate(out) if h.state == State.DONE), default=-1)
@@ -106,12 +122,16 @@ def _shift(out: list[Half], into: list[Half], wrapped: bool, alone: bool) -> int
     return last_out - last_into
 
 
-def _open_pairs(gid: int, source: int, destination: int, out: list[Half], into: list[Half], shift: int) -> list[Pair]:
+def _open_pairs(
+    gid: int, source: int, destination: int, out: list[Half], into: list[Half], shift: int
+) -> list[Pair]:
     result = []
     for index in range(min(0, shift), max(len(out), len(into) + shift)):
         send = out[index] if 0 <= index < len(out) else None
         recv = into[index - shift] if 0 <= index - shift < len(into) else None
-        if send is None or recv is None:  # a log that tells no completion shows by this alone that a half waits
+        if (
+            send is None or recv is None
+        ):  # a log that tells no completion shows by this alone that a half waits
             send, recv = _waiting(send), _waiting(recv)
         pair = Pair((gid, source, destination, index), send, recv)
         if pair.is_open:

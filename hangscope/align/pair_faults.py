@@ -19,7 +19,7 @@ class PairFaults:
         self.scene = scene
 
     def unequal(self) -> Finding | None:
-        """A send and its receive that meet with different sizes; the odd one differs from what the pair exchanged before."""
+        """Return the finding of a send and a receive that meet with different sizes; the odd one differs from what the pair exchanged before."""
         for root in self.scene.graph.roots:
             for node in root.nodes if root.kind == "call" else ():
                 finding = self._unequal(node, root) if node[0] == "P" else None
@@ -33,10 +33,14 @@ class PairFaults:
             return None
         kinds = self.scene.incident.kinds
         sent, received = kinds[pair.send.kind], kinds[pair.recv.kind]
-        if numel(sent.input_sizes) == numel(received.input_sizes) and sent.input_dtypes == received.input_dtypes:
+        if (
+            numel(sent.input_sizes) == numel(received.input_sizes)
+            and sent.input_dtypes == received.input_dtypes
+        ):
             return None
         odd = [
-            h for h in (pair.send, pair.recv)
+            h
+            for h in (pair.send, pair.recv)
             if (usual := self._usual(pair, h.rank)) is not None and numel(kinds[h.kind].input_sizes) != usual
         ]
         finding = self.scene.at(node, "unpaired", (odd[0].rank,) if len(odd) == 1 else ())
@@ -50,11 +54,20 @@ class PairFaults:
     def _usual(self, pair: Pair, rank: int) -> tuple[int, ...] | None:
         """Return the size that a rank exchanged most often with this peer before, in elements."""
         queue = self.scene.incident.ranks[rank].p2p[pair.key[0]]
-        this = pair.send.kind if pair.send is not None and pair.send.rank == rank else pair.recv.kind if pair.recv is not None else -1
+        this = (
+            pair.send.kind
+            if pair.send is not None and pair.send.rank == rank
+            else pair.recv.kind
+            if pair.recv is not None
+            else -1
+        )
         wanted = self.scene.incident.kinds[this]
         sizes = Counter(
-            numel(kind.input_sizes) for k, s in zip(queue.kind, queue.state, strict=True)
-            if (kind := self.scene.incident.kinds[int(k)]).op == wanted.op and (kind.src, kind.dst) == (wanted.src, wanted.dst) and int(s) == State.DONE
+            numel(kind.input_sizes)
+            for k, s in zip(queue.kind, queue.state, strict=True)
+            if (kind := self.scene.incident.kinds[int(k)]).op == wanted.op
+            and (kind.src, kind.dst) == (wanted.src, wanted.dst)
+            and int(s) == State.DONE
         )
         return sizes.most_common(1)[0][0] if sizes else None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-
 MIN_STRIDED = 8
 
 
@@ -20,7 +19,9 @@ def compress(ranks: Iterable[int]) -> str:
         if step > 1 and end - start < MIN_STRIDED:
             end, step = start + 1, 1
         first, last = ordered[start], ordered[end - 1]
-        spans.append(str(first) if first == last else f"{first}-{last}" if step == 1 else f"{first}-{last}:{step}")
+        spans.append(
+            str(first) if first == last else f"{first}-{last}" if step == 1 else f"{first}-{last}:{step}"
+        )
         start = end
     return ",".join(spans)
 

@@ -59,16 +59,37 @@ class Scene:
             view = self.views[pair.key[0]]
             half = pair.send or pair.recv
             kind = self.incident.kinds[half.kind] if half is not None else None
-            return Finding(form, culprits, view, self.histories.get(pair.key[0]), half.seq if half else None, waiting_rank=half.rank if half else rank, waiting_kind=kind, pair=pair)
+            return Finding(
+                form,
+                culprits,
+                view,
+                self.histories.get(pair.key[0]),
+                half.seq if half else None,
+                waiting_rank=half.rank if half else rank,
+                waiting_kind=kind,
+                pair=pair,
+            )
         view, seq = self.views[int(node[1])], int(node[2])  # type: ignore[call-overload]
-        return Finding(form, culprits, view, self.histories.get(view.group.gid), seq, waiting_rank=rank, waiting_kind=view.kind_of(rank, seq) if rank is not None else None)
+        return Finding(
+            form,
+            culprits,
+            view,
+            self.histories.get(view.group.gid),
+            seq,
+            waiting_rank=rank,
+            waiting_kind=view.kind_of(rank, seq) if rank is not None else None,
+        )
 
     def last_call(self, rank: int, view: GroupFrontier | None) -> tuple[CallKind | None, int | None]:
         """Return the last call that a rank enqueued on a group, and its seq."""
         if view is None or rank not in view.members:
             return None, None
         member = view.members[rank]
-        return (view.kind_of(rank, member.last_row), member.last_row) if member.last_row else (None, member.enqueued)
+        return (
+            (view.kind_of(rank, member.last_row), member.last_row)
+            if member.last_row
+            else (None, member.enqueued)
+        )
 
     def with_waiting(self, finding: Finding, explains: set[int]) -> Finding:
         """Return the finding with who waits, and how many of them its root explains."""

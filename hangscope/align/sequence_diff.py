@@ -45,7 +45,11 @@ def first_edit(own: Sequence[int], reference: Sequence[int]) -> Edit | None:
             for kind, a, b in (("extra", i + size, i), ("missing", i, i + size)):
                 matched = _agreement(own, a, reference, b)
                 # A plain substitution explains the rest as well: then nothing was inserted.
-                if matched >= 2 and matched > in_step and (best is None or matched > best.confirmed + 2 * (size - best.length)):
+                if (
+                    matched >= 2
+                    and matched > in_step
+                    and (best is None or matched > best.confirmed + 2 * (size - best.length))
+                ):
                     best = Edit(kind, i, size, matched)
             if best is not None and best.confirmed >= min(len(own), len(reference)) - i - best.length:
                 break  # everything that is left matches

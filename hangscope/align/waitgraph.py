@@ -122,7 +122,11 @@ def open_seqs(view: GroupFrontier, trouble: bool = True) -> dict[int, list[int]]
         kept = []
         for seq in (*member.pending, *member.unknown):
             row = member.row_of(seq)
-            gloo = row is not None and member.queue is not None and view.kinds[int(member.queue.kind[row])].backend == "gloo"
+            gloo = (
+                row is not None
+                and member.queue is not None
+                and view.kinds[int(member.queue.kind[row])].backend == "gloo"
+            )
             if gloo:
                 if seq <= view.proven:
                     continue
@@ -165,13 +169,27 @@ def build(incident: Incident, views: Sequence[GroupFrontier], trouble: bool = Tr
             member = view.members[rank]
             for seq in seqs:
                 row = member.row_of(seq)
-                order = int(member.queue.order[row]) if row is not None and member.queue is not None else 1 << 60
-                calls[rank].append(OpenCall(("I", view.group.gid, seq), order, view.created(rank, seq), view.group.gid, (view.group.gid, seq)))
+                order = (
+                    int(member.queue.order[row]) if row is not None and member.queue is not None else 1 << 60
+                )
+                calls[rank].append(
+                    OpenCall(
+                        ("I", view.group.gid, seq),
+                        order,
+                        view.created(rank, seq),
+                        view.group.gid,
+                        (view.group.gid, seq),
+                    )
+                )
     for pair in pairs(incident):
         graph.pairs[pair.key] = pair
         for half in (pair.send, pair.recv):
             if half is not None and half.state in (State.PENDING, State.STARTED):
-                calls[half.rank].append(OpenCall(("P", *pair.key), half.order, half.created, pair.key[0], (pair.key[0], -half.seq)))
+                calls[half.rank].append(
+                    OpenCall(
+                        ("P", *pair.key), half.order, half.created, pair.key[0], (pair.key[0], -half.seq)
+                    )
+                )
     by_gid = {view.group.gid: view for view in views}
     for rank in sorted(calls):
         ordered = graph.open_calls[rank] = sorted(calls[rank], key=lambda c: (c.order, str(c.node)))
@@ -234,11 +252,15 @@ def _find_roots(incident: Incident, graph: WaitGraph, early: set[int]) -> None:
     for number, part in enumerate(parts):
         if any(part_of[t] != number for n in part for t, _ in graph.edges[n]):
             continue
-        graph.roots.append(_root(incident, graph, part, _reaching(part, reversed_edges, graph, waiting), early))
+        graph.roots.append(
+            _root(incident, graph, part, _reaching(part, reversed_edges, graph, waiting), early)
+        )
     graph.roots.sort(key=lambda r: (-len(r.explains), r.kind, r.ranks, str(r.nodes)))
 
 
-def _reaching(part: Iterable[int], reversed_edges: list[list[int]], graph: WaitGraph, waiting: set[int]) -> frozenset[int]:
+def _reaching(
+    part: Iterable[int], reversed_edges: list[list[int]], graph: WaitGraph, waiting: set[int]
+) -> frozenset[int]:
     seen = set(part)
     work = list(seen)
     while work:
@@ -249,20 +271,26 @@ def _reaching(part: Iterable[int], reversed_edges: list[list[int]], graph: WaitG
     return frozenset(int(graph.nodes[n][1]) for n in seen if graph.nodes[n][0] == "H") & waiting  # type: ignore[call-overload]
 
 
-def _root(incident: Incident, graph: WaitGraph, part: list[int], explains: frozenset[int], early: set[int]) -> Root:
+def _root(
+    incident: Incident, graph: WaitGraph, part: list[int], explains: frozenset[int], early: set[int]
+) -> Root:
     nodes = tuple(graph.nodes[n] for n in part)
     hosts = tuple(sorted(int(n[1]) for n in nodes if n[0] == "H"))  # type: ignore[call-overload]
     inside = set(part)
     certain = not any(assumed for n in part for t, assumed in graph.edges[n] if t in inside)
     if len(nodes) > 1 and not hosts and all(n[0] == "P" for n in nodes):
         # One batch, or batches that meet each other, with every half there: a call that all joined.
-        members = tuple(r for r, calls in sorted(graph.open_calls.items()) if any(c.node in nodes for c in calls))
+        members = tuple(
+            r for r, calls in sorted(graph.open_calls.items()) if any(c.node in nodes for c in calls)
+        )
         return Root("call", nodes, members, explains, True)
     if len(nodes) > 1:
         return Root("cycle", nodes, hosts, explains, certain)
     if hosts:
         record = incident.ranks[hosts[0]]
-        known = record.seen and hosts[0] not in early and not any(queue.cut for queue in record.queues.values())
+        known = (
+            record.seen and hosts[0] not in early and not any(queue.cut for queue in record.queues.values())
+        )
         return Root("host" if known else "unseen", nodes, hosts, explains - set(hosts), True)
     open_on = tuple(dict.fromkeys(rank for rank, _ in graph.calls_of(nodes[0])))
     return Root("call", nodes, open_on, explains, True)

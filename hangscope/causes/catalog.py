@@ -24,7 +24,9 @@ class CauseText:
 
 _ENTRIES = (
     CauseText(
-        "rank_conditional_collective", "code", "a collective that only some ranks call",
+        "rank_conditional_collective",
+        "code",
+        "a collective that only some ranks call",
         "Some ranks made a call inside the training loop that the others did not make, or left out one that the others made: "
         "a barrier, gather or metric reduction under `if rank == 0`, a checkpoint or validation on one rank, a step skipped after NaN.",
         "the ranks in the minority",
@@ -33,7 +35,9 @@ _ENTRIES = (
         "Call the collective on every rank and gate only the side effect; where ranks may decide differently, agree first with an all_reduce of the flag.",
     ),
     CauseText(
-        "uneven_loader", "data", "ranks with different numbers of batches",
+        "uneven_loader",
+        "data",
+        "ranks with different numbers of batches",
         "A rank ran out of batches (or has more) and left the loop while the others began one more step.",
         "the rank with the odd count",
         "That the rank left the loop, seen by the line of its call, by fewer whole steps, or by its own output.",
@@ -41,7 +45,9 @@ _ENTRIES = (
         "Give every rank the same number of batches (DistributedSampler, the same drop_last), wrap the loop in `Join`, or agree on min(len(loader)) before the epoch.",
     ),
     CauseText(
-        "crashed_rank", "code", "a rank whose process died",
+        "crashed_rank",
+        "code",
+        "a rank whose process died",
         "The process died: exception, out of memory, signal, preemption. The others wait for a member that is gone.",
         "the rank that died first",
         "Which rank died first and of what, where a log, an exit code or a signal says it.",
@@ -49,7 +55,9 @@ _ENTRIES = (
         "Mend the exception or signal itself; leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default. Raising the timeout does not help.",
     ),
     CauseText(
-        "early_exit", "code", "a rank that left without an error",
+        "early_exit",
+        "code",
+        "a rank that left without an error",
         "The process ended or left the job without an error while others still had calls to make.",
         "the rank that left",
         "That the rank ended with exit code 0 or is missing from the launcher's failures while others wait for it.",
@@ -57,7 +65,9 @@ _ENTRIES = (
         "Leave together: agree on the end (an all_reduce of a flag or a barrier) before any rank returns.",
     ),
     CauseText(
-        "stuck_rank", "environment", "a rank that never makes its next call",
+        "stuck_rank",
+        "environment",
+        "a rank that never makes its next call",
         "The rank is alive but blocked or slow in Python, I/O, a lock, a data loader or a kernel launch.",
         "the rank that is not waiting for anyone",
         "That all its calls are complete and that it has not made the one its peers wait in.",
@@ -65,7 +75,9 @@ _ENTRIES = (
         "Do what its stack says; move one-rank work out of the step, or give that group a longer timeout with the reason.",
     ),
     CauseText(
-        "shape_mismatch", "data", "the same call with different sizes",
+        "shape_mismatch",
+        "data",
+        "the same call with different sizes",
         "Members made the same call with different element counts.",
         "the minority",
         "The two sizes and the line.",
@@ -73,7 +85,9 @@ _ENTRIES = (
         "Pad or drop the odd batch, or exchange sizes first.",
     ),
     CauseText(
-        "dtype_mismatch", "code", "the same call with different element types",
+        "dtype_mismatch",
+        "code",
+        "the same call with different element types",
         "Members made the same call with different element types.",
         "the minority",
         "The two types and the line.",
@@ -81,7 +95,9 @@ _ENTRIES = (
         "Use one dtype policy (autocast, `.to(dtype)`) on every rank.",
     ),
     CauseText(
-        "collective_mismatch", "code", "different calls at the same place",
+        "collective_mismatch",
+        "code",
+        "different calls at the same place",
         "Members made different calls at one seq and none of the finer causes explains it.",
         "the minority",
         "Which calls meet at which seq.",
@@ -89,7 +105,9 @@ _ENTRIES = (
         "Compare the two lines; every member must make the same calls in the same order.",
     ),
     CauseText(
-        "gradient_sync_mismatch", "code", "backward passes that reduce different gradients",
+        "gradient_sync_mismatch",
+        "code",
+        "backward passes that reduce different gradients",
         "Backward ran a different set of gradient buckets: `no_sync`, unused parameters, a data-dependent branch.",
         "the rank with the odd set",
         "That the calls which differ are gradient reductions made inside the loop.",
@@ -97,7 +115,9 @@ _ENTRIES = (
         "The same accumulation boundary on every rank; make every output take part in the loss; find_unused_parameters=True only where a branch is legitimately unused.",
     ),
     CauseText(
-        "model_mismatch", "code", "ranks that built different models",
+        "model_mismatch",
+        "code",
+        "ranks that built different models",
         "Ranks built different models: another parameter count or other shapes.",
         "the minority",
         "DDP's own comparison of parameters over ranks.",
@@ -105,7 +125,9 @@ _ENTRIES = (
         "Build from one config and seed; compare a hash over ranks before wrapping.",
     ),
     CauseText(
-        "collective_order_mismatch", "code", "groups entered in different orders",
+        "collective_order_mismatch",
+        "code",
+        "groups entered in different orders",
         "Calls on two or more groups were made in different orders, so each side holds what the other needs: a circular wait.",
         "the rank whose order is the odd one",
         "The cycle, rank by rank, with both orders.",
@@ -113,7 +135,9 @@ _ENTRIES = (
         "One global order of groups; no data-dependent order.",
     ),
     CauseText(
-        "p2p_mismatch", "code", "a send or receive without its counterpart",
+        "p2p_mismatch",
+        "code",
+        "a send or receive without its counterpart",
         "A send without its receive, or the reverse, or the wrong peer or size.",
         "the rank whose half is missing or different",
         "Which half is missing and what that rank did instead.",
@@ -121,7 +145,9 @@ _ENTRIES = (
         "Put the schedules of both stages side by side: the same number of microbatches, the same peers, the same order.",
     ),
     CauseText(
-        "gpu_stall", "hardware", "a device that stopped making progress",
+        "gpu_stall",
+        "hardware",
+        "a device that stopped making progress",
         "All calls were made; one rank's device did not finish calls that its peers' completions prove to be over.",
         "that rank",
         "That the rank's device lags behind what its peers completed with it.",
@@ -129,7 +155,9 @@ _ENTRIES = (
         "Drain that GPU; look for the first CUDA error or Xid on its host, not for the timeout.",
     ),
     CauseText(
-        "network_stall", "network", "a call that everybody joined and nobody finishes",
+        "network_stall",
+        "network",
+        "a call that everybody joined and nobody finishes",
         "All members joined the call and none completes it: transport, NIC, link or switch.",
         "the ranks on both sides of the failed link, where a log names them",
         "That no rank is missing and no call differs: the fault lies below Python.",
@@ -137,7 +165,9 @@ _ENTRIES = (
         "Check the named pair's NIC and cable; NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX; run a pairwise bandwidth test.",
     ),
     CauseText(
-        "init_hang", "environment", "a group that never formed",
+        "init_hang",
+        "environment",
+        "a group that never formed",
         "A communicator or rendezvous never became whole: a missing rank, a wrong address or port, two ranks on one GPU.",
         "the ranks that never joined",
         "Who arrived and what they waited for.",
@@ -145,7 +175,9 @@ _ENTRIES = (
         "Start every rank, one free port and one rendezvous id per job, bind to LOCAL_RANK before the first collective.",
     ),
     CauseText(
-        "slow_rank", "environment", "not a hang: a rank that came later than the timeout",
+        "slow_rank",
+        "environment",
+        "not a hang: a rank that came later than the timeout",
         "A rank arrived after the others had given up waiting; the call itself agrees.",
         "the late rank",
         "That the late rank later reported the same call, or that the call completed.",
@@ -153,12 +185,14 @@ _ENTRIES = (
         "A longer timeout for that group, or the pause moved out of the step.",
     ),
     CauseText(
-        "unknown", "unknown", "frozen, but the evidence carries no cause",
+        "unknown",
+        "unknown",
+        "frozen, but the evidence carries no cause",
         "The job is frozen and what was left behind does not carry any of the other causes.",
         "nobody, or the ranks that the evidence still names",
         "What was ruled out, and what to collect next time.",
         "A cause.",
-        "Collect what the report lists under \"missing\".",
+        'Collect what the report lists under "missing".',
     ),
 )
 

@@ -15,7 +15,10 @@ from hangscope.align.matching import difference
 from hangscope.causes.case import Case
 from hangscope.incident import CallKind, Event, Frame
 
-_RANK_TEST = re.compile(r"\b(?:if|unless|while|and|or)\b[^#]*\b(?:\w*rank\w*|is_main\w*|is_master\w*|main_process\w*|R)\b", re.IGNORECASE)
+_RANK_TEST = re.compile(
+    r"\b(?:if|unless|while|and|or)\b[^#]*\b(?:\w*rank\w*|is_main\w*|is_master\w*|main_process\w*|R)\b",
+    re.IGNORECASE,
+)
 _OF_STEPS = re.compile(r"\b(?:step|iter(?:ation)?|batch|it)\W{0,3}(\d{1,9})\s*/\s*(\d{1,9})\b", re.IGNORECASE)
 _SKIPS = re.compile(r"\bskip(?:s|ped|ping)?\b|\bempty batch\b|\bnan\b", re.IGNORECASE)
 
@@ -39,10 +42,14 @@ class Difference:
         if self.own is None or self.peer is None:
             return None
         own, peer = user_frames(self.own.stack), user_frames(self.peer.stack)
-        if own and not peer and self.peer_gradient or peer and not own and self.own_gradient:
+        if (own and not peer and self.peer_gradient) or (peer and not own and self.own_gradient):
             return False  # a line of the user's against autograd's own thread
         if not own or not peer:
-            return True if not own and not peer and not self.case.frames_recorded and not self.case.from_text else None
+            return (
+                True
+                if not own and not peer and not self.case.frames_recorded and not self.case.from_text
+                else None
+            )
         return own == peer
 
     @cached_property
@@ -88,7 +95,11 @@ class Difference:
     @cached_property
     def ends_epochs(self) -> bool:
         """Return whether the culprit's call is one that everybody makes when an epoch is over."""
-        return self._made_per_epoch(self.own) and not self.mid_epoch(self.finding.culprits) and (self.position is None or self.position[0] != "inside" or self.times_before(self.own) > 1)
+        return (
+            self._made_per_epoch(self.own)
+            and not self.mid_epoch(self.finding.culprits)
+            and (self.position is None or self.position[0] != "inside" or self.times_before(self.own) > 1)
+        )
 
     @cached_property
     def peer_ends_epochs(self) -> bool:
@@ -101,7 +112,9 @@ class Difference:
             return False
         stacks = [kind.stack for kind in self.history if kind.stack]
         references = [self.own.stack] if self.own.stack else stacks[-8:]
-        found = next((f for s in references if (f := position_to_loop(self.peer.stack, s, stacks)) is not None), None)
+        found = next(
+            (f for s in references if (f := position_to_loop(self.peer.stack, s, stacks)) is not None), None
+        )
         return found is not None and found[0] == "beyond"
 
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
@@ -152,7 +165,12 @@ class Difference:
     def skips(self, ranks: Sequence[int]) -> list[Event]:
         """Return a culprit's own words about a batch or step that it skipped."""
         said = [e for r in ranks for e in self.case.facts.of(r, "skip")]
-        return said + [e for r in ranks for e in self.case.facts.of(r, "progress") if _SKIPS.search(e.text) and e not in said]
+        return said + [
+            e
+            for r in ranks
+            for e in self.case.facts.of(r, "progress")
+            if _SKIPS.search(e.text) and e not in said
+        ]
 
     def _steps(self, rank: int) -> tuple[int, int] | None:
         """Return (epoch, step) of the last progress line of a rank that counts steps."""
@@ -195,7 +213,11 @@ class Difference:
         for rank in ranks:
             last = self._last_progress(rank)
             if last is not None and last.fields.get("done"):
-                others = [e for r in self.finding.waiting if (e := self._last_progress(r)) is not None and e.fields.get("done")]
+                others = [
+                    e
+                    for r in self.finding.waiting
+                    if (e := self._last_progress(r)) is not None and e.fields.get("done")
+                ]
                 if len(others) * 2 <= len(self.finding.waiting):
                     return last
         return None
@@ -224,12 +246,24 @@ class Difference:
     def resumes(self) -> bool:
         """Return whether the culprit's next call is the one that the others wait in, and its odd call was never made before."""
         finding = self.finding
-        if finding.history is None or finding.seq is None or not finding.culprits or finding.own_seq != finding.seq or self.times_before(self.own):
+        if (
+            finding.history is None
+            or finding.seq is None
+            or not finding.culprits
+            or finding.own_seq != finding.seq
+            or self.times_before(self.own)
+        ):
             return False
         keys = finding.history.hard.get(finding.culprits[0])
         peer = finding.history.hard.get(finding.waiting_rank if finding.waiting_rank is not None else -1)
         index = finding.seq - finding.history.sequences.first
-        return keys is not None and peer is not None and index + 1 < len(keys) and index < len(peer) and int(keys[index + 1]) == int(peer[index])
+        return (
+            keys is not None
+            and peer is not None
+            and index + 1 < len(keys)
+            and index < len(peer)
+            and int(keys[index + 1]) == int(peer[index])
+        )
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

@@ -24,9 +24,16 @@ def wrong_dtype(case: Case) -> Match | None:
     if case.finding.form != "different" or d.differs != "dtype":
         return None
     return Match(
-        "dtype_mismatch", case.finding.culprits, f"{describe(d.own)} meets {describe(d.peer)}: the same call with another element type", sure=2,
-        frame=case.frame_of(d.own), frame_rank=_rank(case), evidence=_aspects(case),
-        advice=[f"Make {ranks_phrase(case.finding.culprits) if case.finding.culprits else 'both sides'} use the same dtype as the others at that line: autocast, `.to(dtype)`, or the data's own type."],
+        "dtype_mismatch",
+        case.finding.culprits,
+        f"{describe(d.own)} meets {describe(d.peer)}: the same call with another element type",
+        sure=2,
+        frame=case.frame_of(d.own),
+        frame_rank=_rank(case),
+        evidence=_aspects(case),
+        advice=[
+            f"Make {ranks_phrase(case.finding.culprits) if case.finding.culprits else 'both sides'} use the same dtype as the others at that line: autocast, `.to(dtype)`, or the data's own type."
+        ],
     )
 
 
@@ -36,12 +43,22 @@ def unused_parameters(case: Case) -> Match | None:
     ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
     if not ranks or len(ranks) * 2 > len(case.incident.ranks):
         return None
-    names = [str(n) for e in events for n in (e.fields.get("names") or ())] or [f"index {i}" for e in events for i in (e.fields.get("indices") or ())]
+    names = [str(n) for e in events for n in (e.fields.get("names") or ())] or [
+        f"index {i}" for e in events for i in (e.fields.get("indices") or ())
+    ]
     what = f" ({', '.join(names[:4])})" if names else ""
     return Match(
-        "gradient_sync_mismatch", ranks, f"only {ranks_phrase(ranks)} had parameters without a gradient{what}", sure=2, evidence=[quote(e) for e in events[:4]],
-        frame=case.frame_of(case.finding.own_kind), frame_rank=ranks[0],
-        advice=[f"Make every output of the model take part in the loss on every rank{what}: the branch that {ranks_phrase(ranks)} took leaves them out.", "Set find_unused_parameters=True only where the branch is meant."],
+        "gradient_sync_mismatch",
+        ranks,
+        f"only {ranks_phrase(ranks)} had parameters without a gradient{what}",
+        sure=2,
+        evidence=[quote(e) for e in events[:4]],
+        frame=case.frame_of(case.finding.own_kind),
+        frame_rank=ranks[0],
+        advice=[
+            f"Make every output of the model take part in the loss on every rank{what}: the branch that {ranks_phrase(ranks)} took leaves them out.",
+            "Set find_unused_parameters=True only where the branch is meant.",
+        ],
     )
 
 
@@ -53,11 +70,32 @@ def gradient_sets(case: Case) -> Match | None:
     culprits = case.finding.culprits
     missing, extra = d.gradients(d.skipped), d.gradients(d.added)
     other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op")
-    goes_on = d.peer_gradient and not d.own_gradient and d.own is not None and (d.in_loop_before or (d.position is not None and d.position[0] == "inside" and not d.side_work))
-    ahead = d.own_gradient and not d.peer_gradient and d.peer is not None and d.times_before(d.peer) > 0 and d.times_before(d.own) > 0 and not d.ends_epochs and not d.added and not _by_hand(d)
+    goes_on = (
+        d.peer_gradient
+        and not d.own_gradient
+        and d.own is not None
+        and (d.in_loop_before or (d.position is not None and d.position[0] == "inside" and not d.side_work))
+    )
+    ahead = (
+        d.own_gradient
+        and not d.peer_gradient
+        and d.peer is not None
+        and d.times_before(d.peer) > 0
+        and d.times_before(d.own) > 0
+        and not d.ends_epochs
+        and not d.added
+        and not _by_hand(d)
+    )
     if not (missing or extra or other_buckets or goes_on or ahead) or d.ends_epochs:
         return None
-    if missing and not d.in_loop_before and case.finding.form == "different" and d.times_before(d.own) == 0 and d.position is not None and d.position[0] == "beyond":
+    if (
+        missing
+        and not d.in_loop_before
+        and case.finding.form == "different"
+        and d.times_before(d.own) == 0
+        and d.position is not None
+        and d.position[0] == "beyond"
+    ):
         return None
     if _by_hand(d) and not other_buckets:
         return None
@@ -68,10 +106,23 @@ def gradient_sets(case: Case) -> Match | None:
         why = f"{who} left out {len(d.skipped) or 'a'} gradient reduction{'s' if len(d.skipped) > 1 else ''} and went on inside the loop"
     else:
         why = f"{who} made a gradient reduction that the others did not make"
-    advice = [f"Compare the accumulation boundary (`no_sync`), skipped batches and unused parameters of {who} with the others': every rank must run the same backward passes with synchronisation."]
+    advice = [
+        f"Compare the accumulation boundary (`no_sync`), skipped batches and unused parameters of {who} with the others': every rank must run the same backward passes with synchronisation."
+    ]
     if d.buffers:
-        advice.append("The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank, and evaluate on `model.module`; broadcast_buffers=False only if buffers may differ.")
-    return Match("gradient_sync_mismatch", culprits, why, sure=2 if missing or extra or other_buckets else 1, frame=case.frame_of(d.own), frame_rank=_rank(case), advice=advice, evidence=_aspects(case))
+        advice.append(
+            "The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank, and evaluate on `model.module`; broadcast_buffers=False only if buffers may differ."
+        )
+    return Match(
+        "gradient_sync_mismatch",
+        culprits,
+        why,
+        sure=2 if missing or extra or other_buckets else 1,
+        frame=case.frame_of(d.own),
+        frame_rank=_rank(case),
+        advice=advice,
+        evidence=_aspects(case),
+    )
 
 
 def _by_hand(d: Difference) -> bool:
@@ -89,9 +140,16 @@ def wrong_shape(case: Case) -> Match | None:
         return None  # two calls that merely share their name
     frameless = d.same_site is None
     return Match(
-        "shape_mismatch", case.finding.culprits, f"{describe(d.own)} meets {describe(d.peer)}: the same call with other sizes", sure=1 if frameless else 2,
-        frame=case.frame_of(d.own), frame_rank=_rank(case), evidence=_aspects(case) + _received(case),
-        advice=[f"Pad or drop what made {ranks_phrase(case.finding.culprits) if case.finding.culprits else 'one side'} send other sizes (a last small batch, a variable length), or exchange sizes first."],
+        "shape_mismatch",
+        case.finding.culprits,
+        f"{describe(d.own)} meets {describe(d.peer)}: the same call with other sizes",
+        sure=1 if frameless else 2,
+        frame=case.frame_of(d.own),
+        frame_rank=_rank(case),
+        evidence=_aspects(case) + _received(case),
+        advice=[
+            f"Pad or drop what made {ranks_phrase(case.finding.culprits) if case.finding.culprits else 'one side'} send other sizes (a last small batch, a variable length), or exchange sizes first."
+        ],
     )
 
 
@@ -106,8 +164,14 @@ def received_sizes(case: Case) -> Match | None:
     if left is not None and tellers and case.finding.form == "unseen":
         return None
     return Match(
-        "shape_mismatch", culprits, "gloo received a message of another size than the buffer that waited for it", sure=0 if _may_be_types(events) else 1, evidence=_received(case),
-        advice=["The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides."],
+        "shape_mismatch",
+        culprits,
+        "gloo received a message of another size than the buffer that waited for it",
+        sure=0 if _may_be_types(events) else 1,
+        evidence=_received(case),
+        advice=[
+            "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides."
+        ],
     )
 
 
@@ -118,7 +182,12 @@ def received_types(case: Case) -> Match | None:
     if first is None or not _may_be_types(events):
         return None
     event = events[0]
-    return Match("dtype_mismatch", (), f"{event.fields.get('received')} bytes against {event.fields.get('expected')} is also what another element type would give", sure=0)
+    return Match(
+        "dtype_mismatch",
+        (),
+        f"{event.fields.get('received')} bytes against {event.fields.get('expected')} is also what another element type would give",
+        sure=0,
+    )
 
 
 def _may_be_types(events: list[Event]) -> bool:
@@ -128,7 +197,13 @@ def _may_be_types(events: list[Event]) -> bool:
 
 
 def _received(case: Case) -> list[Evidence]:
-    return [quote(e, f"gloo received {e.fields.get('received')} bytes for a buffer of {e.fields.get('expected')}; the aborted process is the receiver and may be innocent") for e in case.facts.all("gloo_size_mismatch")[:2]]
+    return [
+        quote(
+            e,
+            f"gloo received {e.fields.get('received')} bytes for a buffer of {e.fields.get('expected')}; the aborted process is the receiver and may be innocent",
+        )
+        for e in case.facts.all("gloo_size_mismatch")[:2]
+    ]
 
 
 def different_calls(case: Case) -> Match | None:
@@ -137,9 +212,16 @@ def different_calls(case: Case) -> Match | None:
         return None
     d = Difference(case)
     return Match(
-        "collective_mismatch", case.finding.culprits, f"{describe(d.own)} meets {describe(d.peer)} at the same seq", sure=1,
-        frame=case.frame_of(d.own), frame_rank=_rank(case), evidence=_aspects(case),
-        advice=["Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead."],
+        "collective_mismatch",
+        case.finding.culprits,
+        f"{describe(d.own)} meets {describe(d.peer)} at the same seq",
+        sure=1,
+        frame=case.frame_of(d.own),
+        frame_rank=_rank(case),
+        evidence=_aspects(case),
+        advice=[
+            "Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead."
+        ],
     )
 
 

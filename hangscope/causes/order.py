@@ -15,7 +15,12 @@ def unpaired(case: Case) -> Match | None:
     """A send without its receive, or the reverse, on a rank that went on to something else."""
     finding = case.finding
     pair = finding.pair
-    if finding.form == "absent" and pair is not None and finding.culprits and _went_past(case, finding.culprits[0]):
+    if (
+        finding.form == "absent"
+        and pair is not None
+        and finding.culprits
+        and _went_past(case, finding.culprits[0])
+    ):
         pass
     elif finding.form != "unpaired" or pair is None:
         return None
@@ -27,10 +32,24 @@ def unpaired(case: Case) -> Match | None:
     culprit = source if pair.send is None else destination
     other = destination if pair.send is None else source
     return Match(
-        "p2p_mismatch", (culprit,), f"rank {other} waits in {'recv' if pair.send is None else 'send'} number {index + 1} of the pair {source} -> {destination}, and rank {culprit} never made the {missing}", sure=1 if finding.assumed else 2,
-        frame=case.frame_of(finding.waiting_kind), frame_rank=other,
-        evidence=[Evidence(case.incident.ranks[culprit].recorder, f"rank {culprit} has no {missing} for it, and is in another call itself", culprit, Source(case.incident.ranks[culprit].calls_file or ""))],
-        advice=[f"Put the send/receive schedules of ranks {source} and {destination} side by side: number of microbatches, peers, order.", "Post both halves in one batch_isend_irecv where two ranks exchange."],
+        "p2p_mismatch",
+        (culprit,),
+        f"rank {other} waits in {'recv' if pair.send is None else 'send'} number {index + 1} of the pair {source} -> {destination}, and rank {culprit} never made the {missing}",
+        sure=1 if finding.assumed else 2,
+        frame=case.frame_of(finding.waiting_kind),
+        frame_rank=other,
+        evidence=[
+            Evidence(
+                case.incident.ranks[culprit].recorder,
+                f"rank {culprit} has no {missing} for it, and is in another call itself",
+                culprit,
+                Source(case.incident.ranks[culprit].calls_file or ""),
+            )
+        ],
+        advice=[
+            f"Put the send/receive schedules of ranks {source} and {destination} side by side: number of microbatches, peers, order.",
+            "Post both halves in one batch_isend_irecv where two ranks exchange.",
+        ],
     )
 
 
@@ -39,9 +58,16 @@ def _unequal(case: Case) -> Match:
     finding = case.finding
     who = ranks_phrase(finding.culprits) if finding.culprits else "one side"
     return Match(
-        "p2p_mismatch", finding.culprits, f"{describe(finding.own_kind)} meets {describe(finding.waiting_kind)}: a send and its receive of different sizes", sure=2,
-        frame=case.frame_of(finding.own_kind), frame_rank=finding.culprits[0] if finding.culprits else None,
-        advice=[f"Make {who} use the size that this pair exchanged before, or exchange the sizes first.", "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it."],
+        "p2p_mismatch",
+        finding.culprits,
+        f"{describe(finding.own_kind)} meets {describe(finding.waiting_kind)}: a send and its receive of different sizes",
+        sure=2,
+        frame=case.frame_of(finding.own_kind),
+        frame_rank=finding.culprits[0] if finding.culprits else None,
+        advice=[
+            f"Make {who} use the size that this pair exchanged before, or exchange the sizes first.",
+            "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
+        ],
     )
 
 
@@ -52,7 +78,11 @@ def _went_past(case: Case, rank: int) -> bool:
     if half is None:
         return False
     record = case.incident.ranks[rank]
-    later = [q for q in (*record.queues.values(), *record.p2p.values()) if len(q) and int(q.created.max()) > half.created > 0]
+    later = [
+        q
+        for q in (*record.queues.values(), *record.p2p.values())
+        if len(q) and int(q.created.max()) > half.created > 0
+    ]
     return bool(later)
 
 
@@ -65,21 +95,45 @@ def circular_wait(case: Case) -> Match | None:
     heads = {r: case.graph.open_calls[r] for r in ranks if case.graph.open_calls.get(r)}
     odd = _odd_order(case, heads)
     opposite = _opposite_orders(heads)
-    stacks = any((w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack" and w.inside for r in ranks)
+    stacks = any(
+        (w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack" and w.inside for r in ranks
+    )
     evidence = []
     for rank, calls in sorted(heads.items())[:8]:
         named = ", then ".join(_name(case, rank, c) for c in calls[:2])
-        evidence.append(Evidence(case.incident.ranks[rank].recorder, f"rank {rank} is in {named}", rank, Source(case.incident.ranks[rank].calls_file or "")))
+        evidence.append(
+            Evidence(
+                case.incident.ranks[rank].recorder,
+                f"rank {rank} is in {named}",
+                rank,
+                Source(case.incident.ranks[rank].calls_file or ""),
+            )
+        )
     culprits = odd or ranks
     first = next((r for r in culprits if r in heads), next(iter(sorted(heads)), None))
     kind = _kind(case, first, heads[first][0]) if first is not None else None
     blocked = all(len(calls) == 1 for calls in heads.values())
     if not (opposite or stacks or odd) and not blocked:
-        return Match("unknown", (), "calls wait for each other in a circle that rests on assumptions; stacks would tell", sure=0, evidence=evidence, advice=["Collect a stack of every rank next time (py-spy dump, or TORCH_FR_DUMP with stacks)."])
+        return Match(
+            "unknown",
+            (),
+            "calls wait for each other in a circle that rests on assumptions; stacks would tell",
+            sure=0,
+            evidence=evidence,
+            advice=["Collect a stack of every rank next time (py-spy dump, or TORCH_FR_DUMP with stacks)."],
+        )
     return Match(
-        "collective_order_mismatch", culprits, f"{ranks_phrase(ranks)} wait for each other in a circle: each holds a group that another needs" + (f"; the order of {ranks_phrase(odd)} is the odd one" if odd else ""),
-        sure=2 if (opposite or stacks) and odd else 1, evidence=evidence, frame=case.frame_of(kind), frame_rank=first,
-        advice=["Make every rank enter these groups in one global order, whatever the data; no call on a group inside a branch that ranks take differently."],
+        "collective_order_mismatch",
+        culprits,
+        f"{ranks_phrase(ranks)} wait for each other in a circle: each holds a group that another needs"
+        + (f"; the order of {ranks_phrase(odd)} is the odd one" if odd else ""),
+        sure=2 if (opposite or stacks) and odd else 1,
+        evidence=evidence,
+        frame=case.frame_of(kind),
+        frame_rank=first,
+        advice=[
+            "Make every rank enter these groups in one global order, whatever the data; no call on a group inside a branch that ranks take differently."
+        ],
     )
 
 
@@ -88,34 +142,73 @@ def false_circle(case: Case) -> Match | None:
     finding = case.finding
     if finding.root is None or finding.root.kind != "cycle":
         return None
-    who = tuple(case.elsewhere(sorted(finding.culprits if finding.form != "cycle" else {*finding.root.ranks, *finding.culprits})))
+    who = tuple(
+        case.elsewhere(
+            sorted(finding.culprits if finding.form != "cycle" else {*finding.root.ranks, *finding.culprits})
+        )
+    )
     if not who or len(who) * 2 > len(case.incident.ranks):
         return None
     frame = user_frame(case.facts.whereabouts[who[0]].stack)
     return Match(
-        "stuck_rank", who, f"{ranks_phrase(who)} left a call open and is busy outside of it, as its stack shows; the circle of open calls is not a true one", sure=1,
-        evidence=[Evidence("stack", f"rank {r}: " + " <- ".join(str(f) for f in case.facts.whereabouts[r].stack[:4]), r, Source(case.facts.whereabouts[r].source)) for r in who],
-        advice=[f"See what {ranks_phrase(who)} does" + (f" at {frame.file}:{frame.line} in {frame.name}" if frame else "") + ": data loader, lock, I/O.", "Move work that one rank does alone out of the step."],
-        frame=frame, frame_rank=who[0],
+        "stuck_rank",
+        who,
+        f"{ranks_phrase(who)} left a call open and is busy outside of it, as its stack shows; the circle of open calls is not a true one",
+        sure=1,
+        evidence=[
+            Evidence(
+                "stack",
+                f"rank {r}: " + " <- ".join(str(f) for f in case.facts.whereabouts[r].stack[:4]),
+                r,
+                Source(case.facts.whereabouts[r].source),
+            )
+            for r in who
+        ],
+        advice=[
+            f"See what {ranks_phrase(who)} does"
+            + (f" at {frame.file}:{frame.line} in {frame.name}" if frame else "")
+            + ": data loader, lock, I/O.",
+            "Move work that one rank does alone out of the step.",
+        ],
+        frame=frame,
+        frame_rank=who[0],
     )
 
 
 def crossed_groups(case: Case) -> Match | None:
     """A rank that entered another group first than its pattern, and its peers, call for."""
     finding = case.finding
-    if finding.root is None or finding.root.kind != "cycle" or finding.form != "different" or not finding.skipped:
+    if (
+        finding.root is None
+        or finding.root.kind != "cycle"
+        or finding.form != "different"
+        or not finding.skipped
+    ):
         return None
     if len(finding.skipped) > 2 or not (finding.swapped or finding.last_word):
         return None
     who = ranks_phrase(finding.culprits)
     evidence = [
-        Evidence(case.incident.ranks[r].recorder, f"rank {r} is in {', then '.join(_name(case, r, c) for c in case.graph.open_calls[r][:2])}", r, Source(case.incident.ranks[r].calls_file or ""))
-        for r in (*finding.culprits[:4], *(x for x in finding.waiting if x not in finding.culprits)) if case.graph.open_calls.get(r)
+        Evidence(
+            case.incident.ranks[r].recorder,
+            f"rank {r} is in {', then '.join(_name(case, r, c) for c in case.graph.open_calls[r][:2])}",
+            r,
+            Source(case.incident.ranks[r].calls_file or ""),
+        )
+        for r in (*finding.culprits[:4], *(x for x in finding.waiting if x not in finding.culprits))
+        if case.graph.open_calls.get(r)
     ][:6]
     return Match(
-        "collective_order_mismatch", finding.culprits, f"{who} entered {describe(finding.own_kind)} before {describe(finding.skipped[0])}, the others the other way round", sure=2 if finding.swapped else 1,
-        evidence=evidence, frame=case.frame_of(finding.own_kind), frame_rank=finding.culprits[0] if finding.culprits else None,
-        advice=[f"Make {who} enter these two groups in the order that the others use; no call on a group inside a branch that ranks take differently."],
+        "collective_order_mismatch",
+        finding.culprits,
+        f"{who} entered {describe(finding.own_kind)} before {describe(finding.skipped[0])}, the others the other way round",
+        sure=2 if finding.swapped else 1,
+        evidence=evidence,
+        frame=case.frame_of(finding.own_kind),
+        frame_rank=finding.culprits[0] if finding.culprits else None,
+        advice=[
+            f"Make {who} enter these two groups in the order that the others use; no call on a group inside a branch that ranks take differently."
+        ],
     )
 
 
@@ -148,7 +241,9 @@ def _breaks_own_pattern(case: Case, rank: int, call: OpenCall) -> bool:
     # Two reads of the pattern: with call sites, and by group alone where the odd call stands on a line of its own.
     by_group = [gid for _, gid, _ in rows]
     by_site = continues(sequence[:position], sequence[position])
-    return (by_site is False and continues(by_group[:position], by_group[position]) is not True) or continues(by_group[:position], by_group[position]) is False
+    return (by_site is False and continues(by_group[:position], by_group[position]) is not True) or continues(
+        by_group[:position], by_group[position]
+    ) is False
 
 
 def _kind(case: Case, rank: int, call: OpenCall) -> CallKind | None:

@@ -18,7 +18,9 @@ from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.reading import Reading
 
 
-def assemble(readings: Sequence[Reading], *, world_size: int | None = None, attempt: int | str | None = None) -> Incident:
+def assemble(
+    readings: Sequence[Reading], *, world_size: int | None = None, attempt: int | str | None = None
+) -> Incident:
     """Return the incident that the readings describe.
 
     `world_size` overrides what the inputs say; `attempt` picks a restart attempt (default: the last one; "all": mix).
@@ -38,7 +40,13 @@ def assemble(readings: Sequence[Reading], *, world_size: int | None = None, atte
     chosen, unchanged, stale = snapshots.choose(claims, notes)
     index = GroupIndex(chosen)
     if any(detail_helpers(claim.recording) for claim in chosen.values()):
-        notes.append(Note("detail_recording", "recorded under TORCH_DISTRIBUTED_DEBUG=DETAIL, which stops a call that does not fit its peers' before it is recorded: dumps alone cannot show such a hang", hint="the logs name the calls of both sides"))
+        notes.append(
+            Note(
+                "detail_recording",
+                "recorded under TORCH_DISTRIBUTED_DEBUG=DETAIL, which stops a call that does not fit its peers' before it is recorded: dumps alone cannot show such a hang",
+                hint="the logs name the calls of both sides",
+            )
+        )
     size = _world_size(index, chosen, text.world_size, world_size)
     index.complete(size)
     queues = QueueBuilder(index)
@@ -60,7 +68,13 @@ def assemble(readings: Sequence[Reading], *, world_size: int | None = None, atte
             ranks[claim.rank].absence = Absence.STALE
     for reading in readings:
         named = rank_from_name(reading.file)
-        if reading.status == "failed" and reading.kind in ("dump", "pickle", "hostile") and named is not None and named < size and ranks[named].dump_file is None:
+        if (
+            reading.status == "failed"
+            and reading.kind in ("dump", "pickle", "hostile")
+            and named is not None
+            and named < size
+            and ranks[named].dump_file is None
+        ):
             ranks[named].absence = Absence.UNREADABLE
     text.attach(ranks, index.groups)
     return Incident(
@@ -69,7 +83,12 @@ def assemble(readings: Sequence[Reading], *, world_size: int | None = None, atte
         groups=roles(index.groups, size),
         kinds=queues.kinds.all,
         events=text.events,
-        inputs=_inputs(readings, {c.file: c.rank for c in claims}, {c.file for c in chosen.values()}, {c.file for c in stale}),
+        inputs=_inputs(
+            readings,
+            {c.file: c.rank for c in claims},
+            {c.file for c in chosen.values()},
+            {c.file for c in stale},
+        ),
         notes=notes,
     )
 
@@ -82,22 +101,36 @@ def _of_attempt(readings: Sequence[Reading], wanted: int | str | None, notes: li
     last = int(wanted) if wanted is not None else known[-1]
     dropped = [r.file for r in readings if attempts[r.file] not in (None, last)]
     if dropped:
-        notes.append(Note("earlier_attempt", f"{len(dropped)} files of other restart attempts were set aside; attempt {last} is analysed", dropped[0], hint="--attempt N picks another"))
+        notes.append(
+            Note(
+                "earlier_attempt",
+                f"{len(dropped)} files of other restart attempts were set aside; attempt {last} is analysed",
+                dropped[0],
+                hint="--attempt N picks another",
+            )
+        )
     return [r for r in readings if attempts[r.file] in (None, last)]
 
 
-def _world_size(index: GroupIndex, chosen: dict[int, snapshots.Claim], from_text: int, wanted: int | None) -> int:
+def _world_size(
+    index: GroupIndex, chosen: dict[int, snapshots.Claim], from_text: int, wanted: int | None
+) -> int:
     members = [max(g.ranks) + 1 for g in index.groups if g.ranks]
     return max([wanted or 0, min(from_text, MAX_RANKS), max(chosen, default=-1) + 1, *members])
 
 
-def _inputs(readings: Sequence[Reading], rank_of: dict[str, int], used: set[str], stale: set[str]) -> list[Input]:
+def _inputs(
+    readings: Sequence[Reading], rank_of: dict[str, int], used: set[str], stale: set[str]
+) -> list[Input]:
     rows = []
     for reading in readings:
         status, reason = reading.status, reading.reason
         if reading.file in stale:
             status, reason = "set aside", "stale"
         elif reading.kind == "flight_recorder" and reading.file not in used and status == "used":
-            status, reason = "set aside", "another file speaks for this rank" if reading.file in rank_of else "rank unknown"
+            status, reason = (
+                "set aside",
+                "another file speaks for this rank" if reading.file in rank_of else "rank unknown",
+            )
         rows.append(Input(reading.file, reading.kind, rank_of.get(reading.file), status, reason))
     return rows

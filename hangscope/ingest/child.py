@@ -24,7 +24,7 @@ def main() -> None:
     sys.stdout = sys.stderr  # nothing but answers may reach the pipe
     gc.disable()  # whatever is allocated here is let go with the file; reference counts suffice
     while (request := receive(requests)) is not None:
-        path, shown, max_bytes, memory = pickle.loads(request)  # noqa: S301 - our own parent wrote it
+        path, shown, max_bytes, memory = pickle.loads(request)
         _limit_memory(memory)
         send(answers, pickle.dumps(reader.read_file(path, shown, max_bytes), protocol=5))
 
@@ -51,7 +51,9 @@ def _limit_memory(limit: int) -> None:
         import resource
 
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+        resource.setrlimit(
+            resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard)
+        )
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     except (ImportError, ValueError, OSError):
         pass  # no such limit on this platform: the parent's deadline still holds

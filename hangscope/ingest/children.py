@@ -49,7 +49,11 @@ def read_files(
         yield from _collect(futures, progress)
         return
     total = sum(f.size for f in files)
-    wanted = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or os.cpu_count() or 1
+    wanted = (
+        jobs or len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else jobs or os.cpu_count() or 1
+    )
     count = max(1, min(wanted, len(files), 1 + total // BYTES_PER_CHILD))
     pool = _Pool(max_bytes)
     threads = ThreadPoolExecutor(count, thread_name_prefix="hangscope-reader")
@@ -70,13 +74,17 @@ def _submit(executor: Executor, file: SourceFile, max_bytes: int) -> Future[read
         return failed
 
 
-def _collect(futures: dict[Future[reader.Wire], SourceFile], progress: Progress | None) -> Iterable[tuple[SourceFile, reader.Wire]]:
+def _collect(
+    futures: dict[Future[reader.Wire], SourceFile], progress: Progress | None
+) -> Iterable[tuple[SourceFile, reader.Wire]]:
     for future in as_completed(list(futures)):
         file = futures.pop(future)
         try:
             answer = future.result()
         except Exception as error:  # an executor may raise what it likes; one file's failure is one note
-            answer = reader.failed("unreadable", "reader_died", f"could not be read: {type(error).__name__}: {error}"[:300])
+            answer = reader.failed(
+                "unreadable", "reader_died", f"could not be read: {type(error).__name__}: {error}"[:300]
+            )
         if progress is not None:
             progress(1, file.size)
         yield file, answer
@@ -101,7 +109,9 @@ class _Pool:
             if answer is not None:
                 return answer
         return reader.failed(
-            "hostile", "killed_reader", "killed the process that read it, twice: it is corrupt or hostile and was set aside",
+            "hostile",
+            "killed_reader",
+            "killed the process that read it, twice: it is corrupt or hostile and was set aside",
             "nested tuples used as a key do this; a dump of torch never holds them",
         )
 
@@ -126,7 +136,9 @@ class _Pool:
     def _child(self) -> subprocess.Popen[bytes]:
         process: subprocess.Popen[bytes] | None = getattr(self.local, "child", None)
         if process is None or process.poll() is not None:
-            process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
             self.local.child = process
             with self.lock:
                 self.all.append(process)
@@ -157,4 +169,9 @@ def _command() -> list[str]:
     """Return the command line of a child: isolated, so that no module in the working folder or the environment is run."""
     root = str(Path(hangscope.__file__).resolve().parent.parent)
     paths = [root, *(path for path in sys.path if os.path.isabs(path))]
-    return [sys.executable, "-I", "-c", f"import sys; sys.path[:] = {paths!r}; from hangscope.ingest.child import main; main()"]
+    return [
+        sys.executable,
+        "-I",
+        "-c",
+        f"import sys; sys.path[:] = {paths!r}; from hangscope.ingest.child import main; main()",
+    ]

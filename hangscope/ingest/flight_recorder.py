@@ -61,8 +61,11 @@ def user_op(name: str) -> str:
 def looks_like_dump(value: Any) -> bool:
     """Return whether a loaded value has the shape of a dump of any version."""
     if isinstance(value, dict):
-        return "pg_config" in value or "pg_status" in value or ("entries" in value and "version" in value) or (
-            isinstance(value.get("entries"), list) and any(_is_entry(e) for e in value["entries"][:4])
+        return (
+            "pg_config" in value
+            or "pg_status" in value
+            or ("entries" in value and "version" in value)
+            or (isinstance(value.get("entries"), list) and any(_is_entry(e) for e in value["entries"][:4]))
         )
     return isinstance(value, list) and bool(value) and all(_is_entry(e) for e in value[:4])
 
@@ -73,7 +76,11 @@ def _is_entry(value: Any) -> bool:
 
 def _names_a_call(entry: Any) -> bool:
     """Return whether an entry says what was called and on which group; less is no record of a call."""
-    return isinstance(entry, dict) and isinstance(entry.get("profiling_name"), str) and ("pg_id" in entry or "process_group" in entry)
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("profiling_name"), str)
+        and ("pg_id" in entry or "process_group" in entry)
+    )
 
 
 def reduce_dump(value: Any) -> Recording:
@@ -104,8 +111,10 @@ def _config(raw: Any) -> dict[str, tuple[str, Members | None]]:
             continue
         ranks = value.get("ranks")
         # A string "[0, 1]" in pickles; a list in some JSON writers. "[]" is how gloo writes "not recorded".
-        members = parse_members(ranks) if isinstance(ranks, str) else (
-            known_members(n for n in ranks if isinstance(n, int)) if isinstance(ranks, list) else None
+        members = (
+            parse_members(ranks)
+            if isinstance(ranks, str)
+            else (known_members(n for n in ranks if isinstance(n, int)) if isinstance(ranks, list) else None)
         )
         config[_text(value.get("name", key))] = (_desc(value.get("desc")), members)
     return config
@@ -155,7 +164,9 @@ def _state(value: Any) -> State:
 def _key(value: Any) -> bytes | str:
     """Return a hashable form of plain nested containers, equal for equal values."""
     try:
-        return marshal.dumps(value, 2)  # version 2 has no references, which would depend on how objects are shared
+        return marshal.dumps(
+            value, 2
+        )  # version 2 has no references, which would depend on how objects are shared
     except ValueError:  # nested too deeply
         return repr(value)
 
@@ -205,7 +216,11 @@ class _Entries:
         last_on_gloo: dict[str, int] = {}
         columns = self.recording.columns
         add_group, add_seq, add_kind = columns["group"].append, columns["seq"].append, columns["kind"].append
-        add_state, add_created, add_order = columns["state"].append, columns["created"].append, columns["order"].append
+        add_state, add_created, add_order = (
+            columns["state"].append,
+            columns["created"].append,
+            columns["order"].append,
+        )
         rows_done: set[tuple[Any, ...]] = set()
         for position, entry in enumerate(entries):
             if not _names_a_call(entry):
@@ -232,7 +247,13 @@ class _Entries:
             else:
                 kind = self._kind(entry, name, is_p2p)
                 state = _state(entry.get("state"))
-                if lost_ends and (local_id, seq) in lost_ends and is_p2p and name.backend == "nccl" and position < len(entries) - 1:
+                if (
+                    lost_ends
+                    and (local_id, seq) in lost_ends
+                    and is_p2p
+                    and name.backend == "nccl"
+                    and position < len(entries) - 1
+                ):
                     state = State.DONE
             if name.backend == "gloo":
                 state = State.DONE if entry.get("retired") else State.PENDING
@@ -247,7 +268,12 @@ class _Entries:
             if columns["state"][row] == State.DONE:
                 columns["state"][row] = int(State.UNKNOWN)
         if self.bad:
-            self.recording.notes.append(Note("malformed_entries", f"{self.bad} of {len(entries)} entries are not recorder entries and were skipped"))
+            self.recording.notes.append(
+                Note(
+                    "malformed_entries",
+                    f"{self.bad} of {len(entries)} entries are not recorder entries and were skipped",
+                )
+            )
 
     def _place(self, entry: dict[str, Any]) -> tuple[str, int]:
         """Return the local id of an entry's group, and the group's index."""
@@ -264,13 +290,23 @@ class _Entries:
     def _new_place(self, entry: dict[str, Any]) -> tuple[str, int]:
         local_id, raw = _text(entry.get("pg_id", "")), entry.get("process_group")
         if isinstance(raw, (list, tuple)) and raw:
-            return local_id, self.recording.group(local_id, _text(raw[0]), _desc(raw[1]) if len(raw) > 1 else "")
+            return local_id, self.recording.group(
+                local_id, _text(raw[0]), _desc(raw[1]) if len(raw) > 1 else ""
+            )
         # Before `process_group` existed only the local id tells groups apart; 0 is always the default group.
         return local_id, self.recording.group(local_id, local_id or "0", "")
 
     def _kind(self, entry: dict[str, Any], name: _Name, is_p2p: bool) -> int:
         get = entry.get
-        parts = (name, is_p2p, get("input_sizes"), get("output_sizes"), get("input_dtypes"), get("output_dtypes"), get("frames"))
+        parts = (
+            name,
+            is_p2p,
+            get("input_sizes"),
+            get("output_sizes"),
+            get("input_dtypes"),
+            get("output_dtypes"),
+            get("frames"),
+        )
         guess = self.followed_by.get(self.last_kind)
         if guess is not None and guess[0] == parts:
             self.last_kind = guess[1]
@@ -280,7 +316,16 @@ class _Entries:
         self.last_kind = index
         return index
 
-    def _look_up(self, name: _Name, is_p2p: bool, sizes_in: Any, sizes_out: Any, types_in: Any, types_out: Any, frames: Any) -> int:
+    def _look_up(
+        self,
+        name: _Name,
+        is_p2p: bool,
+        sizes_in: Any,
+        sizes_out: Any,
+        types_in: Any,
+        types_out: Any,
+        frames: Any,
+    ) -> int:
         stack = self._stack(frames)
         key = (name, is_p2p, stack, _key((sizes_in, sizes_out, types_in, types_out)))
         index = self.kind_by_parts.get(key)
@@ -289,7 +334,18 @@ class _Entries:
             plain = name.op
             if is_p2p:
                 plain, src, dst = _p2p(name.op)
-            row: KindRow = (user_op(plain), name.backend, _sizes(sizes_in), _sizes(sizes_out), _types(types_in), _types(types_out), src, dst, stack, None)
+            row: KindRow = (
+                user_op(plain),
+                name.backend,
+                _sizes(sizes_in),
+                _sizes(sizes_out),
+                _types(types_in),
+                _types(types_out),
+                src,
+                dst,
+                stack,
+                None,
+            )
             index = self.kind_by_parts[key] = self.recording.kind(row)
         return index
 
@@ -302,10 +358,23 @@ class _Entries:
         stack = self._stack((batch.end or members[0]).get("frames"))
         joined: list[list[Any]] = [[], [], [], []]
         for member in members:
-            for part, key in zip(joined, ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes"), strict=True):
+            for part, key in zip(
+                joined, ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes"), strict=True
+            ):
                 value = member.get(key)
                 part.extend(value if isinstance(value, list) else [])
-        row: KindRow = (op, backend, _sizes(joined[0]), _sizes(joined[1]), _types(joined[2]), _types(joined[3]), None, None, stack, None)
+        row: KindRow = (
+            op,
+            backend,
+            _sizes(joined[0]),
+            _sizes(joined[1]),
+            _types(joined[2]),
+            _types(joined[3]),
+            None,
+            None,
+            stack,
+            None,
+        )
         return self.recording.kind(row)
 
     def _stack(self, frames: Any) -> int:
@@ -315,7 +384,9 @@ class _Entries:
         index = self.stack_by_ids.get(ids)
         if index is None:
             row: StackRow = tuple(
-                (_text(f.get("name", "")), _text(f.get("filename", "")), _int(f.get("line"))) for f in frames if isinstance(f, dict)
+                (_text(f.get("name", "")), _text(f.get("filename", "")), _int(f.get("line")))
+                for f in frames
+                if isinstance(f, dict)
             )
             index = self.stack_by_ids[ids] = self.recording.stack(row)
         return index
@@ -350,7 +421,11 @@ def _coalesced_ends(entries: list[Any]) -> dict[tuple[str, bool, int], _Batch]:
         is_p2p = bool(entry.get("is_p2p")) or "->" in name or "<-" in name
         if _COALESCED_END.search(name):
             was_p2p, seq = before.get(local_id, (False, -1))
-            is_p2p = is_p2p or (was_p2p and seq == _seq(entry, True)) or (not entry.get("collective_seq_id") and bool(entry.get("p2p_seq_id")))
+            is_p2p = (
+                is_p2p
+                or (was_p2p and seq == _seq(entry, True))
+                or (not entry.get("collective_seq_id") and bool(entry.get("p2p_seq_id")))
+            )
             batches.setdefault((local_id, is_p2p, _seq(entry, is_p2p)), _Batch()).end = entry
         else:
             before[local_id] = (is_p2p, _seq(entry, is_p2p))
@@ -366,7 +441,9 @@ def _coalesced_ends(entries: list[Any]) -> dict[tuple[str, bool, int], _Batch]:
     return batches
 
 
-def _batches_without_end(entries: list[Any], ends: dict[tuple[str, bool, int], _Batch]) -> set[tuple[str, int]]:
+def _batches_without_end(
+    entries: list[Any], ends: dict[tuple[str, bool, int], _Batch]
+) -> set[tuple[str, int]]:
     """Return the point-to-point batches (local group id, seq) that a dump of pending calls only shows without their end.
 
     The end entry is written right behind the members and carries the state; members read "scheduled" for ever. So where
@@ -384,7 +461,9 @@ def _batches_without_end(entries: list[Any], ends: dict[tuple[str, bool, int], _
     return {key for key, count in members.items() if count > 1 and (key[0], True, key[1]) not in ends}
 
 
-def _end_key(ends: dict[tuple[str, bool, int], _Batch], local_id: str, entry: dict[str, Any], is_p2p: bool, seq: int) -> tuple[bool, int]:
+def _end_key(
+    ends: dict[tuple[str, bool, int], _Batch], local_id: str, entry: dict[str, Any], is_p2p: bool, seq: int
+) -> tuple[bool, int]:
     """Return (is_p2p, seq) of the batch that this end entry ends."""
     for p2p in (True, False):
         key = (local_id, p2p, _seq(entry, p2p))

@@ -75,7 +75,9 @@ class GroupIndex:
                     found[rank].append(members)
         return found
 
-    def _place_status(self, rank: int, recording: Recording, by_id: dict[str, Identity]) -> dict[str, Identity]:
+    def _place_status(
+        self, rank: int, recording: Recording, by_id: dict[str, Identity]
+    ) -> dict[str, Identity]:
         """Join `pg_status` (keyed by local id) with groups: through entries, else by the order of creation.
 
         Group names are numbers counted up over all ranks, local ids are counted up per rank; so the k-th smallest id is
@@ -103,11 +105,16 @@ class GroupIndex:
         identities: set[Identity] = set(self._descs) | set(self._callers)
         for placed in self.status_of.values():
             identities.update(placed.values())
-        self._order = sorted(identities, key=lambda i: (not i[0].isdigit(), int(i[0]) if i[0].isdigit() else 0, i[0], i[1] or ()))
+        self._order = sorted(
+            identities,
+            key=lambda i: (not i[0].isdigit(), int(i[0]) if i[0].isdigit() else 0, i[0], i[1] or ()),
+        )
         groups = []
         for gid, identity in enumerate(self._order):
             name, members = identity
-            described = [d for d, _ in sorted(self._descs[identity].items(), key=lambda kv: (-kv[1], kv[0])) if d]
+            described = [
+                d for d, _ in sorted(self._descs[identity].items(), key=lambda kv: (-kv[1], kv[0])) if d
+            ]
             ranks = members if members is not None else tuple(sorted(self._callers[identity]))
             groups.append(Group(gid, name, described[0] if described else "", ranks, members is not None))
         return groups
@@ -157,7 +164,9 @@ def detail_helpers(recording: Recording) -> set[str]:
     On gloo both read ('', ''), told apart by the local id alone; the helper's calls are the wrapper's own fingerprint
     exchanges, not the program's (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp).
     """
-    nameless = sorted({local_id for local_id, name, _ in recording.groups if not name}, key=lambda i: (len(i), i))
+    nameless = sorted(
+        {local_id for local_id, name, _ in recording.groups if not name}, key=lambda i: (len(i), i)
+    )
     return set(nameless[1:]) if len(nameless) > 1 else set()
 
 

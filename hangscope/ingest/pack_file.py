@@ -109,7 +109,9 @@ def read_pack(stream: BinaryIO) -> Iterator[Entry]:
     if version is None:
         raise NotAPack("is a Parquet file and no pack of hangscope")
     if version != str(VERSION).encode():
-        raise ValueError(f"a pack of version {version.decode(errors='replace')[:20]}; this hangscope reads {VERSION}")
+        raise ValueError(
+            f"a pack of version {version.decode(errors='replace')[:20]}; this hangscope reads {VERSION}"
+        )
     own: dict[int, tuple[bytes, dict[str, bytes]]] = {}
     number = 0
     for batch in file.iter_batches(batch_size=64, use_threads=False):
@@ -118,7 +120,9 @@ def read_pack(stream: BinaryIO) -> Iterator[Entry]:
             number += 1
 
 
-def _answer(row: dict[str, Any], number: int, own: dict[int, tuple[bytes, dict[str, bytes]]]) -> dict[str, Any]:
+def _answer(
+    row: dict[str, Any], number: int, own: dict[int, tuple[bytes, dict[str, bytes]]]
+) -> dict[str, Any]:
     wire: dict[str, Any] = PlainUnpickler(io.BytesIO(row["answer"])).load()
     if row["created"] is None:
         return wire

@@ -26,11 +26,24 @@ class KindTable:
 
     def mapping(self, recording: Recording) -> Any:
         """Return the job-wide index for each of the recording's kinds (int32 array)."""
-        stacks = [tuple(self._frames.setdefault(row, Frame(*row)) for row in stack) for stack in recording.stacks]
+        stacks = [
+            tuple(self._frames.setdefault(row, Frame(*row)) for row in stack) for stack in recording.stacks
+        ]
         result = np.empty(len(recording.kinds), dtype=np.int32)
         for position, row in enumerate(recording.kinds):
             op, backend, size_in, size_out, type_in, type_out, src, dst, stack, root = row
-            kind = CallKind(op, backend, size_in, size_out, type_in, type_out, src, dst, stacks[stack] if 0 <= stack < len(stacks) else (), root)
+            kind = CallKind(
+                op,
+                backend,
+                size_in,
+                size_out,
+                type_in,
+                type_out,
+                src,
+                dst,
+                stacks[stack] if 0 <= stack < len(stacks) else (),
+                root,
+            )
             index = self._index.get(kind)
             if index is None:
                 index = self._index[kind] = len(self.all)
@@ -76,10 +89,15 @@ class QueueBuilder:
         """Set a rank's queues, its host and process, and what is missing of it."""
         record.host, record.pid = recording.host, recording.pid
         local = self._index.local[record.rank]
-        gids = [self._index.gid[local[place]] if place in local else None for place in range(len(recording.groups))]
+        gids = [
+            self._index.gid[local[place]] if place in local else None
+            for place in range(len(recording.groups))
+        ]
         split = self._split(recording, gids)
         created = np.frombuffer(recording.columns["created"], np.int64)
-        for gid, part in sorted(((gids[p.place], p) for p in split.parts), key=lambda pair: (pair[0], pair[1].p2p)):
+        for gid, part in sorted(
+            ((gids[p.place], p) for p in split.parts), key=lambda pair: (pair[0], pair[1].p2p)
+        ):
             assert gid is not None
             (record.p2p if part.p2p else record.queues)[gid] = Queue(
                 record.rank, gid,
@@ -98,14 +116,22 @@ class QueueBuilder:
         # Local groups that are one group are told by the pattern of their gids, which ranks of a role share; gids they do not.
         pattern = tuple(-1 if gid is None else gids.index(gid) for gid in gids)
         columns = recording.columns
-        key = (*(id(columns[name]) for name in ("group", "seq", "kind", "state", "order")), id(recording.kinds), id(recording.stacks), pattern)
+        key = (
+            *(id(columns[name]) for name in ("group", "seq", "kind", "state", "order")),
+            id(recording.kinds),
+            id(recording.stacks),
+            pattern,
+        )
         found = self._splits.get(key)
         if found is None:
             found = self._splits[key] = self._new_split(recording, pattern)
         return found
 
     def _new_split(self, recording: Recording, pattern: tuple[int, ...]) -> _Split:
-        columns = {name: np.frombuffer(recording.columns[name], dtype=recording.columns[name].typecode) for name in ("group", "seq", "kind", "state", "order")}
+        columns = {
+            name: np.frombuffer(recording.columns[name], dtype=recording.columns[name].typecode)
+            for name in ("group", "seq", "kind", "state", "order")
+        }
         mapping = self._mapping(recording)
         kind = mapping[columns["kind"]] if len(mapping) else np.empty(0, np.int32)
         p2p_kinds = np.array([row[6] is not None for row in recording.kinds], dtype=bool)
@@ -113,13 +139,30 @@ class QueueBuilder:
         parts = []
         for place in sorted(set(pattern) - {-1}):
             for p2p in (False, True):
-                masks = [np.flatnonzero((columns["group"] == group) & (is_p2p == p2p)) for group, same in enumerate(pattern) if same == place]
+                masks = [
+                    np.flatnonzero((columns["group"] == group) & (is_p2p == p2p))
+                    for group, same in enumerate(pattern)
+                    if same == place
+                ]
                 rows = np.concatenate(masks)
                 if not len(rows):
                     continue
                 whole = len(rows) == len(recording) and len(masks) == 1
-                seq, state, order = (columns[name] if whole else columns[name][rows] for name in ("seq", "state", "order"))
-                parts.append(_Part(place, p2p, None if whole else rows, seq, kind if whole else kind[rows], state, order, int(seq.min()) > 1))
+                seq, state, order = (
+                    columns[name] if whole else columns[name][rows] for name in ("seq", "state", "order")
+                )
+                parts.append(
+                    _Part(
+                        place,
+                        p2p,
+                        None if whole else rows,
+                        seq,
+                        kind if whole else kind[rows],
+                        state,
+                        order,
+                        int(seq.min()) > 1,
+                    )
+                )
         seen = len(recording)
         return _Split(
             tuple(parts),
@@ -140,7 +183,9 @@ class QueueBuilder:
         for local_id, (enqueued, started, completed) in sorted(recording.status.items()):
             identity = placed.get(local_id)
             if identity is not None:
-                result[self._index.gid[identity]] = Frontier(max(0, enqueued), None if started < 0 else started, max(0, completed))
+                result[self._index.gid[identity]] = Frontier(
+                    max(0, enqueued), None if started < 0 else started, max(0, completed)
+                )
         return result
 
 
@@ -149,15 +194,32 @@ def _set_frontier(record: RankRecord, gid: int, frontier: Frontier) -> None:
     both = [q for q in (record.queues.get(gid), record.p2p.get(gid)) if q is not None]
     if not both:
         empty = np.empty(0, np.int64)
-        record.queues[gid] = Queue(record.rank, gid, empty, empty, empty, empty, empty, frontier, overwritten=(frontier.enqueued or 0) > 0)
+        record.queues[gid] = Queue(
+            record.rank,
+            gid,
+            empty,
+            empty,
+            empty,
+            empty,
+            empty,
+            frontier,
+            overwritten=(frontier.enqueued or 0) > 0,
+        )
         return
     # pg_status counts the last work on the group, in the numbering of that work: collective or point-to-point.
     latest = max(both, key=lambda q: int(q.order.max())) if len(both) > 1 else both[0]
     latest.frontier = frontier
     sends = record.p2p.get(gid)
-    if sends is not None and latest is sends and frontier.completed is not None and _in_p2p_numbers(frontier, record.queues.get(gid)):
+    if (
+        sends is not None
+        and latest is sends
+        and frontier.completed is not None
+        and _in_p2p_numbers(frontier, record.queues.get(gid))
+    ):
         # Members of a batch stay "scheduled" in the recorder; the group's frontier says that they are over.
-        sends.state = np.where((sends.seq <= frontier.completed) & (sends.state != State.DONE), np.int8(State.DONE), sends.state)
+        sends.state = np.where(
+            (sends.seq <= frontier.completed) & (sends.state != State.DONE), np.int8(State.DONE), sends.state
+        )
 
 
 def _in_p2p_numbers(frontier: Frontier, collectives: Queue | None) -> bool:
@@ -168,5 +230,9 @@ def _in_p2p_numbers(frontier: Frontier, collectives: Queue | None) -> bool:
     """
     if frontier.completed is None or frontier.completed > (frontier.enqueued or 0):
         return False
-    done = collectives.seq[collectives.state >= State.DONE] if collectives is not None and len(collectives) else ()
+    done = (
+        collectives.seq[collectives.state >= State.DONE]
+        if collectives is not None and len(collectives)
+        else ()
+    )
     return not len(done) or int(max(done)) != frontier.completed

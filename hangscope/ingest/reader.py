@@ -36,17 +36,32 @@ def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES) -> Wire
             head = _peek(stream)
             kind = sniff.sniff(head)
             if kind in ("pickle", "json") and os.path.getsize(path) > max_bytes:
-                return failed(kind, "too_large", f"is larger than the limit of {max_bytes:,} bytes and was not loaded", "raise --max-bytes if it is a dump")
+                return failed(
+                    kind,
+                    "too_large",
+                    f"is larger than the limit of {max_bytes:,} bytes and was not loaded",
+                    "raise --max-bytes if it is a dump",
+                )
             with _collector_off() if kind == "pickle" else nullcontext():
                 return _READERS[kind](stream, shown)
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))
     except MemoryError:
-        return failed("dump", "too_much_memory", "asks for more memory than one file may take and was not loaded", "a healthy dump needs a few MB; this one is corrupt or hostile")
+        return failed(
+            "dump",
+            "too_much_memory",
+            "asks for more memory than one file may take and was not loaded",
+            "a healthy dump needs a few MB; this one is corrupt or hostile",
+        )
     except (OSError, EOFError) as error:
         return failed("unreadable", "unreadable", f"cannot be read: {error}")
     except Exception as error:  # a parser's own mistake may cost this file and no other
-        return failed("unreadable", "parser_failed", f"could not be parsed: {type(error).__name__}: {error}"[:300], "please report this with the file")
+        return failed(
+            "unreadable",
+            "parser_failed",
+            f"could not be parsed: {type(error).__name__}: {error}"[:300],
+            "please report this with the file",
+        )
 
 
 @contextmanager
@@ -67,7 +82,17 @@ def failed(kind: str, code: str, message: str, hint: str = "") -> Wire:
 
 
 def _answer(kind: str, status: str = "used", reason: str = "") -> Wire:
-    return {"kind": kind, "status": status, "reason": reason, "recordings": [], "events": [], "threads": [], "notes": [], "log": None, "nccl": None}
+    return {
+        "kind": kind,
+        "status": status,
+        "reason": reason,
+        "recordings": [],
+        "events": [],
+        "threads": [],
+        "notes": [],
+        "log": None,
+        "nccl": None,
+    }
 
 
 def _peek(stream: BinaryIO) -> bytes:
@@ -80,13 +105,28 @@ def _read_pickle(stream: BinaryIO, shown: str) -> Wire:
     try:
         value = safe_pickle.load(stream)
     except safe_pickle.HostilePickle as error:
-        return failed("hostile", "hostile", f"refused: this pickle asks to import `{error.wanted}`, which no Flight Recorder dump does", "do not open it with pickle.load; ask where it came from")
+        return failed(
+            "hostile",
+            "hostile",
+            f"refused: this pickle asks to import `{error.wanted}`, which no Flight Recorder dump does",
+            "do not open it with pickle.load; ask where it came from",
+        )
     except MemoryError:
         raise
     except EOFError:
-        return failed("dump", "truncated", "is truncated: the pickle ends before its end", "the process died while writing it, or the copy was cut")
+        return failed(
+            "dump",
+            "truncated",
+            "is truncated: the pickle ends before its end",
+            "the process died while writing it, or the copy was cut",
+        )
     except Exception as error:  # any byte sequence can make the pickle module raise anything
-        return failed("dump", "corrupt", f"is no whole pickle: {type(error).__name__}: {error}"[:300], "the process died while writing it, or it is another format")
+        return failed(
+            "dump",
+            "corrupt",
+            f"is no whole pickle: {type(error).__name__}: {error}"[:300],
+            "the process died while writing it, or it is another format",
+        )
     return _dump(value, "pickle")
 
 
@@ -121,7 +161,12 @@ def _read_pack(stream: BinaryIO, shown: str) -> Wire:
     except MemoryError:
         raise
     except Exception as error:  # pyarrow raises its own, and a forged answer anything
-        return failed("pack", "corrupt", f"is no whole pack: {type(error).__name__}: {error}"[:300], "it was cut while it was copied, or another version wrote it")
+        return failed(
+            "pack",
+            "corrupt",
+            f"is no whole pack: {type(error).__name__}: {error}"[:300],
+            "it was cut while it was copied, or another version wrote it",
+        )
     return answer
 
 
@@ -141,7 +186,12 @@ def _read_json(stream: BinaryIO, shown: str) -> Wire:
     except RecursionError:
         return failed("json", "hostile", "is nested too deeply to be a dump")
     except ValueError as error:
-        return failed("json", "corrupt", f"is no whole JSON: {error}"[:300], "the process died while writing it, or the copy was cut")
+        return failed(
+            "json",
+            "corrupt",
+            f"is no whole JSON: {error}"[:300],
+            "the process died while writing it, or the copy was cut",
+        )
     if flight_recorder.looks_like_dump(value):
         return _dump(value, "json")
     return _answer("json", "ignored", "a JSON file of no kind that is known here")
@@ -170,7 +220,8 @@ def _read_stacks(stream: BinaryIO, shown: str) -> Wire:
     ranked = [process for process in processes if process.rank is not None]
     answer["threads"] = [
         (name, [(f.name, f.file, f.line) for f in stack], main, process.rank, process.pid)
-        for process in ranked or processes[:1] for name, stack, main in process.threads
+        for process in ranked or processes[:1]
+        for name, stack, main in process.threads
     ]
     if not answer["threads"]:
         return _read_log(_rewound(stream), shown)
@@ -188,7 +239,9 @@ def _read_inspector(stream: BinaryIO, shown: str) -> Wire:
     from hangscope.ingest import nccl_inspector
 
     records, notes = nccl_inspector.read(stream, shown)
-    return _with_events("inspector", [record.event() for record in nccl_inspector.collectives(records)], notes)
+    return _with_events(
+        "inspector", [record.event() for record in nccl_inspector.collectives(records)], notes
+    )
 
 
 def _with_events(kind: str, events: list[Event], notes: list[Note]) -> Wire:

@@ -53,7 +53,10 @@ class Reading:
             reason=wire["reason"],
             recordings=[Recording.from_wire(r, interner) for r in wire["recordings"]],
             events=[Event(*row) for row in wire["events"]],
-            threads=[Thread(name, tuple(Frame(*f) for f in stack), main, rank, pid) for name, stack, main, rank, pid in wire["threads"]],
+            threads=[
+                Thread(name, tuple(Frame(*f) for f in stack), main, rank, pid)
+                for name, stack, main, rank, pid in wire["threads"]
+            ],
             notes=notes + (log.notes if log else []),
             log=log,
             nccl_recordings=[Recording.from_wire(r, interner) for r in nccl["recordings"]],
@@ -64,4 +67,7 @@ class Reading:
 def readings_of(file: str, wire: Wire, interner: Interner) -> list[Reading]:
     """Return the reading of a file and, where it is a pack, of every file that is packed in it."""
     inner = wire.get("files", ())
-    return [Reading.from_wire(file, wire, interner), *(Reading.from_wire(name, answer, interner) for name, _, answer in inner)]
+    return [
+        Reading.from_wire(file, wire, interner),
+        *(Reading.from_wire(name, answer, interner) for name, _, answer in inner),
+    ]

@@ -20,7 +20,18 @@ from hangscope.ingest.members import Members
 WIRE_VERSION = 2
 
 #: (op, backend, input_sizes, output_sizes, input_dtypes, output_dtypes, src, dst, stack index, root)
-KindRow = tuple[str, str, tuple[Any, ...], tuple[Any, ...], tuple[str, ...], tuple[str, ...], "int | None", "int | None", int, "int | None"]
+KindRow = tuple[
+    str,
+    str,
+    tuple[Any, ...],
+    tuple[Any, ...],
+    tuple[str, ...],
+    tuple[str, ...],
+    "int | None",
+    "int | None",
+    int,
+    "int | None",
+]
 #: ((function, file, line), ...), innermost first
 StackRow = tuple[tuple[str, str, int], ...]
 
@@ -91,7 +102,9 @@ class Recording:
             self.kinds.append(row)
         return index
 
-    def add(self, *, group: int, seq: int, kind: int, state: int, created: int = 0, order: int | None = None) -> None:
+    def add(
+        self, *, group: int, seq: int, kind: int, state: int, created: int = 0, order: int | None = None
+    ) -> None:
         """Append one call; `order` defaults to the number of calls so far."""
         c = self.columns
         c["order"].append(len(c["seq"]) if order is None else order)
@@ -112,7 +125,10 @@ class Recording:
             "pid": self.pid,
             "attempt": self.attempt,
             "groups": self.groups,
-            "config": {name: (desc, Members(ranks).runs if ranks else None) for name, (desc, ranks) in self.config.items()},
+            "config": {
+                name: (desc, Members(ranks).runs if ranks else None)
+                for name, (desc, ranks) in self.config.items()
+            },
             "status": self.status,
             # Of one role, all ranks have the same; as bytes it is compared without being loaded.
             "calls": pickle.dumps((self.kinds, self.stacks), protocol=5),
@@ -127,14 +143,25 @@ class Recording:
         Columns, kinds and stacks of the result must not be changed.
         """
         interner = interner or Interner()
-        recording = cls(source=wire["source"], version=wire["version"], rank=wire["rank"], host=wire["host"], pid=wire["pid"])
+        recording = cls(
+            source=wire["source"],
+            version=wire["version"],
+            rank=wire["rank"],
+            host=wire["host"],
+            pid=wire["pid"],
+        )
         recording.attempt = wire["attempt"]
         recording.groups = wire["groups"]
-        recording.config = {name: (desc, interner.members(runs) if runs else None) for name, (desc, runs) in wire["config"].items()}
+        recording.config = {
+            name: (desc, interner.members(runs) if runs else None)
+            for name, (desc, runs) in wire["config"].items()
+        }
         recording.status = wire["status"]
         recording.kinds, recording.stacks = interner.table(wire["calls"])
         for name, data in wire["columns"].items():
             code = COLUMNS[name]
-            recording.columns[name] = array(code, data) if name in _OWN_COLUMNS else interner.column(code, data)
+            recording.columns[name] = (
+                array(code, data) if name in _OWN_COLUMNS else interner.column(code, data)
+            )
         recording.notes = [Note(*row) for row in wire["notes"]]
         return recording

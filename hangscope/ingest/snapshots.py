@@ -64,13 +64,28 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
     inside = _rank_inside(recording)
     rank = recording.rank if recording.rank is not None else inside if inside is not None else named
     if rank is None:
-        notes.append(Note("rank_unknown", "neither its content nor its name says which rank wrote it, so it was set aside", file, hint="name it like nccl_trace_rank_3"))
+        notes.append(
+            Note(
+                "rank_unknown",
+                "neither its content nor its name says which rank wrote it, so it was set aside",
+                file,
+                hint="name it like nccl_trace_rank_3",
+            )
+        )
         return None
     if rank >= MAX_RANKS:
-        notes.append(Note("rank_unknown", f"claims rank {rank:,}, which no job has, so it was set aside", file))
+        notes.append(
+            Note("rank_unknown", f"claims rank {rank:,}, which no job has, so it was set aside", file)
+        )
         return None
     if named is not None and named != rank:
-        notes.append(Note("name_contradicts", f"the name says rank {named}, the groups inside fit only rank {rank}; taken for rank {rank}", file))
+        notes.append(
+            Note(
+                "name_contradicts",
+                f"the name says rank {named}, the groups inside fit only rank {rank}; taken for rank {rank}",
+                file,
+            )
+        )
     return Claim(file, recording, rank)
 
 
@@ -87,7 +102,9 @@ def _rank_inside(recording: Recording) -> int | None:
     return common[0] if len(common) == 1 else None
 
 
-def choose(claims: Sequence[Claim], notes: list[Note]) -> tuple[dict[int, Claim], dict[int, int], list[Claim]]:
+def choose(
+    claims: Sequence[Claim], notes: list[Note]
+) -> tuple[dict[int, Claim], dict[int, int], list[Claim]]:
     """Return (the recording of each rank, how many earlier snapshots show the same frontier, the stale ones)."""
     by_rank: dict[int, list[Claim]] = defaultdict(list)
     for claim in claims:
@@ -105,13 +122,32 @@ def choose(claims: Sequence[Claim], notes: list[Note]) -> tuple[dict[int, Claim]
         if others:
             files = ", ".join(c.file for c in others)
             if len(same) == len(others):
-                notes.append(Note("same_rank_twice", f"also speaks for rank {rank}, with the same frontier as {files}", best.file))
+                notes.append(
+                    Note(
+                        "same_rank_twice",
+                        f"also speaks for rank {rank}, with the same frontier as {files}",
+                        best.file,
+                    )
+                )
             else:
-                notes.append(Note("two_files_one_rank", f"and {files} all claim rank {rank}; the latest of them is analysed", best.file))
+                notes.append(
+                    Note(
+                        "two_files_one_rank",
+                        f"and {files} all claim rank {rank}; the latest of them is analysed",
+                        best.file,
+                    )
+                )
     for claim in _stale(chosen):
         stale.append(claim)
         del chosen[claim.rank]
-        notes.append(Note("stale", f"rank {claim.rank}'s dump is from an earlier attempt or another job and was set aside", claim.file, hint="remove old dumps before a run, or give each attempt its own folder"))
+        notes.append(
+            Note(
+                "stale",
+                f"rank {claim.rank}'s dump is from an earlier attempt or another job and was set aside",
+                claim.file,
+                hint="remove old dumps before a run, or give each attempt its own folder",
+            )
+        )
     return chosen, unchanged, stale
 
 
@@ -123,7 +159,9 @@ def _stale(chosen: dict[int, Claim]) -> list[Claim]:
     worlds = {c.rank: _world(c.recording) for c in claims}
     common = Counter(w for w in worlds.values() if w).most_common(1)
     # A dump of pending calls only begins when the job froze, which says nothing of its history.
-    begins = sorted(c.first_created for c in claims if c.first_created and State.DONE in c.recording.columns["state"])
+    begins = sorted(
+        c.first_created for c in claims if c.first_created and State.DONE in c.recording.columns["state"]
+    )
     # A quarter of the ranks may have begun early (a rank that left at once); the rest is "its peers".
     begin = begins[len(begins) // 4] if len(begins) * 2 > len(claims) else 0
     early = [c for c in claims if 0 < c.last_created < begin - CLOCK_SLACK]

@@ -23,7 +23,12 @@ class BadAnswer(ValueError):
 def check_wire(file: str, wire: Any, interner: Interner) -> None:
     """Raise BadAnswer where an answer would not become a proper Reading."""
     try:
-        if not isinstance(file, str) or not file or not isinstance(wire["kind"], str) or not isinstance(wire["reason"], str):
+        if (
+            not isinstance(file, str)
+            or not file
+            or not isinstance(wire["kind"], str)
+            or not isinstance(wire["reason"], str)
+        ):
             raise BadAnswer("names are no text")
         if "files" in wire:
             raise BadAnswer("a pack inside a pack")
@@ -40,9 +45,14 @@ def check_wire(file: str, wire: Any, interner: Interner) -> None:
     for event in (*reading.events, *(reading.log.events if reading.log is not None else ())):
         _check_event(event)
     for note in reading.notes:
-        _require(all(isinstance(text, str) for text in (note.code, note.message, note.hint)), "a note is no text")
+        _require(
+            all(isinstance(text, str) for text in (note.code, note.message, note.hint)), "a note is no text"
+        )
     for thread in reading.threads:
-        _require(isinstance(thread.name, str) and all(_is_frame((f.name, f.file, f.line)) for f in thread.stack), "a thread")
+        _require(
+            isinstance(thread.name, str) and all(_is_frame((f.name, f.file, f.line)) for f in thread.stack),
+            "a thread",
+        )
 
 
 def _require(holds: bool, what: str) -> None:
@@ -61,38 +71,80 @@ def _is_text(value: Any) -> bool:
 def _check_recording(recording: Recording) -> None:
     columns = recording.columns
     _require(len({len(column) for column in columns.values()}) == 1, "columns of different lengths")
-    for name, limit in (("group", len(recording.groups)), ("kind", len(recording.kinds)), ("state", len(State))):
-        _require(not columns[name] or (min(columns[name]) >= 0 and max(columns[name]) < limit), f"{name} out of range")
-    _require(_is_rank(recording.rank) and _is_text(recording.host) and isinstance(recording.source, str), "whose it is")
+    for name, limit in (
+        ("group", len(recording.groups)),
+        ("kind", len(recording.kinds)),
+        ("state", len(State)),
+    ):
+        _require(
+            not columns[name] or (min(columns[name]) >= 0 and max(columns[name]) < limit),
+            f"{name} out of range",
+        )
+    _require(
+        _is_rank(recording.rank) and _is_text(recording.host) and isinstance(recording.source, str),
+        "whose it is",
+    )
     _require(recording.pid is None or type(recording.pid) is int, "a process id")
-    _require(all(len(g) == 3 and all(isinstance(part, str) for part in g) for g in recording.groups), "a group")
+    _require(
+        all(len(g) == 3 and all(isinstance(part, str) for part in g) for g in recording.groups), "a group"
+    )
     for name, (desc, ranks) in recording.config.items():
         _require(isinstance(name, str) and isinstance(desc, str), "a group's name")
-        _require(ranks is None or (len(ranks) <= MAX_RANK and all(type(r) is int and 0 <= r < MAX_RANK for r in ranks)), "members")
+        _require(
+            ranks is None
+            or (len(ranks) <= MAX_RANK and all(type(r) is int and 0 <= r < MAX_RANK for r in ranks)),
+            "members",
+        )
     for local_id, status in recording.status.items():
-        _require(isinstance(local_id, str) and len(status) == 3 and all(type(n) is int for n in status), "a group's status")
-    _require(all(isinstance(stack, tuple) and all(_is_frame(f) for f in stack) for stack in recording.stacks), "a stack")
+        _require(
+            isinstance(local_id, str) and len(status) == 3 and all(type(n) is int for n in status),
+            "a group's status",
+        )
+    _require(
+        all(isinstance(stack, tuple) and all(_is_frame(f) for f in stack) for stack in recording.stacks),
+        "a stack",
+    )
     _require(all(_is_kind(row) for row in recording.kinds), "a kind of call")
 
 
 def _is_frame(row: Any) -> bool:
-    return isinstance(row, tuple) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[1], str) and type(row[2]) is int
+    return (
+        isinstance(row, tuple)
+        and len(row) == 3
+        and isinstance(row[0], str)
+        and isinstance(row[1], str)
+        and type(row[2]) is int
+    )
 
 
 def _is_kind(row: KindRow) -> bool:
     if not isinstance(row, tuple) or len(row) != 10:
         return False
     op, backend, sizes_in, sizes_out, types_in, types_out, src, dst, stack, root = row
-    sizes = isinstance(sizes_in, tuple) and isinstance(sizes_out, tuple) and all(
-        isinstance(shape, tuple) and all(type(n) is int for n in shape) for shape in (*sizes_in, *sizes_out)
+    sizes = (
+        isinstance(sizes_in, tuple)
+        and isinstance(sizes_out, tuple)
+        and all(
+            isinstance(shape, tuple) and all(type(n) is int for n in shape)
+            for shape in (*sizes_in, *sizes_out)
+        )
     )
-    types = isinstance(types_in, tuple) and isinstance(types_out, tuple) and all(isinstance(t, str) for t in (*types_in, *types_out))
+    types = (
+        isinstance(types_in, tuple)
+        and isinstance(types_out, tuple)
+        and all(isinstance(t, str) for t in (*types_in, *types_out))
+    )
     numbers = all(n is None or type(n) is int for n in (src, dst, root)) and type(stack) is int
     return isinstance(op, str) and isinstance(backend, str) and sizes and types and numbers
 
 
 def _check_event(event: Event) -> None:
-    _require(isinstance(event.kind, str) and isinstance(event.file, str) and isinstance(event.text, str), "an event's text")
-    _require(type(event.line) is int and _is_rank(event.rank) and _is_rank(event.group_rank), "an event's numbers")
+    _require(
+        isinstance(event.kind, str) and isinstance(event.file, str) and isinstance(event.text, str),
+        "an event's text",
+    )
+    _require(
+        type(event.line) is int and _is_rank(event.rank) and _is_rank(event.group_rank), "an event's numbers"
+    )
     _require(_is_text(event.host) and isinstance(event.fields, dict), "an event's fields")
     _require(event.time is None or isinstance(event.time, (int, float)), "an event's time")

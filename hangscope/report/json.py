@@ -14,4 +14,12 @@ _PAGE_ONLY = ("lanes", "rankmap", "waitfor", "timeline", "stacks")
 
 def render_json(view: Mapping[str, Any]) -> str:
     """Return the report as JSON text with a final newline; the same view gives the same bytes."""
-    return json.dumps({k: v for k, v in view.items() if k not in _PAGE_ONLY}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return (
+        json.dumps(
+            {k: v for k, v in view.items() if k not in _PAGE_ONLY},
+            indent=2,
+            ensure_ascii=False,
+            allow_nan=False,
+        )
+        + "\n"
+    )

@@ -20,14 +20,25 @@ def render_markdown(view: Mapping[str, Any]) -> str:
     if view["partial"]["is_partial"]:
         lines += [f"**Partial data:** {_plain(view['partial']['text'])}", ""]
     if verdict:
-        lines += ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in _facts(verdict, view)), ""]
+        lines += [
+            "| | |",
+            "| --- | --- |",
+            *(f"| {name} | {value} |" for name, value in _facts(verdict, view)),
+            "",
+        ]
         lines += _section("Why", [_item(e) for e in verdict["evidence"] if e["stance"] == "for"][:8])
-        lines += _section("Against, and missing", [_item(e) for e in verdict["evidence"] if e["stance"] != "for"][:6])
+        lines += _section(
+            "Against, and missing", [_item(e) for e in verdict["evidence"] if e["stance"] != "for"][:6]
+        )
         lines += _section("Do next", [_plain(a) for a in verdict["advice"]], ordered=True)
-        lines += _section("Alternatives", [f"`{a['cause']}`: {_plain(a['why'])}" for a in verdict["alternatives"]])
+        lines += _section(
+            "Alternatives", [f"`{a['cause']}`: {_plain(a['why'])}" for a in verdict["alternatives"]]
+        )
     else:
         lines += _section("Collect next time", [_plain(m) for m in view.get("missing", [])])
-    warnings = [_plain(f"{w['file']}: {w['message']}" if w.get("file") else w["message"]) for w in view["warnings"]]
+    warnings = [
+        _plain(f"{w['file']}: {w['message']}" if w.get("file") else w["message"]) for w in view["warnings"]
+    ]
     lines += _section("Warnings", warnings[:6])
     lines.append(f"<sub>hangscope {_plain(view['tool_version'])}</sub>")
     return "\n".join(lines) + "\n"
@@ -36,20 +47,41 @@ def render_markdown(view: Mapping[str, Any]) -> str:
 def _facts(verdict: Mapping[str, Any], view: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [("Cause", f"`{verdict['cause']}` ({verdict['category']})"), ("Confidence", verdict["confidence"])]
     if verdict["culprits"]:
-        named = ", ".join(f"rank {c['rank']}" + (f" on {_plain(str(c['host']))}" if c.get("host") else "") for c in verdict["culprits"][:8])
-        rows.append(("Who", named if len(verdict["culprit_ranks"]) <= 8 else ranks_phrase(verdict["culprit_ranks"])))
+        named = ", ".join(
+            f"rank {c['rank']}" + (f" on {_plain(str(c['host']))}" if c.get("host") else "")
+            for c in verdict["culprits"][:8]
+        )
+        rows.append(
+            ("Who", named if len(verdict["culprit_ranks"]) <= 8 else ranks_phrase(verdict["culprit_ranks"]))
+        )
     else:
         rows.append(("Who", "nobody is named"))
     location = verdict.get("location")
     if location:
-        rows.append(("Where", f"{_code(location['file'] + ':' + str(location['line']))} in {_code(location['function'])}"))
+        rows.append(
+            (
+                "Where",
+                f"{_code(location['file'] + ':' + str(location['line']))} in {_code(location['function'])}",
+            )
+        )
     if verdict.get("op"):
         seq = f" seq {verdict['seq']}" if verdict.get("seq") is not None else ""
         group = verdict.get("group")
-        rows.append(("What", f"{_code(verdict['op'])}{seq}" + (f" on group {_plain(group['name'])} {_plain(group['desc'])}".rstrip() if group else "")))
+        rows.append(
+            (
+                "What",
+                f"{_code(verdict['op'])}{seq}"
+                + (f" on group {_plain(group['name'])} {_plain(group['desc'])}".rstrip() if group else ""),
+            )
+        )
     if verdict["waiting_ranks"]:
         explains = verdict["explains"]
-        rows.append(("Waiting", f"{ranks_phrase(verdict['waiting_ranks'])}; the root explains {explains['ranks']} of {explains['of']}"))
+        rows.append(
+            (
+                "Waiting",
+                f"{ranks_phrase(verdict['waiting_ranks'])}; the root explains {explains['ranks']} of {explains['of']}",
+            )
+        )
     rows.append(("Fingerprint", f"`{verdict['fingerprint']}`"))
     return rows
 
@@ -57,12 +89,21 @@ def _facts(verdict: Mapping[str, Any], view: Mapping[str, Any]) -> list[tuple[st
 def _section(title: str, items: list[str], *, ordered: bool = False) -> list[str]:
     if not items:
         return []
-    return [f"**{title}**", "", *(f"{f'{i}.' if ordered else '-'} {item}" for i, item in enumerate(items, 1)), ""]
+    return [
+        f"**{title}**",
+        "",
+        *(f"{f'{i}.' if ordered else '-'} {item}" for i, item in enumerate(items, 1)),
+        "",
+    ]
 
 
 def _item(evidence: Mapping[str, Any]) -> str:
     source = evidence.get("source")
-    at = f" ({_code(source['file'] + (':' + str(source['line']) if source.get('line') else ''))})" if source and source.get("file") else ""
+    at = (
+        f" ({_code(source['file'] + (':' + str(source['line']) if source.get('line') else ''))})"
+        if source and source.get("file")
+        else ""
+    )
     word = "" if evidence["stance"] == "for" else f"*{evidence['stance']}:* "
     return f"{word}{_plain(evidence['text'])}{at}"
 

@@ -10,7 +10,12 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 _SECRETS = (
-    (re.compile(r"(?i)\b((?:[\w-]*(?:api[_-]?key|token|secret|passw(?:or)?d|credential)s?)[\"']?\s*[:=]\s*)([\"']?)[^\s\"',;&]{4,}\2"), r"\1***"),
+    (
+        re.compile(
+            r"(?i)\b((?:[\w-]*(?:api[_-]?key|token|secret|passw(?:or)?d|credential)s?)[\"']?\s*[:=]\s*)([\"']?)[^\s\"',;&]{4,}\2"
+        ),
+        r"\1***",
+    ),
     (re.compile(r"(?i)\b(authorization:\s*(?:bearer|basic)\s+)\S+"), r"\1***"),
     (re.compile(r"\b([a-z][a-z0-9+.-]*://)[^/\s:@]*:[^/\s@]+@"), r"\1***@"),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), "***"),
@@ -18,7 +23,9 @@ _SECRETS = (
     (re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"), "***"),
     (re.compile(r"(?i)([?&](?:sig|signature|x-amz-[\w-]+|access_token|key)=)[^&\s]+"), r"\1***"),
 )
-_HINT = re.compile(r"(?i)key|token|secret|passw|credential|authorization|://|AKIA|ASIA|ghp|gho|ghs|github_pat|hf[_-]|sk[_-]|xox|glpat|eyJ|sig")
+_HINT = re.compile(
+    r"(?i)key|token|secret|passw|credential|authorization|://|AKIA|ASIA|ghp|gho|ghs|github_pat|hf[_-]|sk[_-]|xox|glpat|eyJ|sig"
+)
 
 
 def mask(value: Any) -> Any:
@@ -44,11 +51,21 @@ def redact(view: dict[str, Any], what: Collection[str]) -> dict[str, Any]:
     steps: list[Callable[[str], str]] = []
     if "hosts" in what:
         names = {str(row["host"]) for row in view["ranks"] if row.get("host")}
-        names |= {str(row["host"]) for row in (view.get("verdict") or {}).get("culprits", ()) if row.get("host")}
+        names |= {
+            str(row["host"]) for row in (view.get("verdict") or {}).get("culprits", ()) if row.get("host")
+        }
         numbered = {name: f"host-{i}" for i, name in enumerate(sorted(names), 1)}
-        pattern = re.compile("|".join(re.escape(n) for n in sorted(numbered, key=len, reverse=True))) if numbered else None
+        pattern = (
+            re.compile("|".join(re.escape(n) for n in sorted(numbered, key=len, reverse=True)))
+            if numbered
+            else None
+        )
         address = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
-        steps.append(lambda text: address.sub("ip", pattern.sub(lambda m: numbered[m.group()], text) if pattern else text))
+        steps.append(
+            lambda text: address.sub(
+                "ip", pattern.sub(lambda m: numbered[m.group()], text) if pattern else text
+            )
+        )
     if "paths" in what:
         path = re.compile(r"(?<![\w:/])/(?:[\w.@+-]+/)+(?=[\w.@+-])")
         steps.append(lambda text: path.sub("", text))

@@ -48,9 +48,16 @@ def lanes(analysis: Analysis) -> dict[str, Any] | None:
         rows[key] = {"role": role, "cells": cells}
     ordered = sorted(classes, key=lambda k: (rows[k]["role"] != "culprit", -len(classes[k]), classes[k]))
     result = [
-        {"ranks": compress(classes[k]), "count": len(classes[k]), "label": rows[k]["role"], **rows[k]} for k in ordered[:LANE_ROWS]
+        {"ranks": compress(classes[k]), "count": len(classes[k]), "label": rows[k]["role"], **rows[k]}
+        for k in ordered[:LANE_ROWS]
     ]
-    return {"group": {"name": view.group.name, "desc": view.group.desc}, "seqs": seqs, "divergence_seq": first if finding.form in ("different", "shifted") else seq, "rows": result, "left_out": max(0, len(ordered) - LANE_ROWS)}
+    return {
+        "group": {"name": view.group.name, "desc": view.group.desc},
+        "seqs": seqs,
+        "divergence_seq": first if finding.form in ("different", "shifted") else seq,
+        "rows": result,
+        "left_out": max(0, len(ordered) - LANE_ROWS),
+    }
 
 
 def _cell(analysis: Analysis, rank: int, seq: int, odd: bool) -> dict[str, Any]:
@@ -58,12 +65,25 @@ def _cell(analysis: Analysis, rank: int, seq: int, odd: bool) -> dict[str, Any]:
     assert view is not None
     member = view.members[rank]
     kind = view.kind_of(rank, seq)
-    cell: dict[str, Any] = {"seq": seq, "op": kind.op if kind else "", "state": "unknown", "odd": odd and kind is not None, "sizes": "", "site": ""}
+    cell: dict[str, Any] = {
+        "seq": seq,
+        "op": kind.op if kind else "",
+        "state": "unknown",
+        "odd": odd and kind is not None,
+        "sizes": "",
+        "site": "",
+    }
     if kind is not None:
         row = member.row_of(seq)
         assert row is not None and member.queue is not None
         state = State(int(member.queue.state[row]))
-        cell["state"] = "pending" if state in (State.PENDING, State.STARTED) else "done" if state == State.DONE else "unknown"
+        cell["state"] = (
+            "pending"
+            if state in (State.PENDING, State.STARTED)
+            else "done"
+            if state == State.DONE
+            else "unknown"
+        )
         if seq <= (member.completed or 0) and cell["state"] == "pending" and seq not in member.pending:
             cell["state"] = "done"
         sizes = ", ".join(str(list(s)) for s in (kind.input_sizes or kind.output_sizes)[:2])
@@ -93,7 +113,12 @@ def rankmap(analysis: Analysis) -> dict[str, Any] | None:
             runs[-1][1] += 1
         else:
             runs.append([state, 1])
-    words = {"waiting": "waiting in a call", "culprit": "culprit", "idle": "in no call", "unseen": "no usable dump"}
+    words = {
+        "waiting": "waiting in a call",
+        "culprit": "culprit",
+        "idle": "in no call",
+        "unseen": "no usable dump",
+    }
     present = {state for state, _ in runs}
     hosts = list(dict.fromkeys(r.host for _, r in sorted(incident.ranks.items()) if r.host))
     ranks_on = Counter(r.host for r in incident.ranks.values())
@@ -101,8 +126,13 @@ def rankmap(analysis: Analysis) -> dict[str, Any] | None:
     even = bool(counts) and len(set(counts)) == 1 and sum(counts) == incident.world_size
     verdict = analysis.judgement.verdict
     return {
-        "world_size": incident.world_size, "per_host": counts[0] if even else min(8, incident.world_size), "hosts": hosts if even else [], "states": runs,
-        "legend": [{"state": i, "label": words[role], "role": role} for i, role in enumerate(ROLES) if i in present],
+        "world_size": incident.world_size,
+        "per_host": counts[0] if even else min(8, incident.world_size),
+        "hosts": hosts if even else [],
+        "states": runs,
+        "legend": [
+            {"state": i, "label": words[role], "role": role} for i, role in enumerate(ROLES) if i in present
+        ],
         "culprits": list(verdict.culprit_ranks) if verdict is not None else [],
     }
 
@@ -119,24 +149,48 @@ def waitfor(analysis: Analysis) -> dict[str, Any] | None:
     keep = [n for n in graph.nodes if n[0] == "H" or n in first_calls or n in roots]
     classes: dict[Any, list[Node]] = defaultdict(list)
     for node in keep:
-        targets = tuple(sorted((str(t), a) for t, a in graph.targets(node) if t in first_calls or t[0] == "H"))
-        classes[(node[0], targets, node in roots, node in cycle) if node[0] == "H" else (str(node),)].append(node)
+        targets = tuple(
+            sorted((str(t), a) for t, a in graph.targets(node) if t in first_calls or t[0] == "H")
+        )
+        classes[(node[0], targets, node in roots, node in cycle) if node[0] == "H" else (str(node),)].append(
+            node
+        )
     ordered = sorted(classes.values(), key=lambda ns: (not any(n in roots for n in ns), -len(ns), str(ns[0])))
     total = len(ordered)
     ordered = ordered[:GRAPH_NODES]
     name = {n: f"n{i}" for i, ns in enumerate(ordered) for n in ns}
     nodes = []
     for i, members in enumerate(ordered):
-        ranks = [int(n[1]) for n in members if n[0] == "H"] or [r for r, calls in graph.open_calls.items() if any(c.node == members[0] for c in calls)]  # type: ignore[call-overload]
-        nodes.append({
-            "id": f"n{i}", "kind": "host" if members[0][0] == "H" else "call", "label": ranks_phrase(ranks).capitalize() if members[0][0] == "H" else _call_label(analysis, members[0]),
-            "ranks": compress(ranks), "count": len(ranks), "root": any(n in roots for n in members), "cycle": any(n in cycle for n in members),
-        })
-    edges = sorted({
-        (name[n], name[t], assumed)
-        for n in name for t, assumed in graph.targets(n) if t in name and name[t] != name[n]
-    })
-    return {"nodes": nodes, "edges": [{"from": a, "to": b, "assumed": c} for a, b, c in edges], "text": _chain(analysis), "left_out": max(0, total - len(ordered))}
+        ranks = [int(n[1]) for n in members if n[0] == "H"]  # type: ignore[call-overload]
+        if not ranks:
+            ranks = [r for r, calls in graph.open_calls.items() if any(c.node == members[0] for c in calls)]
+        nodes.append(
+            {
+                "id": f"n{i}",
+                "kind": "host" if members[0][0] == "H" else "call",
+                "label": ranks_phrase(ranks).capitalize()
+                if members[0][0] == "H"
+                else _call_label(analysis, members[0]),
+                "ranks": compress(ranks),
+                "count": len(ranks),
+                "root": any(n in roots for n in members),
+                "cycle": any(n in cycle for n in members),
+            }
+        )
+    edges = sorted(
+        {
+            (name[n], name[t], assumed)
+            for n in name
+            for t, assumed in graph.targets(n)
+            if t in name and name[t] != name[n]
+        }
+    )
+    return {
+        "nodes": nodes,
+        "edges": [{"from": a, "to": b, "assumed": c} for a, b, c in edges],
+        "text": _chain(analysis),
+        "left_out": max(0, total - len(ordered)),
+    }
 
 
 def _call_label(analysis: Analysis, node: Node, rank: int | None = None) -> str:
@@ -162,8 +216,14 @@ def _chain(analysis: Analysis) -> list[str]:
     lines = []
     for node, ranks in sorted(by_call.items(), key=lambda kv: (-len(kv[1]), str(kv[0])))[:16]:
         missing = [int(t[1]) for t, _ in graph.targets(node) if t[0] == "H"]  # type: ignore[call-overload]
-        tail = f"which {ranks_phrase(missing)} {'has' if len(missing) == 1 else 'have'} not made" if missing else "which all its members made"
-        lines.append(f"{ranks_phrase(ranks).capitalize()} {'is' if len(ranks) == 1 else 'are'} in {_call_label(analysis, node)}, {tail}.")
+        tail = (
+            f"which {ranks_phrase(missing)} {'has' if len(missing) == 1 else 'have'} not made"
+            if missing
+            else "which all its members made"
+        )
+        lines.append(
+            f"{ranks_phrase(ranks).capitalize()} {'is' if len(ranks) == 1 else 'are'} in {_call_label(analysis, node)}, {tail}."
+        )
     verdict = analysis.judgement.verdict
     if verdict is not None and verdict.culprit_ranks:
         explained = f"{verdict.explained} of {len(verdict.waiting_ranks)} waiting ranks"
@@ -183,18 +243,28 @@ def timeline(analysis: Analysis) -> dict[str, Any] | None:
         record = analysis.incident.ranks.get(rank)
         if record is None or graph.open_calls.get(rank):
             continue
-        last = max(((int(q.created[-1]), q) for q in record.queues.values() if len(q)), key=lambda p: p[0], default=None)
+        last = max(
+            ((int(q.created[-1]), q) for q in record.queues.values() if len(q)),
+            key=lambda p: p[0],
+            default=None,
+        )
         if last is not None and last[0]:
             kind = analysis.incident.kinds[int(last[1].kind[-1])]
             entries.append((last[0], rank, f"last call: {describe(kind)} seq {int(last[1].seq[-1])}"))
     if not entries:
         return None
-    zero = min(t for t, _, label in entries if label.startswith("enqueued")) if any(label.startswith("enqueued") for _, _, label in entries) else min(t for t, _, _ in entries)
+    zero = (
+        min(t for t, _, label in entries if label.startswith("enqueued"))
+        if any(label.startswith("enqueued") for _, _, label in entries)
+        else min(t for t, _, _ in entries)
+    )
     merged: dict[tuple[int, str], list[int]] = defaultdict(list)
     for time, rank, label in entries:
         merged[(round((time - zero) / 1e6), label)].append(rank)
-    events = [{"t_ms": float(t), "ranks": compress(ranks), "label": label, "kind": "enqueue"} for (t, label), ranks in sorted(merged.items())]
+    events = [
+        {"t_ms": float(t), "ranks": compress(ranks), "label": label, "kind": "enqueue"}
+        for (t, label), ranks in sorted(merged.items())
+    ]
     hosts = {r.host for r in analysis.incident.ranks.values()}
     known = len(hosts) == 1 and None not in hosts
     return {"offset_known": known, "events": events[:60]}
-

@@ -15,16 +15,39 @@ def verdict_from_view(view: Mapping[str, Any]) -> Verdict | None:
         return None
     group, location = raw["group"], raw["location"]
     return Verdict(
-        cause=raw["cause"], confidence=raw["confidence"], culprit_ranks=tuple(raw["culprit_ranks"]), category=raw["category"], summary=raw["summary"],
-        group=Group(-1, group["name"], group["desc"], tuple(group["ranks"]), group["members_known"], group["role"]) if group else None,
-        op=raw["op"], seq=raw["seq"], is_p2p=raw["is_p2p"], waiting_ranks=tuple(raw["waiting_ranks"]), explained=raw["explains"]["ranks"],
-        culprit_call=_call(raw["culprit_call"]), waiting_call=_call(raw["waiting_call"]),
-        location=Location(location["file"], location["line"], location["function"], location["rank"]) if location else None,
+        cause=raw["cause"],
+        confidence=raw["confidence"],
+        culprit_ranks=tuple(raw["culprit_ranks"]),
+        category=raw["category"],
+        summary=raw["summary"],
+        group=Group(
+            -1, group["name"], group["desc"], tuple(group["ranks"]), group["members_known"], group["role"]
+        )
+        if group
+        else None,
+        op=raw["op"],
+        seq=raw["seq"],
+        is_p2p=raw["is_p2p"],
+        waiting_ranks=tuple(raw["waiting_ranks"]),
+        explained=raw["explains"]["ranks"],
+        culprit_call=_call(raw["culprit_call"]),
+        waiting_call=_call(raw["waiting_call"]),
+        location=Location(location["file"], location["line"], location["function"], location["rank"])
+        if location
+        else None,
         evidence=tuple(
-            Evidence(e["kind"], e["text"], e["rank"], Source(e["source"]["file"], e["source"]["line"]) if e["source"] else None, e["stance"])
+            Evidence(
+                e["kind"],
+                e["text"],
+                e["rank"],
+                Source(e["source"]["file"], e["source"]["line"]) if e["source"] else None,
+                e["stance"],
+            )
             for e in raw["evidence"]
         ),
-        advice=tuple(raw["advice"]), alternatives=tuple(Alternative(a["cause"], a["why"]) for a in raw["alternatives"]), fingerprint=raw["fingerprint"],
+        advice=tuple(raw["advice"]),
+        alternatives=tuple(Alternative(a["cause"], a["why"]) for a in raw["alternatives"]),
+        fingerprint=raw["fingerprint"],
     )
 
 
@@ -32,6 +55,9 @@ def _call(raw: Mapping[str, Any] | None) -> CallRef | None:
     if raw is None:
         return None
     return CallRef(
-        raw["op"], raw["seq"], tuple(Frame(f["name"], f["file"], f["line"]) for f in raw["frames"]),
-        tuple(tuple(s) for s in raw["sizes"]), tuple(raw["dtypes"]),
+        raw["op"],
+        raw["seq"],
+        tuple(Frame(f["name"], f["file"], f["line"]) for f in raw["frames"]),
+        tuple(tuple(s) for s in raw["sizes"]),
+        tuple(raw["dtypes"]),
     )

@@ -15,7 +15,9 @@ _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "
 MIN_WIDTH, MAX_WIDTH = 60, 110
 
 
-def render_text(view: Mapping[str, Any], *, color: bool = False, width: int | None = None, verbose: bool = False) -> str:
+def render_text(
+    view: Mapping[str, Any], *, color: bool = False, width: int | None = None, verbose: bool = False
+) -> str:
     """Return the report for a terminal; `width` defaults to the terminal's. `verbose` shows all evidence and warnings."""
     return _Screen(clean(view), color, width or shutil.get_terminal_size((100, 24)).columns, verbose).render()
 
@@ -31,7 +33,9 @@ class _Screen:
         status = self.view["status"]
         if self.view["partial"]["is_partial"]:  # before any claim
             self.put(f"{self.paint('partial data', 'warning')}: {self.view['partial']['text']}", indent="  ")
-        headline = self.view["headline"].removeprefix("Inconclusive: ").removeprefix("No hang: ")  # the head says so
+        headline = (
+            self.view["headline"].removeprefix("Inconclusive: ").removeprefix("No hang: ")
+        )  # the head says so
         if verdict:
             style = "error" if status == "hang" else "warning"
             head = f"{'hang' if status == 'hang' else status}[{verdict['cause']}]"
@@ -40,7 +44,9 @@ class _Screen:
             self.notes(verdict)
             self.help(verdict)
         else:
-            self.put(f"{self.paint(status, 'ok' if status == 'no_hang' else 'warning')}: {headline}", indent="  ")
+            self.put(
+                f"{self.paint(status, 'ok' if status == 'no_hang' else 'warning')}: {headline}", indent="  "
+            )
             for text in self.view.get("missing", []):
                 self.labelled("missing", text)
         self.warnings()
@@ -53,22 +59,38 @@ class _Screen:
             call = verdict.get("culprit_call")
             tail = ""
             if call and call.get("op"):
-                tail = f", {'in' if call.get('seq') == verdict.get('seq') else 'last call'} {call['op']}" + (f" seq {call['seq']}" if call.get("seq") is not None else "")
-            self.put(f"  {self.paint('-->', 'label')} {location['file']}:{location['line']} in {location['function']}  ({who}{tail})", indent="      ")
+                tail = f", {'in' if call.get('seq') == verdict.get('seq') else 'last call'} {call['op']}" + (
+                    f" seq {call['seq']}" if call.get("seq") is not None else ""
+                )
+            self.put(
+                f"  {self.paint('-->', 'label')} {location['file']}:{location['line']} in {location['function']}  ({who}{tail})",
+                indent="      ",
+            )
         frame = _user_frame(waiting, self.view)
         if waiting and verdict.get("waiting_ranks"):
             ranks = ranks_phrase(verdict["waiting_ranks"])
             at = f"{frame['file']}:{frame['line']} in {frame['name']}" if frame else "no frame recorded"
-            self.put(f"  {self.paint('-->', 'label')} {at}  ({ranks} waiting in {waiting['op'] or 'a call'})", indent="      ")
+            self.put(
+                f"  {self.paint('-->', 'label')} {at}  ({ranks} waiting in {waiting['op'] or 'a call'})",
+                indent="      ",
+            )
         explains = verdict["explains"]
         if explains["of"]:
             self.labelled("explains", f"{explains['ranks']} of {explains['of']} waiting ranks")
 
     def notes(self, verdict: Mapping[str, Any]) -> None:
-        shown = verdict["evidence"] if self.verbose else [e for e in verdict["evidence"] if e["stance"] == "for"][:5]
+        shown = (
+            verdict["evidence"]
+            if self.verbose
+            else [e for e in verdict["evidence"] if e["stance"] == "for"][:5]
+        )
         for item in shown:
             source = item.get("source")
-            at = f"  [{source['file']}{':' + str(source['line']) if source.get('line') else ''}]" if source and source.get("file") else ""
+            at = (
+                f"  [{source['file']}{':' + str(source['line']) if source.get('line') else ''}]"
+                if source and source.get("file")
+                else ""
+            )
             word = {"for": "note", "against": "against", "missing": "missing"}[item["stance"]]
             self.labelled(word, item["text"] + at)
         if not self.verbose:
@@ -87,7 +109,9 @@ class _Screen:
         warnings = self.view["warnings"]
         for item in warnings if self.verbose else warnings[:3]:
             at = f"{item['file']}: " if item.get("file") else ""
-            self.labelled("warning", f"{at}{item['message']}" + (f" ({item['hint']})" if item.get("hint") else ""))
+            self.labelled(
+                "warning", f"{at}{item['message']}" + (f" ({item['hint']})" if item.get("hint") else "")
+            )
         if len(warnings) > 3 and not self.verbose:
             self.labelled("warning", f"{len(warnings) - 3} more; -v shows them")
 
@@ -97,7 +121,15 @@ class _Screen:
 
     def put(self, text: str, *, indent: str) -> None:
         painted = len(text) - len(_plain(text))
-        wrapped = textwrap.wrap(text, self.width + painted, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True, replace_whitespace=True)
+        wrapped = textwrap.wrap(
+            text,
+            self.width + painted,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+            drop_whitespace=True,
+            replace_whitespace=True,
+        )
         if wrapped and text.startswith(" "):
             lead = text[: len(text) - len(text.lstrip(" "))]
             wrapped[0] = lead + wrapped[0].lstrip(" ")
@@ -109,8 +141,6 @@ class _Screen:
 
 def _plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
-
-
 
 
 def _user_frame(call: Mapping[str, Any] | None, view: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -38,7 +38,8 @@ def build_view(analysis: Analysis, tool_version: str) -> View:
         "missing": judgement.missing,
         "sources": _sources(incident),
         "candidates": [
-            {"ranks": compress(c.ranks), "cause": c.what, "why_set_aside": c.why_set_aside} for c in judgement.candidates
+            {"ranks": compress(c.ranks), "cause": c.what, "why_set_aside": c.why_set_aside}
+            for c in judgement.candidates
         ],
         "groups": _groups(analysis),
         "ranks": _ranks(analysis),
@@ -50,7 +51,8 @@ def build_view(analysis: Analysis, tool_version: str) -> View:
         "waitfor": pictures.waitfor(analysis),
         "timeline": pictures.timeline(analysis),
         "warnings": [
-            {"code": n.code, "file": n.file, "line": n.line, "message": n.message, "hint": n.hint} for n in incident.notes
+            {"code": n.code, "file": n.file, "line": n.line, "message": n.message, "hint": n.hint}
+            for n in incident.notes
         ],
         "tool_version": tool_version,
     }
@@ -74,7 +76,11 @@ def _partial(incident: Incident) -> dict[str, Any]:
     dumped = incident.world_size - len(missing)
     if not missing:
         return {"is_partial": False, "text": f"dumps of all {incident.world_size} ranks", "missing_ranks": ""}
-    text = f"dumps of {dumped} of {incident.world_size} ranks; {ranks_phrase(missing)} left none" if dumped else f"no dumps; text of {sum(1 for r in incident.ranks.values() if r.files or r.events)} of {incident.world_size} ranks"
+    text = (
+        f"dumps of {dumped} of {incident.world_size} ranks; {ranks_phrase(missing)} left none"
+        if dumped
+        else f"no dumps; text of {sum(1 for r in incident.ranks.values() if r.files or r.events)} of {incident.world_size} ranks"
+    )
     return {"is_partial": True, "text": text, "missing_ranks": compress(missing)}
 
 
@@ -86,7 +92,15 @@ def _verdict(verdict: Verdict, incident: Incident) -> dict[str, Any]:
         "culprit_ranks": list(verdict.culprit_ranks),
         "culprits": [_culprit(incident.ranks[r]) for r in verdict.culprit_ranks[:64] if r in incident.ranks],
         "category": verdict.category,
-        "group": {"name": group.name, "desc": group.desc, "role": group.role, "ranks": list(group.ranks), "members_known": group.members_known} if group is not None else None,
+        "group": {
+            "name": group.name,
+            "desc": group.desc,
+            "role": group.role,
+            "ranks": list(group.ranks),
+            "members_known": group.members_known,
+        }
+        if group is not None
+        else None,
         "op": verdict.op,
         "seq": verdict.seq,
         "is_p2p": verdict.is_p2p,
@@ -95,11 +109,21 @@ def _verdict(verdict: Verdict, incident: Incident) -> dict[str, Any]:
         "fingerprint": verdict.fingerprint,
         "culprit_call": _call(verdict.culprit_call),
         "waiting_call": _call(verdict.waiting_call),
-        "location": {"file": verdict.location.file, "line": verdict.location.line, "function": verdict.location.function, "rank": verdict.location.rank} if verdict.location is not None else None,
+        "location": {
+            "file": verdict.location.file,
+            "line": verdict.location.line,
+            "function": verdict.location.function,
+            "rank": verdict.location.rank,
+        }
+        if verdict.location is not None
+        else None,
         "summary": verdict.summary,
         "evidence": [
             {
-                "kind": e.kind, "text": e.text, "rank": e.rank, "stance": e.stance,
+                "kind": e.kind,
+                "text": e.text,
+                "rank": e.rank,
+                "stance": e.stance,
                 "source": {"file": e.source.file, "line": e.source.line} if e.source is not None else None,
             }
             for e in verdict.evidence
@@ -110,14 +134,23 @@ def _verdict(verdict: Verdict, incident: Incident) -> dict[str, Any]:
 
 
 def _culprit(record: RankRecord) -> dict[str, Any]:
-    return {"rank": record.rank, "host": record.host, "local_rank": record.local_rank, "device": record.device, "pid": record.pid}
+    return {
+        "rank": record.rank,
+        "host": record.host,
+        "local_rank": record.local_rank,
+        "device": record.device,
+        "pid": record.pid,
+    }
 
 
 def _call(call: CallRef | None) -> dict[str, Any] | None:
     if call is None:
         return None
     return {
-        "op": call.op, "seq": call.seq, "sizes": [list(s) for s in call.sizes[:8]], "dtypes": list(call.dtypes[:8]),
+        "op": call.op,
+        "seq": call.seq,
+        "sizes": [list(s) for s in call.sizes[:8]],
+        "dtypes": list(call.dtypes[:8]),
         "frames": [{"name": f.name, "file": f.file, "line": f.line} for f in call.frames],
     }
 
@@ -125,7 +158,11 @@ def _call(call: CallRef | None) -> dict[str, Any] | None:
 def _sources(incident: Incident) -> dict[str, int]:
     return {
         "dump": sum(1 for r in incident.ranks.values() if r.dump_file),
-        "log": sum(1 for i in incident.inputs if i.kind in ("log", "error_file", "ras", "inspector") and i.status == "used"),
+        "log": sum(
+            1
+            for i in incident.inputs
+            if i.kind in ("log", "error_file", "ras", "inspector") and i.status == "used"
+        ),
         "stack": sum(1 for r in incident.ranks.values() if r.stack_file),
     }
 
@@ -136,13 +173,19 @@ def _groups(analysis: Analysis) -> list[dict[str, Any]]:
         classes: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
         for rank, member in view.members.items():
             classes[(member.enqueued, member.completed)].append(rank)
-        rows.append({
-            "name": view.group.name, "desc": view.group.desc, "role": view.group.role, "ranks": _folded(view.group.ranks, analysis.incident.world_size), "members_known": view.group.members_known,
-            "frontier": [
-                {"ranks": compress(ranks), "enqueued": enqueued, "completed": completed}
-                for (enqueued, completed), ranks in sorted(classes.items(), key=lambda kv: kv[1])
-            ],
-        })
+        rows.append(
+            {
+                "name": view.group.name,
+                "desc": view.group.desc,
+                "role": view.group.role,
+                "ranks": _folded(view.group.ranks, analysis.incident.world_size),
+                "members_known": view.group.members_known,
+                "frontier": [
+                    {"ranks": compress(ranks), "enqueued": enqueued, "completed": completed}
+                    for (enqueued, completed), ranks in sorted(classes.items(), key=lambda kv: kv[1])
+                ],
+            }
+        )
     return rows
 
 
@@ -153,17 +196,31 @@ def _folded(ranks: Sequence[int], world_size: int) -> list[int] | str:
 def _ranks(analysis: Analysis) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for rank, record in sorted(analysis.incident.ranks.items()):
-        rows.append({
-            "rank": rank, "host": record.host, "state": pictures.role_of(analysis, rank), "absence": record.absence.value if record.absence else None,
-            "last_call": _last_call(analysis, record), "files": record.files,
-        })
+        rows.append(
+            {
+                "rank": rank,
+                "host": record.host,
+                "state": pictures.role_of(analysis, rank),
+                "absence": record.absence.value if record.absence else None,
+                "last_call": _last_call(analysis, record),
+                "files": record.files,
+            }
+        )
     if len(rows) <= FOLD_ABOVE:
         return rows
     classes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for row in rows:
         classes[(row["state"], row["absence"], row["last_call"])].append(row["rank"])
     return [
-        {"ranks": compress(ranks), "count": len(ranks), "state": state, "absence": absence, "last_call": last, "host": None, "files": []}
+        {
+            "ranks": compress(ranks),
+            "count": len(ranks),
+            "state": state,
+            "absence": absence,
+            "last_call": last,
+            "host": None,
+            "files": [],
+        }
         for (state, absence, last), ranks in sorted(classes.items(), key=lambda kv: kv[1])
     ]
 
@@ -186,12 +243,23 @@ def _last_call(analysis: Analysis, record: RankRecord) -> str | None:
 
 def _inputs(inputs: Sequence[Input]) -> list[dict[str, Any]]:
     if len(inputs) <= FOLD_ABOVE:
-        return [{"file": i.file, "kind": i.kind, "rank": i.rank, "status": i.status, "reason": i.reason} for i in inputs]
+        return [
+            {"file": i.file, "kind": i.kind, "rank": i.rank, "status": i.status, "reason": i.reason}
+            for i in inputs
+        ]
     classes: dict[tuple[str, str, str], list[Input]] = defaultdict(list)
     for item in inputs:
         classes[(item.kind, item.status, item.reason)].append(item)
     return [
-        {"file": f"{len(items)} files, {items[0].file} and others", "count": len(items), "kind": kind, "rank": None, "ranks": compress(i.rank for i in items if i.rank is not None), "status": status, "reason": reason}
+        {
+            "file": f"{len(items)} files, {items[0].file} and others",
+            "count": len(items),
+            "kind": kind,
+            "rank": None,
+            "ranks": compress(i.rank for i in items if i.rank is not None),
+            "status": status,
+            "reason": reason,
+        }
         for (kind, status, reason), items in sorted(classes.items())
     ]
 
@@ -204,7 +272,10 @@ def _coverage(analysis: Analysis) -> dict[str, Any]:
         for rank, member in view.members.items():
             if member.first_row:
                 classes[(member.first_row, member.last_row)].append(rank)
-        windows += [{"ranks": compress(r), "group": view.group.label, "from_seq": a, "to_seq": b} for (a, b), r in sorted(classes.items(), key=lambda kv: kv[1])]
+        windows += [
+            {"ranks": compress(r), "group": view.group.label, "from_seq": a, "to_seq": b}
+            for (a, b), r in sorted(classes.items(), key=lambda kv: kv[1])
+        ]
     return {
         "files": len(inputs),
         "used": sum(1 for i in inputs if i.status == "used"),
@@ -224,17 +295,32 @@ def _stacks(verdict: Verdict | None, incident: Incident) -> dict[str, Any]:
         sides["culprit"] = (f"Rank {culprit}, its stack", culprit, incident.ranks[culprit].threads[0][1])
     elif verdict.culprit_call is not None and verdict.culprit_call.frames:
         word = "its call" if verdict.culprit_call.seq == verdict.seq else "its last call"
-        sides["culprit"] = (f"Rank {culprit}, {word}" if culprit is not None else "One side", culprit, verdict.culprit_call.frames)
+        sides["culprit"] = (
+            f"Rank {culprit}, {word}" if culprit is not None else "One side",
+            culprit,
+            verdict.culprit_call.frames,
+        )
     if verdict.waiting_call is not None and verdict.waiting_call.frames:
         rank = verdict.waiting_ranks[0] if verdict.waiting_ranks else None
-        sides["waiting"] = (f"Rank {rank}, waiting" if rank is not None else "Waiting", rank, verdict.waiting_call.frames)
+        sides["waiting"] = (
+            f"Rank {rank}, waiting" if rank is not None else "Waiting",
+            rank,
+            verdict.waiting_call.frames,
+        )
     frames = {side: {(f.file, f.line) for f in stack} for side, (_, _, stack) in sides.items()}
     other = {"culprit": frames.get("waiting"), "waiting": frames.get("culprit")}
     return {
         side: {
-            "title": title, "rank": rank,
+            "title": title,
+            "rank": rank,
             "frames": [
-                {"name": f.name, "file": f.file, "line": f.line, "user": is_user(f), "differs": other[side] is not None and (f.file, f.line) not in (other[side] or ())}
+                {
+                    "name": f.name,
+                    "file": f.file,
+                    "line": f.line,
+                    "user": is_user(f),
+                    "differs": other[side] is not None and (f.file, f.line) not in (other[side] or ()),
+                }
                 for f in stack
             ],
         }

@@ -56,7 +56,7 @@ def test_a_local_rank_is_not_a_global_one() -> None:
 def test_local_ranks_are_mapped_within_a_log() -> None:
     reading = read(f"[default1]:loop ended\n[default1]:[rank9]: {CLOSED}")
     assert reading.local_to_global == {("", 1): 9}
-    assert [(e.kind, e.rank) for e in reading.events][0] == ("progress", 9)
+    assert next((e.kind, e.rank) for e in reading.events) == ("progress", 9)
 
 
 def test_task_numbers_are_ranks_unless_lines_contradict() -> None:
@@ -70,7 +70,7 @@ def test_task_numbers_are_ranks_unless_lines_contradict() -> None:
 
 def test_attempts_in_one_log() -> None:
     first = f"[rank1]: ValueError: a\n[rank0]: {CLOSED}" + AGENT.format(code=1, local=1, pid=11)
-    second = f"[rank0]: OSError: b\n" + AGENT.format(code=1, local=0, pid=12)
+    second = "[rank0]: OSError: b\n" + AGENT.format(code=1, local=0, pid=12)
     reading = read(first + second + "[rank0]: KeyError: c\n")
     told = [
         (e.fields.get("type") or e.kind, e.attempt) for e in reading.events if e.kind in ("exception", "exit")

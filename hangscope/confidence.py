@@ -1,0 +1,172 @@
+"""How sure a verdict may be, and when there is proof that nothing hangs.
+
+Confidence starts from what the rule itself can establish and falls with everything that is missing or assumed.
+"""
+
+from __future__ import annotations
+
+from hangscope.align.rankset import ranks_phrase
+from hangscope.causes.case import Case, Match
+from hangscope.incident import (
+    Absence,
+)
+
+
+def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
+    """Return the level (2 high, 1 medium, 0 low) that a match has earned, and the reasons of each step."""
+    finding, incident = case.finding, case.incident
+    level = match.sure
+    reasons = [
+        (
+            "nothing else fits the evidence",
+            "the usual reading of this evidence",
+            "a guess: other causes fit as well",
+        )[2 - match.sure]
+    ]
+
+    def lower(to: int, why: str) -> None:
+        nonlocal level
+        if level > to:
+            level = to
+            reasons.append(why)
+
+    if finding.tie and not match.culprits:
+        lower(1, "the sides are even and history does not tell which is wrong")
+    if finding.form not in ("none",) and match.cause not in (
+        "crashed_rank",
+        "early_exit",
+        "model_mismatch",
+        "init_hang",
+    ):
+        if finding.waiting and finding.explained * 10 < len(finding.waiting) * 9:
+            lower(1, f"it explains only {finding.explained} of {len(finding.waiting)} waiting ranks")
+        if finding.guess:
+            lower(0, "it rests on what the ranks printed last, or on counts of one moment")
+        doubtful = sorted(
+            {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks}
+            - set(match.culprits)
+        )
+        if doubtful and finding.form != "different":
+            lower(1, f"calls also lack {ranks_phrase(doubtful)}, of which no usable dump was seen")
+        if finding.assumed:
+            lower(
+                1, "it rests on an assumption about who waits for whom, or about which group a log line means"
+            )
+        if (
+            finding.view is not None
+            and not finding.view.group.members_known
+            and finding.form in ("absent", "unseen")
+        ):
+            lower(
+                1 if not match.frame else 2,
+                "the members of the group are not recorded, so that nobody can be called absent for certain",
+            )
+        if finding.view is not None:
+            others = [r for r in finding.view.unseen if r not in match.culprits]
+            if (
+                others
+                and finding.form in ("absent", "different", "shifted", "half")
+                and len(others) * 2 >= len(finding.view.members)
+            ):
+                lower(1, f"half of the group's members were not seen ({ranks_phrase(others)})")
+    if (
+        case.from_text
+        and not case.solid
+        and match.cause not in ("crashed_rank", "early_exit", "model_mismatch", "init_hang")
+    ):
+        lower(1, "there is no record of the calls: it rests on lines of text")
+    silent = [r for r, record in incident.ranks.items() if not record.files and not record.events]
+    if case.from_text and len(silent) * 2 > len(incident.ranks):
+        lower(1, f"most ranks left no text ({len(silent)} of {len(incident.ranks)})")
+    kinds = sorted(
+        {e.kind for e in match.evidence}
+        | (
+            {"dump"}
+            if finding.view is not None and any(r.dump_file for r in incident.ranks.values())
+            else set()
+        )
+    )
+    if len(kinds) > 1:
+        reasons.append(f"independent evidence agrees: {', '.join(kinds)}")
+    return level, reasons
+
+
+def status_without_verdict(case: Case) -> str:
+    """Return no_hang only with positive proof, else inconclusive."""
+    incident, facts = case.incident, case.facts
+    trouble = facts.all(
+        "exception",
+        "exit",
+        "gloo_timeout",
+        "gloo_closed",
+        "watchdog_timeout",
+        "terminate",
+        "fingerprint",
+        "monitored_barrier",
+        "store_timeout",
+        "nccl_warn",
+        "external_end",
+        "heartbeat_timeout",
+        "desync",
+        "async_error",
+    )
+    trouble = [e for e in trouble if not (e.kind == "exit" and e.fields.get("code") == 0)]
+    if trouble or case.graph.waiting:
+        return "inconclusive"
+    ranks = incident.ranks.values()
+    # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.
+    blind = any(n.code == "detail_recording" for n in incident.notes)
+    all_seen = not blind and bool(incident.ranks) and all(r.seen and r.dump_file for r in ranks)
+    all_exited = bool(incident.ranks) and all(r.rank in facts.left_quietly for r in ranks)
+    return "no_hang" if (all_seen and _equal_frontiers(case)) or all_exited else "inconclusive"
+
+
+def _equal_frontiers(case: Case) -> bool:
+    """Return whether all members of every group stand at the same seq, with calls made at all."""
+    made = False
+    for group in case.incident.groups:
+        ends = set()
+        for rank in group.ranks:
+            queue = case.incident.ranks[rank].queues.get(group.gid) if rank in case.incident.ranks else None
+            ends.add(
+                max(
+                    int(queue.seq.max()) if queue is not None and len(queue) else 0,
+                    (queue.frontier.enqueued or 0) if queue is not None else 0,
+                )
+            )
+        made = made or bool(ends - {0})
+        if len(ends) > 1 and not any(
+            r in case.incident.ranks and group.gid in case.incident.ranks[r].p2p for r in group.ranks
+        ):
+            return False
+    return made
+
+
+def missing_inputs(case: Case) -> list[str]:
+    """Return what was not there, with the setting that brings it next time."""
+    incident, result = case.incident, []
+    no_dump = [r for r, record in incident.ranks.items() if record.dump_file is None]
+    if len(no_dump) == len(incident.ranks):
+        result.append(
+            "no Flight Recorder dump: keep TORCH_FR_BUFFER_SIZE at 2000 or more, and with gloo call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
+        )
+    elif no_dump:
+        result.append(f"no dump of {ranks_phrase(no_dump)}")
+    for absence, text in (
+        (Absence.EARLY, "dumps taken before their peers'"),
+        (Absence.STALE, "only a stale dump"),
+        (Absence.UNREADABLE, "an unreadable dump"),
+    ):
+        ranks = [r for r, record in incident.ranks.items() if record.absence == absence]
+        if ranks:
+            result.append(f"{text} of {ranks_phrase(ranks)}")
+    if not case.facts.whereabouts:
+        result.append("no stacks: py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later")
+    logged = [
+        r
+        for r, record in incident.ranks.items()
+        if record.events or any(f != record.dump_file for f in record.files)
+    ]
+    if not logged and not case.facts.kinds:
+        result.append("no logs: one file per rank (torchrun --log-dir DIR --tee 3)")
+    return result
