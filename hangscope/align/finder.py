@@ -237,9 +237,9 @@ class Finder:
             (n for n in calls if n[0] == "P" and self.pairs.missing_half(n) is not None), key=self.scene.when
         )
         if unpaired:
-            node, culprit = self.pairs.guilty_half(unpaired)
+            node, culprit, shown = self.pairs.guilty_half(unpaired)
             finding = self.scene.at(node, "unpaired", (culprit,))
-            finding.root, finding.assumed = root, False
+            finding.root, finding.assumed = root, not shown
         return self.scene.with_waiting(finding, set(root.explains))
 
     def _stalled(self) -> Finding | None:

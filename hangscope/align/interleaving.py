@@ -19,6 +19,7 @@ from hangscope.incident import CallKind, Incident
 
 ANCHORS = 48  # shared calls that are tried as a common start
 PROVEN_ALIKE = 12  # calls before a parting that must agree
+LAST_CALLS = 48  # how far back a rank's own straying is looked for
 HISTORY = 768  # calls before the parting that a rank's own pattern is taken from
 
 
@@ -249,6 +250,11 @@ class Interleaving:
         program = self.program(rank)
         rows = np.flatnonzero(program.order == order)
         return bool(len(rows)) and self._keeps_pattern(rank, int(rows[0])) is False
+
+    def strays(self, rank: int) -> bool:
+        """Return whether any of a rank's last calls leaves the pattern that the rank repeated before."""
+        rows = len(self.program(rank).tokens)
+        return any(self._keeps_pattern(rank, row) is False for row in range(max(0, rows - LAST_CALLS), rows))
 
     def before(self, rank: int, row: int) -> list[CallKind]:
         """Return what a rank called before a row, oldest first."""

@@ -76,23 +76,25 @@ class PairFaults:
         pair = self.scene.graph.pairs[node[1:]]  # type: ignore[index]
         return pair.key[1] if pair.send is None else pair.key[2] if pair.recv is None else None
 
-    def guilty_half(self, unpaired: list[Node]) -> tuple[Node, int]:
-        """Return the unpaired call that started it, and whose fault it is.
+    def guilty_half(self, unpaired: list[Node]) -> tuple[Node, int, bool]:
+        """Return the unpaired call that started it, whose fault it is, and whether that rank's own program shows it.
 
-        A rank that starves in an unpaired call itself is a link of the chain, and one whose own half breaks the pattern
-        of its program waits for the wrong peer.
+        A rank whose own half breaks the pattern of its program waits for the wrong peer; one that strays from its
+        pattern near the end left its half out. Without such a sign a rank that starves in an unpaired call itself is
+        only a link of the chain.
         """
+        programs = self.scene.interleaving
         for node in unpaired:
             pair = self.scene.graph.pairs[node[1:]]  # type: ignore[index]
             half = pair.send or pair.recv
-            if half is not None and self.scene.interleaving.breaks_pattern(half.rank, half.order):
-                return node, half.rank
-        starving = {calls[0].node for calls in self.scene.graph.open_calls.values() if calls}
-        for node in unpaired:
-            rank = self.missing_half(node)
-            calls = self.scene.graph.open_calls.get(rank, []) if rank is not None else []
-            if rank is not None and not (calls and calls[0].node in starving and calls[0].node in unpaired):
-                return node, rank
-        rank = self.missing_half(unpaired[0])
-        assert rank is not None
-        return unpaired[0], rank
+            if half is not None and programs.breaks_pattern(half.rank, half.order):
+                return node, half.rank, True
+        missing = [(node, rank) for node in unpaired if (rank := self.missing_half(node)) is not None]
+        for node, rank in missing:
+            if programs.strays(rank):
+                return node, rank, True
+        for node, rank in missing:
+            calls = self.scene.graph.open_calls.get(rank, [])
+            if not (calls and calls[0].node in unpaired):
+                return node, rank, False
+        return *missing[0], False
