@@ -54,9 +54,10 @@
 
   const holds = (ranks, wanted) => {
     if (Array.isArray(ranks)) return ranks.includes(wanted);
-    return String(ranks).split(",").some((span) => {
+    return String(ranks).split(",").some((run) => {
+      const [span, step] = run.split(":");
       const [from, to] = span.split("-").map(Number);
-      return wanted >= from && wanted <= (to === undefined ? from : to);
+      return wanted >= from && wanted <= (to === undefined ? from : to) && (wanted - from) % (Number(step) || 1) === 0;
     });
   };
   const plain = (value) => {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -24,6 +24,46 @@ def open_plain(path: str) -> BinaryIO:
             import zstandard
         except ImportError:
             raw.close()
-            raise CompressionUnavailable("it is zstd-compressed; pip install 'hangscope[zstd]' to read it") from None
-        return cast(BinaryIO, io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw), 1 << 18))
+            raise CompressionUnavailable(
+                "it is zstd-compressed; pip install 'hangscope[zstd]' to read it"
+            ) from None
+        return cast(BinaryIO, io.BufferedReader(_Zstd(raw, zstandard.ZstdDecompressor()), 1 << 18))
     return raw
+
+
+class _Zstd(io.RawIOBase):
+    """The plain bytes of a zstd file. Unlike zstandard's own reader it can go back to the start."""
+
+    def __init__(self, raw: BinaryIO, decompressor: Any) -> None:
+        self._raw, self._decompressor = raw, decompressor
+        self.seek(0)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if (offset, whence) != (0, io.SEEK_SET):
+            raise io.UnsupportedOperation("a zstd file is read from its start")
+        self._raw.seek(0)
+        self._reader = self._decompressor.stream_reader(self._raw, read_across_frames=True, closefd=False)
+        self._position = 0
+        return 0
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._reader.read(len(buffer))
+        except Exception as error:  # zstandard raises its own
+            raise OSError(f"not whole as zstd: {error}") from None
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()

@@ -103,7 +103,7 @@ def read_pack(stream: BinaryIO) -> Iterator[Entry]:
     """
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(stream)
+    file = pq.ParquetFile(io.BytesIO(stream.read()))  # a compressed stream cannot be read from its end
     metadata = file.schema_arrow.metadata or {}
     version = metadata.get(METADATA_KEY)
     if version is None:

@@ -35,7 +35,7 @@ def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES) -> Wire
         with open_plain(path) as stream:
             head = _peek(stream)
             kind = sniff.sniff(head)
-            if kind in ("pickle", "json") and os.path.getsize(path) > max_bytes:
+            if kind in ("pickle", "json", "pack") and os.path.getsize(path) > max_bytes:
                 return failed(
                     kind,
                     "too_large",

@@ -1,0 +1,108 @@
+"""Single values of a recorder's dump in this project's form: numbers, text, states, sizes, and the names of calls.
+
+A dump may hold anything in any place, so nothing here raises.
+"""
+
+from __future__ import annotations
+
+import marshal
+import re
+from typing import Any
+
+from hangscope.incident import State
+
+_P2P_NAME = re.compile(r"^(send|recv|isend|irecv)\s+(\d+|\?)\s*(->|<-)\s*(\d+|\?)$")
+_LIMIT = 2**62
+STATES = {"scheduled": State.PENDING, "started": State.STARTED, "completed": State.DONE}
+
+# What users call an op whose recorder name is torch's internal one.
+_USER_NAMES = {
+    "_all_gather_base": "all_gather_into_tensor",
+    "_allgather_base": "all_gather_into_tensor",
+    "all_gather_into_tensor_coalesced": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "_reduce_scatter_base_coalesced": "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
+    "all_reduce_barrier": "barrier",
+    "_broadcast_oop": "broadcast",
+    "_reduce_oop": "reduce",
+    "allgather": "all_gather",
+    "allreduce": "all_reduce",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "allreduce_coalesced": "all_reduce",
+    "allgather_coalesced": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather_into_tensor",
+    "reduce_scatter_coalesced": "reduce_scatter",
+    "isend": "send",
+    "irecv": "recv",
+}
+
+
+def user_op(name: str) -> str:
+    """Return the name that users know for a recorder name without its backend prefix."""
+    lowered = name.lower()
+    return _USER_NAMES.get(lowered, lowered)
+
+
+def as_desc(value: Any) -> str:
+    """Return a group's description; torch writes "undefined" for none."""
+    return "" if value in (None, "undefined") else as_text(value)
+
+
+def as_text(value: Any) -> str:
+    """Return a value as text that can be written: a lone surrogate, which only a forged dump holds, becomes `?`."""
+    text = str(value)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def as_int(value: Any, default: int = 0) -> int:
+    """Return a whole number that fits a column, or the default."""
+    if type(value) is int:  # all but a few values: JSON has numbers as strings, hostile files have anything
+        return value if -_LIMIT < value < _LIMIT else default
+    if isinstance(value, str):
+        try:
+            return as_int(int(value), default)
+        except ValueError:
+            return default
+    if not isinstance(value, float) or value != value:
+        return default
+    return int(value) if abs(value) < _LIMIT else default
+
+
+def as_state(value: Any) -> State:
+    """Return how far a call came by its `state`."""
+    return STATES.get(value.lower(), State.UNKNOWN) if isinstance(value, str) else State.UNKNOWN
+
+
+def as_key(value: Any) -> bytes | str:
+    """Return a hashable form of plain nested containers, equal for equal values."""
+    try:
+        return marshal.dumps(
+            value, 2
+        )  # version 2 has no references, which would depend on how objects are shared
+    except ValueError:  # nested too deeply
+        return repr(value)
+
+
+def p2p_sides(op: str) -> tuple[str, int, int]:
+    """Return (send or recv, source, destination) of `send 0->1` or `recv 0<-8`; -1 is an unknown side (`recv 0<-?`)."""
+    match = _P2P_NAME.match(op)
+    if match is None:
+        return op.split(" ", 1)[0], -1, -1
+    word, left, arrow, right = match.groups()
+    a, b = (-1 if n == "?" else int(n) for n in (left, right))
+    return word, *((a, b) if arrow == "->" else (b, a))
+
+
+def as_sizes(raw: Any) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of a call's tensors."""
+    if not isinstance(raw, list):
+        return ()
+    return tuple(tuple(as_int(n) for n in shape) for shape in raw if isinstance(shape, (list, tuple)))
+
+
+def as_types(raw: Any) -> tuple[str, ...]:
+    """Return the element types of a call's tensors."""
+    return tuple(as_text(t) for t in raw) if isinstance(raw, list) else ()
