@@ -170,6 +170,7 @@ def main() -> None:
                 )
                 continue
             size = generate(Path(place) / "dumps", job)
+            os.sync()  # so that writing them back does not run beside what is measured
             print(f"{name}: {size / 1e6:,.0f} MB", flush=True)
             rows = measure(job, Path(place), options.jobs)
         plain = dict(rows)["pickle.load"]

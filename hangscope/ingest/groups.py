@@ -7,7 +7,7 @@ subgroups of a split); NCCL fills `pg_config` lazily, and gloo writes one namele
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hangscope.incident import Group
@@ -168,28 +168,3 @@ def detail_helpers(recording: Recording) -> set[str]:
         {local_id for local_id, name, _ in recording.groups if not name}, key=lambda i: (len(i), i)
     )
     return set(nameless[1:]) if len(nameless) > 1 else set()
-
-
-def roles(groups: Iterable[Group], world_size: int) -> list[Group]:
-    """Return the groups with their role where the description or the members' strides tell it."""
-    return [replace(g, role=_role(g, world_size)) for g in groups]
-
-
-_ROLE_WORDS = (
-    ("ep", ("expert_model", "expert_tensor", "expert", "_ep", "moe")),
-    ("tp", ("tensor_model", "tensor_parallel", "mesh_tp", "_tp", "tensor")),
-    ("pp", ("pipeline", "mesh_pp", "_pp")),
-    ("cp", ("context_parallel", "mesh_cp", "_cp", "ulysses", "sequence_parallel", "_sp")),
-    ("fsdp", ("fsdp", "shard")),
-    ("dp", ("data_parallel", "mesh_dp", "_dp", "replicate", "ddp", "data")),
-)
-
-
-def _role(group: Group, world_size: int) -> str | None:
-    text = f"{group.desc} {group.name}".lower()
-    if group.desc == "default_pg" or (group.members_known and len(group.ranks) == world_size > 1):
-        return "world"
-    for role, words in _ROLE_WORDS:
-        if any(word in text for word in words):
-            return role
-    return None

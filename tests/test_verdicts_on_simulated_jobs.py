@@ -1,0 +1,46 @@
+"""The analyzer on simulated incidents: a sample of what `benchmarks/score.py` measures, and never an exception."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import analyze
+from tests.simulator import FAULTS, write_incident
+
+SEEDS = range(100, 103)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_full_data_names_the_faulty_ranks(fault: str, tmp_path: Path) -> None:
+    right = 0
+    for seed in SEEDS:
+        folder = tmp_path / str(seed)
+        truth = write_incident(folder, fault, seed)
+        report = analyze(folder / "dumps")
+        named = sorted(report.verdict.culprit_ranks) if report.verdict is not None else []
+        right += named in [sorted(ranks) for ranks in truth.answers or [truth.culprits]]
+        assert report.status == (truth.status or "hang"), (seed, report.to_text())
+    assert right >= len(SEEDS) - 1, fault
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(fault=st.sampled_from(sorted(FAULTS)), seed=st.integers(1000, 2000))
+def test_whatever_is_lost_the_report_is_whole_and_names_only_ranks_of_the_job(fault: str, seed: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_incident(Path(folder), fault, seed, lossy=True)
+        dumps = Path(folder) / "dumps"
+        if not any(p.is_file() for p in dumps.rglob("*")):
+            return
+        report = analyze(dumps)
+        assert report.status in ("hang", "no_hang", "inconclusive")
+        data = report.to_dict()
+        assert not [w for w in data["warnings"] if w["code"] in ("rule_failed", "parser_failed")]
+        if report.verdict is not None:
+            assert all(0 <= r < data["world_size"] for r in report.verdict.culprit_ranks)
+            assert report.verdict.explained <= len(report.verdict.waiting_ranks)
+            assert report.verdict.evidence
