@@ -177,6 +177,15 @@ def test_members_survive_their_runs_and_equal_the_plain_tuple(ranks: list[int]) 
     assert all(rank in members for rank in ranks) and -1 not in members
 
 
+def test_members_of_a_dump_are_not_worked_out_for_every_rank(mesh: Path) -> None:
+    """The world's members are a list as long as the job in each of its dumps."""
+    recordings = [
+        flight_recorder.reduce_dump(pickle.loads((mesh / f"{PREFIX}{rank}").read_bytes())) for rank in (0, 1)
+    ]
+    first, second = (recording.config["0"][1] for recording in recordings)
+    assert first is second and isinstance(first, Members) and Members.of(first) is first
+
+
 def test_regular_members_are_few_runs() -> None:
     assert Members(range(16384)).runs == ((0, 16384, 1),)
     assert Members(range(5, 16384, 8)).runs == ((5, 2048, 8),)

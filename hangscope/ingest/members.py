@@ -46,6 +46,11 @@ class Members(tuple[int, ...]):
         return tuple(runs)
 
     @classmethod
+    def of(cls, ranks: tuple[int, ...]) -> Members:
+        """Return ranks as members: themselves where they are already, with what is known of them."""
+        return ranks if isinstance(ranks, Members) else cls(ranks)
+
+    @classmethod
     def of_runs(cls, runs: Runs) -> Members:
         """Return the ranks that `runs` describes."""
         return cls(first + i * step for first, count, step in runs for i in range(count))

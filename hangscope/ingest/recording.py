@@ -126,7 +126,7 @@ class Recording:
             "attempt": self.attempt,
             "groups": self.groups,
             "config": {
-                name: (desc, Members(ranks).runs if ranks else None)
+                name: (desc, Members.of(ranks).runs if ranks else None)
                 for name, (desc, ranks) in self.config.items()
             },
             "status": self.status,
