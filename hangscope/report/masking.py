@@ -70,7 +70,7 @@ def redact(view: dict[str, Any], what: Collection[str]) -> dict[str, Any]:
         path = re.compile(r"(?<![\w:/])/(?:[\w.@+-]+/)+(?=[\w.@+-])")
         steps.append(lambda text: path.sub("", text))
     if "users" in what:
-        home = re.compile(r"((?:/home|/Users|/root/home)/)[^/\s]+")
+        home = re.compile(r"((?:/home|/Users)/)[^/\s]+")
         steps.append(lambda text: home.sub(r"\1user", text))
 
     def apply(text: str) -> str:
