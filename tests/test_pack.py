@@ -109,7 +109,7 @@ def test_a_pack_beside_its_files_is_not_packed_again_and_a_pack_of_packs_is_flat
 def entries(path: Path) -> list[pack_file.Entry]:
     """Return what a pack holds."""
     with path.open("rb") as stream:
-        return list(pack_file.read_pack(stream))
+        return list(pack_file.read_pack(stream.read()))
 
 
 def test_the_command_packs_and_refuses_to_overwrite_what_is_no_pack(

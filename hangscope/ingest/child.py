@@ -1,19 +1,20 @@
 """The child process that parses one file after another: `python -m hangscope.ingest.child`.
 
-Messages on stdin and stdout are an eight-byte length and a pickle of builtins. The child's memory is limited, so that a
+Messages are an eight-byte length and what follows: a JSON list on stdin, a pickle of builtins on stdout. The child's memory is limited, so that a
 file which asks for gigabytes ends in MemoryError here and costs nothing elsewhere.
 """
 
 from __future__ import annotations
 
 import gc
-import io
+import json
 import pickle
 import struct
 import sys
 from typing import IO
 
 from hangscope.ingest import reader, safe_pickle
+from hangscope.ingest.frame_sharing import FrameSharing
 
 LENGTH = struct.Struct("<Q")
 
@@ -23,10 +24,11 @@ def main() -> None:
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing but answers may reach the pipe
     gc.disable()  # whatever is allocated here is let go with the file; reference counts suffice
+    sharing = FrameSharing()
     while (request := receive(requests)) is not None:
-        path, shown, max_bytes, memory = pickle.loads(request)
+        path, shown, max_bytes, memory = json.loads(request)
         _limit_memory(memory)
-        send(answers, pickle.dumps(reader.read_file(path, shown, max_bytes), protocol=5))
+        send(answers, pickle.dumps(reader.read_file(path, shown, max_bytes, sharing), protocol=5))
 
 
 def send(stream: IO[bytes], payload: bytes) -> None:
@@ -61,7 +63,7 @@ def _limit_memory(limit: int) -> None:
 
 def load_answer(payload: bytes) -> reader.Wire:
     """Return an answer on the parent's side; like a dump, it may hold no global."""
-    answer: reader.Wire = safe_pickle.PlainUnpickler(io.BytesIO(payload)).load()
+    answer: reader.Wire = safe_pickle.load(payload)
     return answer
 
 

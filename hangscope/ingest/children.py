@@ -7,8 +7,8 @@ no main guard, and none outlives `read_files`.
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -121,7 +121,7 @@ class _Pool:
         self.deadlines[process] = time.monotonic() + DEADLINE + file.size / BYTES_PER_SECOND
         try:
             memory = MEMORY_FLOOR + MEMORY_PER_BYTE * min(file.size, self.max_bytes)
-            child.send(process.stdin, pickle.dumps((file.path, file.shown, self.max_bytes, memory)))
+            child.send(process.stdin, json.dumps((file.path, file.shown, self.max_bytes, memory)).encode())
             payload = child.receive(process.stdout)
         except (BrokenPipeError, OSError):
             payload = None

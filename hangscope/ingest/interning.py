@@ -6,12 +6,11 @@ per rank is times. An `Interner` lives as long as one analysis.
 
 from __future__ import annotations
 
-import io
 from array import array
 from typing import Any
 
+from hangscope.ingest import safe_pickle
 from hangscope.ingest.members import Members, Runs
-from hangscope.ingest.safe_pickle import PlainUnpickler
 
 
 class Interner:
@@ -33,7 +32,7 @@ class Interner:
         """Return the plain value that was pickled to `data`; it must not be changed."""
         found = self._tables.get(data)
         if found is None:
-            found = self._tables[data] = PlainUnpickler(io.BytesIO(data)).load()
+            found = self._tables[data] = safe_pickle.load(data)
         return found
 
     def members(self, runs: Runs) -> Members:

@@ -21,7 +21,9 @@ def rank_from_name(path: str) -> int | None:
     """
     parts = path.replace("\\", "/").split("/")
     for part in [_SUFFIXES.sub("", parts[-1]), *reversed(parts[:-1])]:
-        match = _last(_RANK_WORD, part) or (_TRAILING.search(part) if part is not parts[0] or len(parts) == 1 else None)
+        match = _last(_RANK_WORD, part) or (
+            _TRAILING.search(part) if part is not parts[0] or len(parts) == 1 else None
+        )
         if match:
             return int(match.group(1))
     return None

@@ -31,6 +31,15 @@ def open_plain(path: str) -> BinaryIO:
     return raw
 
 
+def read_whole(stream: BinaryIO, limit: int) -> bytes:
+    """Return the rest of a stream, or a little more than `limit` bytes of a longer one (a small file can unpack to any size)."""
+    parts: list[bytes] = []
+    while limit >= 0 and (part := stream.read(1 << 24)):
+        parts.append(part)
+        limit -= len(part)
+    return b"".join(parts)
+
+
 class _Zstd(io.RawIOBase):
     """The plain bytes of a zstd file. Unlike zstandard's own reader it can go back to the start."""
 

@@ -23,10 +23,10 @@ import io
 import pickle
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
+from hangscope.ingest import safe_pickle
 from hangscope.ingest.recording import COLUMNS
-from hangscope.ingest.safe_pickle import PlainUnpickler
 
 VERSION = 1
 METADATA_KEY = b"hangscope.pack"
@@ -95,7 +95,7 @@ def _row(entry: Entry, number: int, first_with: dict[tuple[bytes, ...], int]) ->
     return row
 
 
-def read_pack(stream: BinaryIO) -> Iterator[Entry]:
+def read_pack(data: bytes) -> Iterator[Entry]:
     """Yield the entries of a pack as they were written.
 
     Raises NotAPack for a file that is none, ImportError without pyarrow, ValueError for another version, and whatever
@@ -103,7 +103,7 @@ def read_pack(stream: BinaryIO) -> Iterator[Entry]:
     """
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(io.BytesIO(stream.read()))  # a compressed stream cannot be read from its end
+    file = pq.ParquetFile(io.BytesIO(data))
     metadata = file.schema_arrow.metadata or {}
     version = metadata.get(METADATA_KEY)
     if version is None:
@@ -123,7 +123,7 @@ def read_pack(stream: BinaryIO) -> Iterator[Entry]:
 def _answer(
     row: dict[str, Any], number: int, own: dict[int, tuple[bytes, dict[str, bytes]]]
 ) -> dict[str, Any]:
-    wire: dict[str, Any] = PlainUnpickler(io.BytesIO(row["answer"])).load()
+    wire: dict[str, Any] = safe_pickle.load(row["answer"])
     if row["created"] is None:
         return wire
     if row["like"] is None:

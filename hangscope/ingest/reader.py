@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from io import BytesIO
 from typing import Any, BinaryIO
 
 from hangscope.errors import Note
 from hangscope.incident import Event
 from hangscope.ingest import flight_recorder, safe_pickle, sniff
-from hangscope.ingest.opening import CompressionUnavailable, open_plain
+from hangscope.ingest.frame_sharing import FrameSharing
+from hangscope.ingest.opening import CompressionUnavailable, open_plain, read_whole
 
 DEFAULT_MAX_BYTES = 2 * 2**30
 
@@ -25,25 +25,32 @@ DEFAULT_MAX_BYTES = 2 * 2**30
 Wire = dict[str, Any]
 
 
-def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES) -> Wire:
+def read_file(
+    path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES, sharing: FrameSharing | None = None
+) -> Wire:
     """Return what one file says, as builtins. Never raises for what the file holds.
 
     `path` is where it lies, `shown` how reports name it, `max_bytes` the largest dump that is loaded (logs are streamed
-    and have no limit).
+    and have no limit), `sharing` what is known of the frames of the dumps that were read before.
     """
+    kind = "unreadable"
     try:
         with open_plain(path) as stream:
-            head = _peek(stream)
-            kind = sniff.sniff(head)
-            if kind in ("pickle", "json", "pack") and os.path.getsize(path) > max_bytes:
+            kind = sniff.sniff(_peek(stream))
+            if kind in _STREAMED:
+                return _STREAMED[kind](stream, shown)
+            data = read_whole(stream, max_bytes)
+            if len(data) > max_bytes:
                 return failed(
                     kind,
                     "too_large",
                     f"is larger than the limit of {max_bytes:,} bytes and was not loaded",
                     "raise --max-bytes if it is a dump",
                 )
-            with _collector_off() if kind == "pickle" else nullcontext():
-                return _READERS[kind](stream, shown)
+            if kind == "pickle":
+                with _collector_off():
+                    return _read_pickle(data, sharing or FrameSharing())
+            return _WHOLE[kind](data, shown)
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))
     except MemoryError:
@@ -54,7 +61,7 @@ def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES) -> Wire
             "a healthy dump needs a few MB; this one is corrupt or hostile",
         )
     except (OSError, EOFError) as error:
-        return failed("unreadable", "unreadable", f"cannot be read: {error}")
+        return failed("dump" if kind == "pickle" else "unreadable", "unreadable", f"cannot be read: {error}")
     except Exception as error:  # a parser's own mistake may cost this file and no other
         return failed(
             "unreadable",
@@ -101,9 +108,9 @@ def _peek(stream: BinaryIO) -> bytes:
     return head
 
 
-def _read_pickle(stream: BinaryIO, shown: str) -> Wire:
+def _read_pickle(data: bytes, sharing: FrameSharing) -> Wire:
     try:
-        value = safe_pickle.load(stream)
+        value = safe_pickle.load(data, sharing)
     except safe_pickle.HostilePickle as error:
         return failed(
             "hostile",
@@ -140,7 +147,7 @@ def _dump(value: Any, form: str) -> Wire:
     return answer
 
 
-def _read_pack(stream: BinaryIO, shown: str) -> Wire:
+def _read_pack(data: bytes, shown: str) -> Wire:
     from hangscope.ingest import pack_file
     from hangscope.ingest.interning import Interner
     from hangscope.ingest.wire_check import BadAnswer, check_wire
@@ -148,7 +155,7 @@ def _read_pack(stream: BinaryIO, shown: str) -> Wire:
     answer, interner = _answer("pack"), Interner()
     answer["files"] = []
     try:
-        for name, size, wire in pack_file.read_pack(stream):
+        for name, size, wire in pack_file.read_pack(data):
             try:
                 check_wire(name, wire, interner)
             except BadAnswer as error:
@@ -170,10 +177,9 @@ def _read_pack(stream: BinaryIO, shown: str) -> Wire:
     return answer
 
 
-def _read_json(stream: BinaryIO, shown: str) -> Wire:
+def _read_json(data: bytes, shown: str) -> Wire:
     from hangscope.ingest import failure_table, nccl_ras, stacks
 
-    data = stream.read()
     if stacks.sniff(data[: sniff.HEAD_BYTES]):
         return _read_stacks(BytesIO(data), shown)
     if nccl_ras.sniff(data):
@@ -263,10 +269,7 @@ def _ignore(kind: str, reason: str) -> Reader:
 
 
 Reader = Callable[[BinaryIO, str], Wire]
-_READERS: dict[str, Reader] = {
-    "pickle": _read_pickle,
-    "pack": _read_pack,
-    "json": _read_json,
+_STREAMED: dict[str, Reader] = {
     "log": _read_log,
     "stacks": _read_stacks,
     "ras_text": _read_ras,
@@ -275,3 +278,4 @@ _READERS: dict[str, Reader] = {
     "report": _ignore("report", "a report of hangscope itself"),
     "binary": _ignore("binary", "binary data of no kind that is known here"),
 }
+_WHOLE: dict[str, Callable[[bytes, str], Wire]] = {"json": _read_json, "pack": _read_pack}

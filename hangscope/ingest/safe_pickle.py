@@ -10,8 +10,12 @@ a key, whose hash overflows the C stack. They are why dumps are parsed in a chil
 
 from __future__ import annotations
 
+import io
 import pickle
-from typing import Any, BinaryIO, NoReturn
+from contextlib import suppress
+from typing import Any, NoReturn, cast
+
+from hangscope.ingest.frame_sharing import FrameSharing
 
 
 class HostilePickle(Exception):
@@ -22,7 +26,7 @@ class HostilePickle(Exception):
         self.wanted = wanted
 
 
-class PlainUnpickler(pickle.Unpickler):
+class _PlainUnpickler(pickle.Unpickler):
     """An unpickler that allows no global, no persistent id and no extension code."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
@@ -34,10 +38,22 @@ class PlainUnpickler(pickle.Unpickler):
         raise HostilePickle(f"persistent id {str(pid)[:80]}")
 
 
-def load(stream: BinaryIO) -> Any:
-    """Return the plain value that `stream` holds.
+def load(data: bytes, sharing: FrameSharing | None = None) -> Any:
+    """Return the plain value that `data` holds.
 
-    The stream should be a buffered file: from `io.BytesIO` the same load takes four times as long.
-    Raises HostilePickle, or whatever the pickle module raises for bytes that are no whole pickle.
+    With `sharing`, equal lists of frames become one list. Raises HostilePickle, or whatever the pickle module raises for
+    bytes that are no whole pickle.
     """
-    return PlainUnpickler(stream, encoding="utf-8", errors="replace").load()
+    if sharing is not None:
+        rewritten = sharing.share(data)
+        if rewritten is not data:
+            # Whatever goes wrong with what was made of the bytes, they themselves decide what is said of them.
+            with suppress(Exception):
+                return _load(rewritten)
+    return _load(data)
+
+
+def _load(data: bytes) -> Any:
+    # Without a buffer that can be peeked into, the unpickler asks for each opcode: four times the time.
+    stream = io.BufferedReader(cast(io.RawIOBase, io.BytesIO(data)), 1 << 18)
+    return _PlainUnpickler(stream, encoding="utf-8", errors="replace").load()

@@ -1,6 +1,6 @@
 """Recognise a file by its content, never by its name alone.
 
-Each answer is the kind of reader a file goes to (`reader.READERS`) or a reason why it goes to none.
+Each answer is the kind of reader a file goes to (the tables at the end of `reader.py`) or a reason why it goes to none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _STACKS = re.compile(
     rb"^Thread \d+ \((?:Thread|LWP)|^#\d+ +0x[0-9a-f]+ in |^=== Rank \d+(?:: \S+)? ===$",
     re.MULTILINE,
 )
-_RAS_TEXT = re.compile(rb"^NCCL version [\d.]+ compiled with CUDA|^Job summary|^\[[^\]\n]{1,40}\] PEER_[A-Z]+: Process ", re.MULTILINE)
+_RAS_TEXT = re.compile(
+    rb"^NCCL version [\d.]+ compiled with CUDA|^Job summary|^\[[^\]\n]{1,40}\] PEER_[A-Z]+: Process ",
+    re.MULTILINE,
+)
 _OUR_HTML = b'<meta name="generator" content="hangscope'
 
 

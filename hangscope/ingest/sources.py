@@ -55,12 +55,20 @@ def _expand(path: str, notes: list[Note], cleanup: ExitStack) -> Iterator[Source
     elif os.path.lexists(path):
         yield from _one(path, os.path.basename(path), notes, cleanup)
     else:
-        raise UsageError(f"there is no file or folder {path!r}", "check the spelling, or whether the job wrote elsewhere")
+        raise UsageError(
+            f"there is no file or folder {path!r}", "check the spelling, or whether the job wrote elsewhere"
+        )
 
 
 def _walk(folder: str, prefix: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
     def unreadable(error: OSError) -> None:
-        notes.append(Note("unreadable", f"the folder cannot be listed: {error.strerror}", _relative(error.filename, folder)))
+        notes.append(
+            Note(
+                "unreadable",
+                f"the folder cannot be listed: {error.strerror}",
+                _relative(error.filename, folder),
+            )
+        )
 
     for base, folders, names in os.walk(folder, onerror=unreadable):
         folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))
@@ -93,12 +101,28 @@ def _unpack(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Ite
     try:
         if path.lower().endswith(".zip"):
             with zipfile.ZipFile(path) as archive:
-                _copy_members(((m.filename, m.file_size, archive.open(m)) for m in archive.infolist() if not m.is_dir()), folder)
+                _copy_members(
+                    (
+                        (m.filename, m.file_size, archive.open(m))
+                        for m in archive.infolist()
+                        if not m.is_dir()
+                    ),
+                    folder,
+                )
         else:
             with _open_tar(path, cleanup) as tar:
                 _copy_members(((m.name, m.size, tar.extractfile(m)) for m in tar if m.isfile()), folder)
-    except Exception as error:  # a damaged archive can make these modules raise anything, TypeError from tarfile included
-        notes.append(Note("bad_archive", f"the archive could not be read to its end: {error}", shown, hint="what came before that point is analysed"))
+    except (
+        Exception
+    ) as error:  # a damaged archive can make these modules raise anything, TypeError from tarfile included
+        notes.append(
+            Note(
+                "bad_archive",
+                f"the archive could not be read to its end: {error}",
+                shown,
+                hint="what came before that point is analysed",
+            )
+        )
     yield from _walk(folder, f"{shown}!", notes, cleanup)
 
 
@@ -108,7 +132,9 @@ def _open_tar(path: str, cleanup: ExitStack) -> tarfile.TarFile:
     try:
         import zstandard
     except ImportError:
-        raise ImportError("reading .zst needs the `zstandard` package: pip install 'hangscope[zstd]'") from None
+        raise ImportError(
+            "reading .zst needs the `zstandard` package: pip install 'hangscope[zstd]'"
+        ) from None
     raw = cleanup.enter_context(open(path, "rb"))  # noqa: SIM115 (the stack closes it)
     return tarfile.open(fileobj=zstandard.ZstdDecompressor().stream_reader(raw), mode="r|")
 
@@ -140,9 +166,13 @@ def _fetch(url: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFi
         filesystem, root = fsspec.core.url_to_fs(url)
         names = sorted(filesystem.find(root)) or ([root] if filesystem.exists(root) else [])
     except Exception as error:  # fsspec backends raise what they like
-        raise UsageError(f"{url!r} cannot be listed: {error}", "check the URL and the credentials of its backend") from None
+        raise UsageError(
+            f"{url!r} cannot be listed: {error}", "check the URL and the credentials of its backend"
+        ) from None
     if not names:
-        raise UsageError(f"there is nothing at {url!r}", "check the spelling, or whether the job wrote elsewhere")
+        raise UsageError(
+            f"there is nothing at {url!r}", "check the spelling, or whether the job wrote elsewhere"
+        )
     for name in names:
         shown = os.path.relpath(name, root) if name != root else os.path.basename(name)
         target = os.path.join(folder, shown.replace("..", "_"))
