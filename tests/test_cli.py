@@ -394,12 +394,16 @@ def test_max_bytes(run: Run, hang: Path) -> None:
     assert result.returncode == 3 and "limit" in result.stderr
 
 
-def test_attempts(run: Run, hang: Path, healthy: Path, tmp_path: Path) -> None:
-    """The last restart attempt is analysed, or the one that is asked for."""
-    shutil.copytree(hang, tmp_path / "job" / "attempt_0")
-    shutil.copytree(healthy, tmp_path / "job" / "attempt_1")
+@pytest.mark.parametrize("form", ["folder", "zip", "gztar"])
+def test_attempts(run: Run, hang: Path, healthy: Path, tmp_path: Path, form: str) -> None:
+    """The last restart attempt is analysed, or the one that is asked for, also inside an archive."""
+    job = tmp_path / "job"
+    shutil.copytree(hang, job / "attempt_0")
+    shutil.copytree(healthy, job / "attempt_1")
+    if form != "folder":
+        job = Path(shutil.make_archive(str(tmp_path / "packed"), form, job))
     statuses = [
-        check_json(quiet(run("analyze", tmp_path / "job", "--format", "json", *words)).stdout)["status"]
+        check_json(quiet(run("analyze", job, "--format", "json", *words)).stdout)["status"]
         for words in ((), ("--attempt", "0"), ("--attempt", "1"))
     ]
     assert statuses == ["no_hang", "hang", "no_hang"]

@@ -123,7 +123,7 @@ def _unpack(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Ite
                 hint="what came before that point is analysed",
             )
         )
-    yield from _walk(folder, f"{shown}!", notes, cleanup)
+    yield from _walk(folder, f"{shown}!/", notes, cleanup)
 
 
 def _open_tar(path: str, cleanup: ExitStack) -> tarfile.TarFile:
