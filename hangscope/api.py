@@ -140,20 +140,11 @@ def analyze(
     _check(world_size, jobs, attempt, redact)
     notes: list[Note] = []
     with find_files(wanted, notes) as files:
-        total = sum(f.size for f in files)
-        done = [0, 0]
-
-        def advance(count: int, size: int) -> None:
-            done[0] += count
-            done[1] += size
-            if progress is not None:
-                progress(done[0], len(files), done[1], total)
-
         interner = Interner()
         readings = [
             reading
             for file, wire in read_files(
-                files, jobs=jobs, max_bytes=max_bytes, executor=executor, progress=advance
+                files, jobs=jobs, max_bytes=max_bytes, executor=executor, progress=progress
             )
             for reading in readings_of(file.shown, wire, interner)
         ]

@@ -148,12 +148,14 @@ def _wants_color(choice: str) -> bool:
 class _Progress:
     """A bar on stderr, once the work has lasted longer than a second."""
 
+    AFTER = 1.0  # seconds
+
     def __init__(self, *, enabled: bool) -> None:
         self.enabled, self.start, self.last, self.shown = enabled, time.monotonic(), 0.0, False
 
     def advance(self, files: int, of_files: int, size: int, of_size: int) -> None:
         now = time.monotonic()
-        if not self.enabled or now - self.start < 1.0 or (now - self.last < 0.1 and files < of_files):
+        if not self.enabled or now - self.start < self.AFTER or (now - self.last < 0.1 and files < of_files):
             return
         self.last, self.shown = now, True
         share = size / of_size if of_size else files / max(1, of_files)
@@ -182,10 +184,13 @@ def pack(paths: tuple[str, ...], output: str, jobs: int | None, max_bytes: int |
     from hangscope import pack as packing
 
     options: dict[str, Any] = {"max_bytes": max_bytes} if max_bytes else {}
+    bar = _Progress(enabled=not quiet and sys.stderr.isatty())
     try:
-        packed = packing.pack(paths, output, jobs=jobs, force=force, **options)
+        packed = packing.pack(paths, output, jobs=jobs, force=force, progress=bar.advance, **options)
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror or error}", "choose another place with -o") from None
+    finally:
+        bar.close()
     if not quiet:
         for note in packed.notes:
             click.echo(f"hangscope: {note}", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,11 +30,13 @@ def pack(
     jobs: int | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
     force: bool = False,
+    progress: Callable[[int, int, int, int], None] | None = None,
 ) -> Packed:
     """Write what the files below `paths` say to the pack `output`, and return what was packed.
 
-    The pack appears whole or not at all. Raises NoInputError where there are no files, UsageError without pyarrow or where
-    `output` is a file that is no pack and `force` is not given, OSError where it cannot be written.
+    The pack appears whole or not at all. `progress(files, of, bytes, of)` is called as reading goes on. Raises
+    NoInputError where there are no files, UsageError without pyarrow or where `output` is a file that is no pack and `force`
+    is not given, OSError where it cannot be written.
     """
     from hangscope.ingest.children import read_files
     from hangscope.ingest.sources import find_files
@@ -52,7 +54,7 @@ def pack(
         total = sum(f.size for f in files)
         named = [replace(f, shown=f"{target.name}/{f.shown}") for f in files]
         entries: list[Entry] = []
-        for file, wire in read_files(named, jobs=jobs, max_bytes=max_bytes):
+        for file, wire in read_files(named, jobs=jobs, max_bytes=max_bytes, progress=progress):
             packed_before = wire.pop("files", None)
             entries += [(file.shown, file.size, wire)] if packed_before is None else packed_before
     entries.sort(key=lambda entry: entry[0])

@@ -6,7 +6,10 @@ import gzip
 import json
 import shutil
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -207,15 +210,65 @@ def test_gzip_and_zstd_dumps_are_read_as_they_are(node: Path, tmp_path: Path) ->
     assert report.verdict.culprit_ranks == plain.verdict.culprit_ranks
 
 
-def test_a_remote_folder_is_read_through_fsspec(node: Path) -> None:
-    fsspec = pytest.importorskip("fsspec")
-    memory = fsspec.filesystem("memory")
+@pytest.fixture
+def bucket(node: Path) -> Iterator[Any]:
+    """Return a remote file system that holds the dumps of a node below /job-17."""
+    memory = pytest.importorskip("fsspec").filesystem("memory")
     for path in node.iterdir():
         memory.pipe(f"/job-17/dumps/{path.name}", path.read_bytes())
-    try:
-        assert told(analyze("memory://job-17/dumps")) == told(analyze(node))
-    finally:
-        memory.rm("/job-17", recursive=True)
+    yield memory
+    memory.rm("/job-17", recursive=True)
+
+
+def test_a_remote_folder_is_read_through_fsspec(node: Path, bucket: Any) -> None:
+    assert told(analyze("memory://job-17/dumps")) == told(analyze(node))
+    (one,) = analyze("memory://job-17/dumps/nccl_trace_rank_3").to_dict()["inputs"]
+    assert (one["file"], one["rank"], one["status"]) == ("nccl_trace_rank_3", 3, "used")
+
+
+def test_an_executor_opens_remote_files_itself(node: Path, bucket: Any) -> None:
+    with ThreadPoolExecutor(2) as executor:
+        report = hangscope.analyze("memory://job-17/dumps", executor=executor)
+    assert told(report) == told(analyze(node))
+
+
+def test_a_remote_archive_is_unpacked(node: Path, bucket: Any, tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "node"), "gztar", node)
+    bucket.pipe("/job-17/node.tar.gz", Path(archive).read_bytes())
+    report = analyze("memory://job-17/node.tar.gz")
+    assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
+    assert {row["file"].split("!/")[0] for row in report.to_dict()["inputs"]} == {"node.tar.gz"}
+
+
+def test_remote_files_are_fetched_in_parallel_and_let_go(
+    bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more copies lie on the disk than are being read, and a file that cannot be fetched costs only itself."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    together = threading.Barrier(4)  # breaks, and fails all fetches, unless four of them run at a time
+    plain = type(bucket).get_file
+
+    def slowly(self: Any, name: str, *rest: Any) -> Any:
+        if name.endswith("rank_2"):
+            raise PermissionError("Access Denied")
+        if int(name[-1]) > 3:
+            together.wait(20)
+        return plain(self, name, *rest)
+
+    monkeypatch.setattr(type(bucket), "get_file", slowly)
+    report = hangscope.analyze("memory://job-17/dumps", jobs=1)
+    (warning,) = (w for w in report.warnings if w.file)
+    assert (warning.file, warning.code) == ("nccl_trace_rank_2", "unreadable")
+    assert "Access Denied" in warning.message
+    assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
+    assert not list(tmp_path.glob("hangscope-*"))
+
+
+@pytest.mark.parametrize("url", ["memory://no-such-folder", "no-such-protocol://x"])
+def test_a_wrong_url_is_one_message(url: str) -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(UsageError, match=r"there is nothing at|cannot be listed"):
+        hangscope.analyze(url)
 
 
 @pytest.fixture(scope="module")

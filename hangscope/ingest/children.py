@@ -15,10 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from pathlib import Path
 
 import hangscope
-from hangscope.ingest import child, reader
+from hangscope.ingest import child, reader, remote
 from hangscope.ingest.sources import SourceFile
 
 MEMORY_FLOOR = 3 * 2**30
@@ -27,7 +28,8 @@ DEADLINE = 60.0  # seconds for a small file
 BYTES_PER_SECOND = 2 * 2**20  # and this much more per byte: a tenth of the slowest reading measured
 BYTES_PER_CHILD = 4 * 2**20  # below this much work a second child costs more than it brings
 
-Progress = Callable[[int, int], None]
+#: called with (files done, of so many, bytes done, of so many)
+Progress = Callable[[int, int, int, int], None]
 
 
 def read_files(
@@ -41,22 +43,19 @@ def read_files(
     """Yield every file with what it says, in any order.
 
     `jobs` is the number of children (default: the processors that this process may use). `executor` replaces the
-    children by any `concurrent.futures.Executor`; isolation is then the executor's. `progress` is called with the
-    number of files and bytes done since the last call.
+    children by any `concurrent.futures.Executor`; isolation is then the executor's. `progress` is called after each file.
     """
     if executor is not None:
         futures = {_submit(executor, file, max_bytes): file for file in files}
         yield from _collect(futures, progress)
         return
-    total = sum(f.size for f in files)
-    wanted = (
-        jobs or len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else jobs or os.cpu_count() or 1
+    wanted = jobs or (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    count = max(1, min(wanted, len(files), 1 + total // BYTES_PER_CHILD))
-    pool = _Pool(max_bytes)
-    threads = ThreadPoolExecutor(count, thread_name_prefix="hangscope-reader")
+    count = max(1, min(wanted, len(files), 1 + sum(f.size for f in files) // BYTES_PER_CHILD))
+    fetches = remote.FETCHES if any(remote.is_remote(file.path) for file in files) else 0
+    pool = _Pool(count, max_bytes)
+    threads = ThreadPoolExecutor(max(count, fetches), thread_name_prefix="hangscope-reader")
     try:
         yield from _collect({threads.submit(pool.read, f): f for f in files}, progress)
     finally:
@@ -77,8 +76,11 @@ def _submit(executor: Executor, file: SourceFile, max_bytes: int) -> Future[read
 def _collect(
     futures: dict[Future[reader.Wire], SourceFile], progress: Progress | None
 ) -> Iterable[tuple[SourceFile, reader.Wire]]:
+    files, size = len(futures), sum(file.size for file in futures.values())
+    done = 0
     for future in as_completed(list(futures)):
         file = futures.pop(future)
+        done += file.size
         try:
             answer = future.result()
         except Exception as error:  # an executor may raise what it likes; one file's failure is one note
@@ -86,17 +88,17 @@ def _collect(
                 "unreadable", "reader_died", f"could not be read: {type(error).__name__}: {error}"[:300]
             )
         if progress is not None:
-            progress(1, file.size)
+            progress(files - len(futures), files, done, size)
         yield file, answer
 
 
 class _Pool:
-    """One child per thread, started on first use and replaced when it dies."""
+    """At most `count` children, each started when there is work for it and replaced when it dies."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, count: int, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self.local = threading.local()
-        self.lock = threading.Lock()
+        self.places = threading.Semaphore(count)
+        self.idle: list[subprocess.Popen[bytes]] = []
         self.all: list[subprocess.Popen[bytes]] = []
         self.deadlines: dict[subprocess.Popen[bytes], float] = {}
         self.closing = threading.Event()
@@ -104,10 +106,16 @@ class _Pool:
         self.watchdog.start()
 
     def read(self, file: SourceFile) -> reader.Wire:
-        for _ in range(2):
-            answer = self._ask(file)
-            if answer is not None:
-                return answer
+        with ExitStack() as stack:
+            try:
+                path = stack.enter_context(remote.local_copy(file.path))
+            except OSError as error:
+                return reader.failed("unreadable", "unreadable", f"could not be fetched: {error}"[:300])
+            with self.places:
+                for _ in range(2):
+                    answer = self._ask(file, path)
+                    if answer is not None:
+                        return answer
         return reader.failed(
             "hostile",
             "killed_reader",
@@ -115,13 +123,13 @@ class _Pool:
             "nested tuples used as a key do this; a dump of torch never holds them",
         )
 
-    def _ask(self, file: SourceFile) -> reader.Wire | None:
+    def _ask(self, file: SourceFile, path: str) -> reader.Wire | None:
         process = self._child()
         assert process.stdin is not None and process.stdout is not None
         self.deadlines[process] = time.monotonic() + DEADLINE + file.size / BYTES_PER_SECOND
         try:
             memory = MEMORY_FLOOR + MEMORY_PER_BYTE * min(file.size, self.max_bytes)
-            child.send(process.stdin, json.dumps((file.path, file.shown, self.max_bytes, memory)).encode())
+            child.send(process.stdin, json.dumps((path, file.shown, self.max_bytes, memory)).encode())
             payload = child.receive(process.stdout)
         except (BrokenPipeError, OSError):
             payload = None
@@ -129,19 +137,18 @@ class _Pool:
             del self.deadlines[process]
         if payload is None:
             process.kill()
-            self.local.child = None
             return None
+        self.idle.append(process)
         return child.load_answer(payload)
 
     def _child(self) -> subprocess.Popen[bytes]:
-        process: subprocess.Popen[bytes] | None = getattr(self.local, "child", None)
-        if process is None or process.poll() is not None:
+        try:
+            return self.idle.pop()
+        except IndexError:
             process = subprocess.Popen(
                 _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
-            self.local.child = process
-            with self.lock:
-                self.all.append(process)
+        self.all.append(process)
         return process
 
     def _watch(self) -> None:

@@ -6,6 +6,8 @@ import gzip
 import io
 from typing import Any, BinaryIO, cast
 
+from hangscope.ingest.remote import is_remote, open_remote
+
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -14,9 +16,14 @@ class CompressionUnavailable(Exception):
 
 
 def open_plain(path: str) -> BinaryIO:
-    """Return a buffered binary stream of the file's plain content, at its start."""
-    raw = open(path, "rb", buffering=1 << 18)  # noqa: SIM115 - the caller closes it
-    magic = raw.peek(4)[:4] if hasattr(raw, "peek") else b""
+    """Return a binary stream of the plain content of a file or URL, at its start."""
+    raw: BinaryIO
+    if is_remote(path):
+        raw = open_remote(path)
+    else:
+        raw = open(path, "rb", buffering=1 << 18)  # noqa: SIM115 - the caller closes it
+    magic = raw.read(4)
+    raw.seek(0)
     if magic.startswith(_GZIP):
         return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 18))
     if magic == _ZSTD:

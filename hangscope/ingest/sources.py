@@ -1,7 +1,7 @@
-"""Find the files of an incident: paths, folders, archives and URLs become an ordered list of local files.
+"""Find the files of an incident: paths, folders, archives and URLs become an ordered list of files.
 
-Archives are unpacked and URLs fetched into a temporary folder that lives as long as the analysis. Names shown to
-people stay relative to the path that was given, so that a report says the same wherever it is made.
+Archives are unpacked into a temporary folder that lives as long as the analysis; what a URL lists is fetched when it is
+read. Names shown to people stay relative to the path that was given, so that a report says the same wherever it is made.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hangscope.errors import Note, UsageError
+from hangscope.ingest import remote
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 MAX_UNPACKED = 64 * 2**30
@@ -25,7 +26,7 @@ MAX_UNPACKED = 64 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One local file to read: where it lies, how it is shown, and its size in bytes."""
+    """One file to read: where it lies (a local path or a URL), how it is shown, and its size in bytes."""
 
     path: str
     shown: str
@@ -43,12 +44,14 @@ def find_files(paths: Iterable[str | os.PathLike[str]], notes: list[Note]) -> It
         found: dict[str, SourceFile] = {}
         for path in paths:
             for file in _expand(os.fspath(path), notes, cleanup):
-                found.setdefault(os.path.realpath(file.path), file)
+                found.setdefault(
+                    file.path if remote.is_remote(file.path) else os.path.realpath(file.path), file
+                )
         yield sorted(found.values(), key=lambda f: f.shown)
 
 
 def _expand(path: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
-    if "://" in path:
+    if remote.is_remote(path):
         yield from _fetch(path, notes, cleanup)
     elif os.path.isdir(path):
         yield from _walk(path, "", notes, cleanup)
@@ -157,29 +160,14 @@ def _copy_members(members: Iterable[tuple[str, int, IO[bytes] | None]], folder: 
 
 
 def _fetch(url: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
-    try:
-        import fsspec
-    except ImportError:
-        raise UsageError(f"reading {url!r} needs fsspec", "pip install 'hangscope[remote]'") from None
-    folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="hangscope-"))
-    try:
-        filesystem, root = fsspec.core.url_to_fs(url)
-        names = sorted(filesystem.find(root)) or ([root] if filesystem.exists(root) else [])
-    except Exception as error:  # fsspec backends raise what they like
-        raise UsageError(
-            f"{url!r} cannot be listed: {error}", "check the URL and the credentials of its backend"
-        ) from None
-    if not names:
-        raise UsageError(
-            f"there is nothing at {url!r}", "check the spelling, or whether the job wrote elsewhere"
-        )
-    for name in names:
-        shown = os.path.relpath(name, root) if name != root else os.path.basename(name)
-        target = os.path.join(folder, shown.replace("..", "_"))
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
+    """Yield the files below a URL; only archives are fetched now, as what is in them must be known."""
+    for address, shown, size in remote.listed(url):
+        if not shown.lower().endswith(_ARCHIVES):
+            yield SourceFile(address, shown, size)
+            continue
         try:
-            filesystem.get_file(name, target)
-        except Exception as error:
+            copy = cleanup.enter_context(remote.local_copy(address))
+        except OSError as error:
             notes.append(Note("unreadable", f"could not be fetched: {error}", shown))
             continue
-        yield from _one(target, shown, notes, cleanup)
+        yield from _unpack(copy, shown, notes, cleanup)

@@ -1,0 +1,79 @@
+"""Files behind fsspec URLs (`s3://`, `gs://`, `memory://`): listed at once, fetched one by one while others are read."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, cast
+
+from hangscope.errors import UsageError
+
+FETCHES = 8  # files that are fetched at a time; no more of them lie on the local disk
+
+
+def is_remote(path: str) -> bool:
+    """Return whether a path is a URL."""
+    return "://" in path
+
+
+def listed(url: str) -> Iterator[tuple[str, str, int]]:
+    """Yield (URL, name below `url`, size in bytes) of every file at or below `url`.
+
+    Raises UsageError without fsspec, where the backend cannot list it, and where there is nothing.
+    """
+    try:
+        import fsspec
+    except ImportError:
+        raise UsageError(f"reading {url!r} needs fsspec", "pip install 'hangscope[remote]'") from None
+    try:
+        filesystem, root = fsspec.core.url_to_fs(url)
+        found = filesystem.find(root, detail=True) or (
+            {root: filesystem.info(root)} if filesystem.exists(root) else {}
+        )
+    except Exception as error:  # fsspec backends raise what they like
+        raise UsageError(
+            f"{url!r} cannot be listed: {error}", "check the URL and the credentials of its backend"
+        ) from None
+    if not found:
+        raise UsageError(
+            f"there is nothing at {url!r}", "check the spelling, or whether the job wrote elsewhere"
+        )
+    for name, info in sorted(found.items()):
+        shown = os.path.relpath(name, root) if name != root else os.path.basename(name)
+        yield filesystem.unstrip_protocol(name), shown, int(info.get("size") or 0)
+
+
+def open_remote(url: str) -> BinaryIO:
+    """Return a stream of a remote file. Raises OSError, whatever the backend raises."""
+    try:
+        import fsspec
+
+        return cast(BinaryIO, fsspec.open(url, "rb").open())
+    except Exception as error:
+        raise OSError(f"{type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def local_copy(path: str) -> Iterator[str]:
+    """Give the path of a file on the local disk: `path` itself, or a copy of a URL that lasts as long as the context.
+
+    Raises OSError where it cannot be fetched.
+    """
+    if not is_remote(path):
+        yield path
+        return
+    handle, copy = tempfile.mkstemp(prefix="hangscope-", suffix=os.path.basename(path)[-40:])
+    os.close(handle)
+    try:
+        try:
+            import fsspec
+
+            filesystem, name = fsspec.core.url_to_fs(path)
+            filesystem.get_file(name, copy)
+        except Exception as error:
+            raise OSError(f"{type(error).__name__}: {error}") from error
+        yield copy
+    finally:
+        os.unlink(copy)
