@@ -269,25 +269,3 @@ def test_a_wrong_url_is_one_message(url: str) -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(UsageError, match=r"there is nothing at|cannot be listed"):
         hangscope.analyze(url)
-
-
-@pytest.fixture(scope="module")
-def dask() -> Iterator[Any]:
-    """Return the executor of a Dask cluster on this machine."""
-    distributed = pytest.importorskip("distributed", reason="needs Dask, which the `test` extra installs")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client.get_executor()
-
-
-def test_dask_reads_like_children_do(node: Path, dask: Any) -> None:
-    (node / "nccl_trace_rank_2").write_bytes(b"\x80\x02}q")
-    report = hangscope.analyze(node, executor=dask)
-    assert (
-        report.to_json()
-        == hangscope.analyze(node, jobs=2).to_json()
-        == hangscope.analyze(node, jobs=1).to_json()
-    )
-    assert report.verdict is not None and report.verdict.culprit_ranks == (5,)

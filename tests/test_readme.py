@@ -53,6 +53,11 @@ def blocks(page: Path, language: str) -> list[str]:
     )
 
 
+def block(page: Path, word: str, language: str = "python") -> str:
+    """Return the first fenced code of a page that has a word in it."""
+    return next(code for code in blocks(page, language) if word in code)
+
+
 CODE = [
     pytest.param(page, language, index, id=f"{page.name}-{language}-{index}")
     for page in PAGES
@@ -150,7 +155,7 @@ def test_modules_that_the_architecture_names_exist() -> None:
 
 def test_the_library_example_runs(environment: dict[str, str], tmp_path: Path) -> None:
     shutil.copytree(INCIDENT, tmp_path / "dumps")
-    code = blocks(ROOT / "README.md", "python")[0]
+    code = block(ROOT / "README.md", 'report.write_html("hang.html")')
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -170,7 +175,7 @@ def test_the_library_example_runs(environment: dict[str, str], tmp_path: Path) -
 def test_the_failure_hook_answers_for_any_folder(
     environment: dict[str, str], tmp_path: Path, folder: Path, said: str
 ) -> None:
-    (tmp_path / "hook.py").write_text(blocks(ROOT / "README.md", "python")[1])
+    (tmp_path / "hook.py").write_text(block(ROOT / "README.md", "def on_job_failure"))
     if folder.exists():
         folder = Path(shutil.copytree(folder, tmp_path / "job"))
     else:
@@ -195,7 +200,7 @@ def test_the_exit_trap_diagnoses_and_keeps_the_exit_code(environment: dict[str, 
     (tools / "torchrun").write_text(f'#!/bin/sh\ncp -r {INCIDENT}/. "$DIR/dumps"\nexit 7\n')
     for tool in tools.iterdir():
         tool.chmod(0o755)
-    trap = next(code for code in blocks(ROOT / "docs" / "hooks.md", "bash") if "torchrun" in code)
+    trap = block(ROOT / "docs" / "hooks.md", "torchrun", "bash")
     job = tmp_path / "job"
     settings = {
         **environment,
@@ -217,7 +222,7 @@ def test_the_exit_trap_diagnoses_and_keeps_the_exit_code(environment: dict[str, 
 
 
 def test_the_retry_example_tells_code_from_hardware(environment: dict[str, str]) -> None:
-    code = next(code for code in blocks(ROOT / "docs" / "hooks.md", "python") if "def should_retry" in code)
+    code = block(ROOT / "docs" / "hooks.md", "def should_retry")
     namespace: dict[str, Any] = {}
     exec(compile(code, "hooks.md", "exec"), namespace)
     assert namespace["should_retry"](str(INCIDENT)) is False
@@ -226,9 +231,7 @@ def test_the_retry_example_tells_code_from_hardware(environment: dict[str, str])
 
 def test_a_signal_leaves_evidence_of_a_blocked_job(environment: dict[str, str], tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    code = next(
-        code for code in blocks(ROOT / "docs" / "capture.md", "python") if "leave_evidence_on_sigusr1" in code
-    )
+    code = block(ROOT / "docs" / "capture.md", "leave_evidence_on_sigusr1")
     (tmp_path / "train.py").write_text(
         code + "import torch, torch.distributed as dist\n"
         "leave_evidence_on_sigusr1('left', int(os.environ['RANK']))\n"
