@@ -22,7 +22,15 @@ _HOME = {
     "UsageError": "hangscope.errors",
 }
 
-__all__ = ["HangscopeError", "NoInputError", "Report", "UsageError", "__version__", "analyze", "analyze_safely"]
+__all__ = [
+    "HangscopeError",
+    "NoInputError",
+    "Report",
+    "UsageError",
+    "__version__",
+    "analyze",
+    "analyze_safely",
+]
 
 
 def __getattr__(name: str) -> Any:

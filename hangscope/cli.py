@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hangscope._version import __version__
-from hangscope.errors import HangscopeError, NoInputError, UsageError
+from hangscope.errors import HangscopeError, UsageError
+from hangscope.terminal import ProgressBar, wants_color
 
 DEFAULT_REPORT = "hangscope-report.html"
-EXIT_ERROR, EXIT_USAGE, EXIT_NO_INPUT, EXIT_HANG, EXIT_INCONCLUSIVE = 1, 2, 3, 10, 11
+EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE = 1, 10, 11  # others: `HangscopeError.exit_code`
 
 _EXAMPLES = """\b
 Examples:
@@ -26,6 +26,28 @@ Examples:
 """
 
 
+# What several commands take.
+_paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+_report_option = click.option(
+    "-o",
+    "--output",
+    metavar="REPORT.html",
+    default=DEFAULT_REPORT,
+    show_default=True,
+    help="Where the HTML report goes.",
+)
+_jobs_option = click.option(
+    "--jobs", type=click.IntRange(1), metavar="N", help="Reading processes (default: one per processor)."
+)
+_max_bytes_option = click.option(
+    "--max-bytes", type=click.IntRange(1), metavar="N", help="Largest dump that is loaded (default: 2 GiB)."
+)
+_force_option = click.option(
+    "--force", is_flag=True, help="Overwrite a file that is not a report of hangscope."
+)
+_quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+
+
 class _Group(click.Group):
     """Turns errors into one message and an exit code; never a traceback."""
 
@@ -34,11 +56,7 @@ class _Group(click.Group):
         try:
             return super().main(*args, **kwargs)
         except HangscopeError as error:
-            code = EXIT_NO_INPUT if isinstance(error, NoInputError) else EXIT_USAGE if isinstance(error, UsageError) else EXIT_ERROR
-            # A path that does not exist is "no usable input", not a wrong command line.
-            if isinstance(error, UsageError) and "there is no" in error.message:
-                code = EXIT_NO_INPUT
-            _fail(error.message, error.hint, code)
+            _fail(error.message, error.hint, error.exit_code)
         except KeyboardInterrupt:
             _fail("interrupted", "", EXIT_ERROR)
         except BrokenPipeError:
@@ -48,7 +66,11 @@ class _Group(click.Group):
         except Exception as error:  # a bug of ours: one line for the user, the details on request
             if os.environ.get("HANGSCOPE_DEBUG"):
                 raise
-            _fail(f"internal error: {type(error).__name__}: {error}", "set HANGSCOPE_DEBUG=1 for the traceback, and please report it", EXIT_ERROR)
+            _fail(
+                f"internal error: {type(error).__name__}: {error}",
+                "set HANGSCOPE_DEBUG=1 for the traceback, and please report it",
+                EXIT_ERROR,
+            )
         return None
 
 
@@ -63,30 +85,63 @@ def main() -> None:
     """Find the rank, the call, the line and the cause behind a frozen distributed PyTorch job."""
 
 
-@main.command(epilog="""\b
+@main.command(
+    epilog="""\b
 Examples:
   hangscope analyze ./dumps
   hangscope analyze ./dumps --format markdown | gh issue comment 12 --body-file -
   hangscope analyze s3://bucket/job-17/ -o hang.html --json hang.json
-""")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="REPORT.html", default=DEFAULT_REPORT, show_default=True, help="Where the HTML report goes.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True, help="What is printed on stdout.")
+"""
+)
+@_paths_argument
+@_report_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="What is printed on stdout.",
+)
 @click.option("--json", "json_file", metavar="FILE", help="Also write the JSON report to FILE.")
-@click.option("--world-size", type=click.IntRange(1), metavar="N", help="How many ranks the job had; overrides what the inputs say.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Reading processes (default: one per processor).")
+@click.option(
+    "--world-size",
+    type=click.IntRange(1),
+    metavar="N",
+    help="How many ranks the job had; overrides what the inputs say.",
+)
+@_jobs_option
 @click.option("--exit-code", is_flag=True, help="Exit 10 for a hang, 11 for inconclusive, 0 for no hang.")
 @click.option("--redact", metavar="hosts,paths,users", default="", help="Remove these from every output.")
 @click.option("--attempt", metavar="N|all", help="Which restart attempt to analyse (default: the last).")
 @click.option("--full-table", is_flag=True, help="Keep a row for every call, however large the job.")
-@click.option("--max-bytes", type=click.IntRange(1), metavar="N", help="Largest dump that is loaded (default: 2 GiB).")
-@click.option("--force", is_flag=True, help="Overwrite a file that is not a report of hangscope.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="Colour of the text report.")
+@_max_bytes_option
+@_force_option
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Colour of the text report.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show all evidence and all warnings.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+@_quiet_option
 def analyze(
-    paths: tuple[str, ...], output: str, form: str, json_file: str | None, world_size: int | None, jobs: int | None, exit_code: bool, redact: str,
-    attempt: str | None, full_table: bool, max_bytes: int | None, force: bool, color: str, verbose: bool, quiet: bool,
+    paths: tuple[str, ...],
+    output: str,
+    form: str,
+    json_file: str | None,
+    world_size: int | None,
+    jobs: int | None,
+    exit_code: bool,
+    redact: str,
+    attempt: str | None,
+    full_table: bool,
+    max_bytes: int | None,
+    force: bool,
+    color: str,
+    verbose: bool,
+    quiet: bool,
 ) -> None:
     """Diagnose what a frozen job left behind.
 
@@ -95,20 +150,26 @@ def analyze(
     hangscope-report.html, everything else to stderr.
     """
     from hangscope import api
+    from hangscope.ingest.reader import DEFAULT_MAX_BYTES
 
     if verbose and quiet:
         raise UsageError("-v and -q contradict each other")
-    options: dict[str, Any] = {"max_bytes": max_bytes} if max_bytes else {}
-    bar = _Progress(enabled=not quiet and sys.stderr.isatty())
+    bar = ProgressBar(quiet=quiet)
     try:
         report = api.analyze(
-            list(paths), world_size=world_size, jobs=jobs, attempt=attempt, full_table=full_table, redact=[w.strip() for w in redact.split(",") if w.strip()],
-            progress=bar.advance, **options,
+            list(paths),
+            world_size=world_size,
+            jobs=jobs,
+            attempt=attempt,
+            full_table=full_table,
+            redact=[w.strip() for w in redact.split(",") if w.strip()],
+            progress=bar.advance,
+            max_bytes=max_bytes or DEFAULT_MAX_BYTES,
         )
     finally:
         bar.close()
     if form == "text":
-        click.echo(report.to_text(color=_wants_color(color), verbose=verbose), nl=False, color=True)
+        click.echo(report.to_text(color=wants_color(color), verbose=verbose), nl=False, color=True)
     else:
         click.echo(report.to_json() if form == "json" else report.to_markdown(), nl=False)
     sys.stdout.flush()
@@ -128,7 +189,11 @@ def _write(path: Path, render: Any, force: bool, quiet: bool) -> bool:
     try:
         write_report(path, render(), force=force)
     except (OSError, UsageError) as error:
-        reason = error.message if isinstance(error, UsageError) else f"{path} cannot be written: {error.strerror or error}"
+        reason = (
+            error.message
+            if isinstance(error, UsageError)
+            else f"{path} cannot be written: {error.strerror or error}"
+        )
         hint = error.hint if isinstance(error, UsageError) else "choose another place with -o"
         click.echo(f"hangscope: {reason}\n  hint: {hint}", err=True)
         return False
@@ -137,64 +202,49 @@ def _write(path: Path, render: Any, force: bool, quiet: bool) -> bool:
     return True
 
 
-def _wants_color(choice: str) -> bool:
-    if choice != "auto":
-        return choice == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
-
-
-class _Progress:
-    """A bar on stderr, once the work has lasted longer than a second."""
-
-    AFTER = 1.0  # seconds
-
-    def __init__(self, *, enabled: bool) -> None:
-        self.enabled, self.start, self.last, self.shown = enabled, time.monotonic(), 0.0, False
-
-    def advance(self, files: int, of_files: int, size: int, of_size: int) -> None:
-        now = time.monotonic()
-        if not self.enabled or now - self.start < self.AFTER or (now - self.last < 0.1 and files < of_files):
-            return
-        self.last, self.shown = now, True
-        share = size / of_size if of_size else files / max(1, of_files)
-        rate = size / (now - self.start) / 1e6
-        counts = f"{files:,}/{of_files:,} files  {size / 1e6:,.0f}/{of_size / 1e6:,.0f} MB  {rate:,.0f} MB/s"
-        click.echo(f"\r\x1b[K[{'#' * int(24 * share):24}] {counts}", err=True, nl=False)
-
-    def close(self) -> None:
-        if self.shown:
-            click.echo("\r\x1b[K", err=True, nl=False)
-
-
 @main.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE", required=True, help="Where the pack goes, e.g. node17.hangpack.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Reading processes (default: one per processor).")
-@click.option("--max-bytes", type=click.IntRange(1), metavar="N", help="Largest dump that is loaded (default: 2 GiB).")
+@_paths_argument
+@click.option(
+    "-o", "--output", metavar="FILE", required=True, help="Where the pack goes, e.g. node17.hangpack."
+)
+@_jobs_option
+@_max_bytes_option
 @click.option("--force", is_flag=True, help="Overwrite a file that is no pack.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")
-def pack(paths: tuple[str, ...], output: str, jobs: int | None, max_bytes: int | None, force: bool, quiet: bool) -> None:
+@_quiet_option
+def pack(
+    paths: tuple[str, ...], output: str, jobs: int | None, max_bytes: int | None, force: bool, quiet: bool
+) -> None:
     """Reduce dumps and logs to one small file that is analysed in their place.
 
     For jobs whose dumps lie on each node's own disk: pack on every node, copy the packs together, analyse them. Needs
     the `parquet` extra.
     """
     from hangscope import pack as packing
+    from hangscope.ingest.reader import DEFAULT_MAX_BYTES
 
-    options: dict[str, Any] = {"max_bytes": max_bytes} if max_bytes else {}
-    bar = _Progress(enabled=not quiet and sys.stderr.isatty())
+    bar = ProgressBar(quiet=quiet)
     try:
-        packed = packing.pack(paths, output, jobs=jobs, force=force, progress=bar.advance, **options)
+        packed = packing.pack(
+            paths,
+            output,
+            jobs=jobs,
+            max_bytes=max_bytes or DEFAULT_MAX_BYTES,
+            force=force,
+            progress=bar.advance,
+        )
     except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror or error}", "choose another place with -o") from None
+        raise UsageError(
+            f"{output} cannot be written: {error.strerror or error}", "choose another place with -o"
+        ) from None
     finally:
         bar.close()
     if not quiet:
         for note in packed.notes:
             click.echo(f"hangscope: {note}", err=True)
-        click.echo(f"Wrote {output}: {packed.files:,} files, {packed.bytes_before / 1e6:,.1f} MB in {packed.bytes_after / 1e6:,.1f} MB", err=True)
+        click.echo(
+            f"Wrote {output}: {packed.files:,} files, {packed.bytes_before / 1e6:,.1f} MB in {packed.bytes_after / 1e6:,.1f} MB",
+            err=True,
+        )
 
 
 @main.command()
@@ -204,8 +254,6 @@ def explain(cause: str | None) -> None:
 
     Without CAUSE, list all causes.
     """
-    import textwrap
-
     from hangscope.causes.catalog import CATALOG
 
     if cause is None:
@@ -217,18 +265,19 @@ def explain(cause: str | None) -> None:
         import difflib
 
         near = difflib.get_close_matches(cause, CATALOG, n=1, cutoff=0.4)
-        raise UsageError(f"there are no notes on {cause!r}", f"did you mean {near[0]}?" if near else "`hangscope explain` lists all causes")
-    click.echo(f"{found.cause}: {found.title}\n")
-    for title, text in (("What happened", found.means), ("The culprit is", found.culprit), ("A verdict establishes", found.establishes), ("It does not establish", found.does_not), ("What to do", found.fix)):
-        click.echo(textwrap.fill(f"{title}: {text}", 96, subsequent_indent="  "))
+        raise UsageError(
+            f"there are no notes on {cause!r}",
+            f"did you mean {near[0]}?" if near else "`hangscope explain` lists all causes",
+        )
+    click.echo(found.explained())
 
 
 @main.command()
 @click.argument("scenario", required=False, default="rank_conditional")
-@click.option("-o", "--output", metavar="REPORT.html", default=DEFAULT_REPORT, show_default=True, help="Where the HTML report goes.")
+@_report_option
 @click.option("--keep", metavar="DIR", help="Keep what the frozen job left in DIR.")
 @click.option("--list", "list_only", is_flag=True, help="List the scenarios.")
-@click.option("--force", is_flag=True, help="Overwrite a file that is not a report of hangscope.")
+@_force_option
 def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: bool) -> None:
     """Freeze a tiny real job on this machine's CPU and diagnose it (needs torch)."""
     import tempfile
@@ -241,15 +290,19 @@ def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: b
             click.echo(f"{item.name:20} {item.description}")
         return
     if scenario not in demos.scenarios():
-        raise UsageError(f"no scenario is called {scenario!r}", f"choose one of {', '.join(demos.scenarios())}")
+        raise UsageError(
+            f"no scenario is called {scenario!r}", f"choose one of {', '.join(demos.scenarios())}"
+        )
     with tempfile.TemporaryDirectory(prefix="hangscope-demo-") as folder:
         target = Path(keep) if keep else Path(folder) / "incident"
         click.echo(f"Freezing a real {scenario} job with gloo on the CPU (about ten seconds) ...", err=True)
         frozen = demos.freeze(scenario, target)
         report = api.analyze(frozen / "dumps")
-        click.echo(report.to_text(color=_wants_color("auto")), nl=False, color=True)
+        click.echo(report.to_text(color=wants_color("auto")), nl=False, color=True)
         truth = demos.scenarios()[scenario]
-        click.echo(f"What really happened: rank {', '.join(map(str, truth.culprits))}, {truth.cause}.", err=True)
+        click.echo(
+            f"What really happened: rank {', '.join(map(str, truth.culprits))}, {truth.cause}.", err=True
+        )
         if not _write(Path(output), report.to_html, force, False):
             sys.exit(EXIT_ERROR)
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 
 class HangscopeError(Exception):
-    """The analysis cannot be done at all. `hint` says what to try next."""
+    """The analysis cannot be done at all. `hint` says what to try next; the command ends with `exit_code`."""
+
+    exit_code = 1
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -17,9 +19,19 @@ class HangscopeError(Exception):
 class UsageError(HangscopeError):
     """The call itself is wrong: an unknown option value, a path that does not exist."""
 
+    exit_code = 2
+
+
+class NoSuchPathError(UsageError):
+    """A path or URL that does not exist, which a command tells like one without any input."""
+
+    exit_code = 3
+
 
 class NoInputError(HangscopeError):
     """Nothing in the given paths could be used as evidence."""
+
+    exit_code = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Verdicts from logs alone: c10d's lines by kind, several deaths, restarts, mixed files, and the fixtures without their dumps."""
 
-
-
 from __future__ import annotations
 
 import json

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 
 
@@ -20,6 +21,18 @@ class CauseText:
     establishes: str
     does_not: str
     fix: str
+
+    def explained(self) -> str:
+        """Return all of it as paragraphs for a terminal."""
+        parts = (
+            ("What happened", self.means),
+            ("The culprit is", self.culprit),
+            ("A verdict establishes", self.establishes),
+            ("It does not establish", self.does_not),
+            ("What to do", self.fix),
+        )
+        lines = [textwrap.fill(f"{title}: {text}", 96, subsequent_indent="  ") for title, text in parts]
+        return "\n".join((f"{self.cause}: {self.title}", "", *lines))
 
 
 _ENTRIES = (

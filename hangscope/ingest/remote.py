@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
-from hangscope.errors import UsageError
+from hangscope.errors import NoSuchPathError, UsageError
 
 FETCHES = 8  # files that are fetched at a time; no more of them lie on the local disk
 
@@ -21,7 +21,7 @@ def is_remote(path: str) -> bool:
 def listed(url: str) -> Iterator[tuple[str, str, int]]:
     """Yield (URL, name below `url`, size in bytes) of every file at or below `url`.
 
-    Raises UsageError without fsspec, where the backend cannot list it, and where there is nothing.
+    Raises UsageError without fsspec, NoSuchPathError where the backend cannot list it or there is nothing.
     """
     try:
         import fsspec
@@ -33,11 +33,11 @@ def listed(url: str) -> Iterator[tuple[str, str, int]]:
             {root: filesystem.info(root)} if filesystem.exists(root) else {}
         )
     except Exception as error:  # fsspec backends raise what they like
-        raise UsageError(
+        raise NoSuchPathError(
             f"{url!r} cannot be listed: {error}", "check the URL and the credentials of its backend"
         ) from None
     if not found:
-        raise UsageError(
+        raise NoSuchPathError(
             f"there is nothing at {url!r}", "check the spelling, or whether the job wrote elsewhere"
         )
     for name, info in sorted(found.items()):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from hangscope.errors import Note, UsageError
+from hangscope.errors import NoSuchPathError, Note
 from hangscope.ingest import remote
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
@@ -37,8 +37,8 @@ class SourceFile:
 def find_files(paths: Iterable[str | os.PathLike[str]], notes: list[Note]) -> Iterator[list[SourceFile]]:
     """Yield every regular file below `paths`, ordered by the name that is shown.
 
-    Appends a Note for each thing that cannot be opened or is no regular file. Raises UsageError for a path that
-    does not exist.
+    Appends a Note for each thing that cannot be opened or is no regular file. Raises NoSuchPathError for a path
+    that does not exist.
     """
     with ExitStack() as cleanup:
         found: dict[str, SourceFile] = {}
@@ -58,7 +58,7 @@ def _expand(path: str, notes: list[Note], cleanup: ExitStack) -> Iterator[Source
     elif os.path.lexists(path):
         yield from _one(path, os.path.basename(path), notes, cleanup)
     else:
-        raise UsageError(
+        raise NoSuchPathError(
             f"there is no file or folder {path!r}", "check the spelling, or whether the job wrote elsewhere"
         )
 

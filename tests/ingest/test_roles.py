@@ -3,7 +3,10 @@ from hangscope.ingest.roles import roles
 
 
 def role_of(*groups: tuple[str, str, tuple[int, ...]], world: int = 8) -> list[str | None]:
-    return [g.role for g in roles([Group(i, name, desc, ranks) for i, (name, desc, ranks) in enumerate(groups)], world)]
+    return [
+        g.role
+        for g in roles([Group(i, name, desc, ranks) for i, (name, desc, ranks) in enumerate(groups)], world)
+    ]
 
 
 def test_a_name_tells_the_role() -> None:
@@ -18,7 +21,12 @@ def test_a_name_tells_the_role() -> None:
 
 
 def test_bare_numbers_are_told_by_the_members_strides() -> None:
-    assert role_of(("1", "", (0, 1)), ("2", "", (2, 3)), ("3", "", (0, 2)), ("4", "", (0, 4))) == ["tp", "tp", "dp", "pp"]
+    assert role_of(("1", "", (0, 1)), ("2", "", (2, 3)), ("3", "", (0, 2)), ("4", "", (0, 4))) == [
+        "tp",
+        "tp",
+        "dp",
+        "pp",
+    ]
 
 
 def test_one_dimension_alone_or_no_regular_layout_tells_nothing() -> None:
