@@ -11,7 +11,7 @@ import pytest
 
 import hangscope
 from tests.conftest import FIXTURES
-from tests.golden_reports import FOLDER, INCIDENTS, render
+from tests.golden_reports import FOLDER, INCIDENTS, PAGES, render
 
 FORMATS = {
     "text": "report.to_text(width=100)",
@@ -71,7 +71,8 @@ def test_golden(incident: str) -> None:
 
 
 def test_no_golden_file_is_left_over() -> None:
-    names = {f"{incident}.{ending}" for incident in INCIDENTS for ending in ("txt", "json", "md", "html")}
+    names = {f"{incident}.{ending}" for incident in INCIDENTS for ending in ("txt", "json", "md")}
+    names |= {f"{incident}.html" for incident in PAGES}
     assert {p.name for p in FOLDER.iterdir()} == names | {"README.md"}
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import os
-import pickle
 import sys
 import threading
 import time
@@ -25,6 +24,7 @@ import torch._dynamo  # DDP() imports it, which takes seconds when all ranks do;
 import torch.distributed as dist
 
 from hangscope.demo import settings
+from hangscope.ingest import safe_pickle
 
 # Neither the recorder's functions nor DDP's logger are in torch's stubs.
 _c10d: Any = importlib.import_module("torch._C._distributed_c10d")
@@ -84,7 +84,7 @@ def _watch() -> None:
 
 
 def _frontier() -> Any:
-    return pickle.loads(_c10d._dump_fr_trace(includeCollectives=False))["pg_status"]
+    return safe_pickle.load(_c10d._dump_fr_trace(includeCollectives=False))["pg_status"]
 
 
 def _dump_on_collective_error() -> None:
