@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from hangscope.ingest.c10d_names import OP_TYPES, user_op
 
@@ -39,6 +40,17 @@ class Fingerprint:
     def seq(self) -> int | None:
         """Return the recorder's number of this call, which starts at 1; None where the counter began at random."""
         return None if self.number is None or self.number >= RANDOM_START else self.number + 1
+
+    def fields(self) -> dict[str, Any]:
+        """Return the call as fields of an event."""
+        return {
+            "seq": self.seq,
+            "sequence_number": self.number,
+            "op": self.op,
+            "shape": list(self.shape) if self.shape is not None else None,
+            "dtype": " ".join(self.dtypes) or None,
+            "device": self.device,
+        }
 
     @property
     def has_tensors(self) -> bool:

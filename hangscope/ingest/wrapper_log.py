@@ -33,12 +33,7 @@ def _mismatch(line: Line, match: re.Match[str]) -> Event | None:
         "fingerprint",
         int(match.group(1)),
         context="mismatch",
-        seq=own.seq,
-        sequence_number=own.number,
-        op=own.op,
-        shape=list(own.shape) if own.shape is not None else None,
-        dtype=" ".join(own.dtypes) or None,
-        device=own.device,
+        **own.fields(),
         peer_group_rank=int(other.group(1)) if other else None,
         peer_op=garbled or (peer.op if peer else None),
         peer_shape=list(peer.shape) if peer and peer.shape is not None and not garbled else None,
@@ -56,12 +51,7 @@ def _barrier_error(line: Line, match: re.Match[str]) -> Event | None:
         line,
         "fingerprint",
         context="barrier_error",
-        seq=own.seq,
-        sequence_number=own.number,
-        op=own.op,
-        shape=list(own.shape) if own.shape is not None else None,
-        dtype=" ".join(own.dtypes) or None,
-        device=own.device,
+        **own.fields(),
     )
 
 
