@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 
 import hangscope
 from hangscope.api import Report
+from tests.dump_writer import job, stuck, write_all
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURES = ROOT / "fixtures"
@@ -85,3 +87,26 @@ def run(environment: dict[str, str], tmp_path: Path) -> Run:
         )
 
     return hangscope_command
+
+
+@pytest.fixture(scope="session")
+def hang(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the dumps of four ranks, of which rank 2 is stuck."""
+    return write_all(stuck(4, culprit=2), tmp_path_factory.mktemp("hang"))
+
+
+@pytest.fixture(scope="session")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the dumps of three ranks that made the same calls."""
+    recorders = job(3)
+    for recorder in recorders:
+        recorder.call("all_reduce", times=5)
+    return write_all(recorders, tmp_path_factory.mktemp("healthy"))
+
+
+@pytest.fixture(scope="session")
+def unclear(healthy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the dump of one rank of three."""
+    folder = tmp_path_factory.mktemp("unclear")
+    shutil.copy(healthy / "nccl_trace_rank_0", folder)
+    return folder

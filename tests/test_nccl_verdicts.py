@@ -13,7 +13,8 @@ from hangscope.api import Report
 from hangscope.incident import Verdict
 from tests.conftest import analyze
 from tests.dump_writer import stuck, write_all
-from tests.nccl_writer import Answer, Comm, NcclWriter, Proc, incident_lines, write_incident
+from tests.nccl_jobs import Answer, incident_lines, write_incident
+from tests.nccl_writer import Comm, NcclWriter, Proc
 
 Version = tuple[int, int, int]
 VERSIONS: list[Version] = [

@@ -1,6 +1,6 @@
 """How the culprit's call differs from the one its peers wait in, and whether it was made inside the loop.
 
-One object per case, shared by the rules of `mismatch.py` and `participation.py`.
+One object per case, shared by the rules about calls that differ.
 """
 
 from __future__ import annotations

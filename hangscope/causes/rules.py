@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from hangscope.causes import device, init, mismatch, order, output, participation, process, silence
+from hangscope.causes import (
+    device,
+    init,
+    lateness,
+    loop_end,
+    mismatch,
+    order,
+    output,
+    participation,
+    process,
+    silence,
+)
 from hangscope.causes.case import Case, Match, Rule
 from hangscope.errors import Note
 
@@ -13,8 +24,8 @@ RULES: tuple[Rule, ...] = (
     device.device_fault,
     process.died,
     init.never_formed,
-    participation.late,
-    participation.came_late,
+    lateness.late,
+    lateness.came_late,
     process.left_quietly,
     order.unpaired,
     order.false_circle,
@@ -24,7 +35,7 @@ RULES: tuple[Rule, ...] = (
     mismatch.wrong_dtype,
     mismatch.gradient_sets,
     output.last_output,
-    participation.left_the_loop,
+    loop_end.left_the_loop,
     mismatch.wrong_shape,
     participation.one_sided_call,
     mismatch.received_sizes,

@@ -16,7 +16,8 @@ from hangscope.ingest.nccl_comm import Communicator
 from hangscope.ingest.nccl_join import Joined, join_processes
 from hangscope.ingest.nccl_log import NcclParser
 from hangscope.ingest.recording import Recording
-from tests.nccl_writer import FAULTS, RANKS, Answer, NcclWriter, incident_lines, write_incident
+from tests.nccl_jobs import FAULTS, RANKS, Answer, incident_lines, write_incident
+from tests.nccl_writer import NcclWriter
 
 VERSIONS = [
     (2, 4, 8),

@@ -1,0 +1,57 @@
+"""Rules about ranks that came late and hang nowhere."""
+
+from __future__ import annotations
+
+from hangscope.align.rankset import ranks_phrase
+from hangscope.causes.case import Case, Match, quote
+from hangscope.incident import Evidence
+
+
+def late(case: Case) -> Match | None:
+    """A rank came later than its peers were willing to wait, with the very call they were in."""
+    if case.finding.form != "late":
+        return None
+    culprits = case.finding.culprits
+    return Match(
+        "slow_rank",
+        culprits,
+        f"{ranks_phrase(culprits)} made the same call after the others had given up waiting",
+        sure=2,
+        evidence=[quote(e) for r in culprits for e in case.facts.of(r, "fingerprint")[:1]]
+        + [quote(e) for e in case.facts.all("monitored_barrier")[:1]],
+        advice=[
+            f"Give the group a longer timeout if {ranks_phrase(culprits)}'s pause is legitimate, or move that work out of the step."
+        ],
+        frame=case.frame_of(case.finding.own_kind),
+        frame_rank=culprits[0] if culprits else None,
+    )
+
+
+def came_late(case: Case) -> Match | None:
+    """Watchdogs timed out, and yet every call is complete in the dumps: somebody was slow, nobody hangs."""
+    timeouts = case.facts.all("watchdog_timeout")
+    if (
+        not timeouts
+        or case.graph.waiting
+        or case.facts.deaths
+        or not all(r.seen and r.dump_file for r in case.incident.ranks.values())
+    ):
+        return None
+    told = {e.rank for e in timeouts if e.rank is not None}
+    silent = tuple(r for r in sorted(case.incident.ranks) if r not in told)
+    culprits = silent if len(silent) * 2 < len(case.incident.ranks) else ()
+    event = timeouts[0]
+    return Match(
+        "slow_rank",
+        culprits,
+        f"{ranks_phrase(culprits) if culprits else 'a rank'} came later than the timeout; the call that the others gave up on did complete",
+        sure=2 if culprits else 1,
+        evidence=[
+            quote(event),
+            Evidence("dump", "no rank has an open call: what timed out is complete in every dump"),
+            *[quote(e) for r in culprits for e in case.facts.of(r, "dump_observed")[:1]],
+        ],
+        advice=[
+            f"Find what kept {ranks_phrase(culprits) if culprits else 'the late rank'} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout with the reason."
+        ],
+    )

@@ -1,0 +1,108 @@
+"""Verdicts from text alone: who died first, restarts, and stacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.text_lines import (
+    CLOSED,
+    at,
+    judged,
+    raised,
+    short,
+    timeout,
+    told,
+)
+
+# --- deaths ---
+
+
+@pytest.mark.parametrize(
+    ("seconds", "hosts", "expected"),
+    [
+        ((10, 14), ("", ""), ((2,), "high")),
+        ((10, 10), ("", ""), ((1, 2), "medium")),
+        ((10, 13), ("gpu01: ", "gpu02: "), ((1, 2), "medium")),
+        ((10, 40), ("gpu01: ", "gpu02: "), ((2,), "high")),
+    ],
+)
+def test_the_first_death_wins_as_far_as_clocks_tell(
+    tmp_path: Path, seconds: tuple[int, int], hosts: tuple[str, str], expected: object
+) -> None:
+    lines = at(seconds[1], raised(1, "KeyError: 'b'"), hosts[1]) + at(
+        seconds[0], raised(2, "ValueError: a"), hosts[0]
+    )
+    report = told(tmp_path, [*lines, timeout(0), timeout(3)])
+    verdict = judged(report)
+    assert verdict.cause == "crashed_rank" and (verdict.culprit_ranks, verdict.confidence) == expected
+    assert sum("later or as a consequence" in e.text for e in verdict.evidence) == 2 - len(
+        verdict.culprit_ranks
+    )
+
+
+def test_a_cause_beats_an_earlier_consequence(tmp_path: Path) -> None:
+    lines = at(11, raised(1, CLOSED)) + at(
+        12, raised(2, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+    )
+    report = told(tmp_path, [*lines, timeout(0)])
+    assert short(report) == ("crashed_rank", (2,), "high")
+
+
+def test_an_xid_names_the_rank_of_its_process(tmp_path: Path) -> None:
+    agent = "E1120 15:13:24.653000 17250 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -6) local_rank: 2 (pid: 4102) of binary: python\n"
+    kernel = "[Fri Nov 20 15:00:00 2026] NVRM: Xid (PCI:0000:3b:00): 79, pid=4102, name=python, GPU has fallen off the bus.\n"
+    report = told(
+        tmp_path,
+        {"kernel.log": kernel, "torchrun.stderr": agent, "all.log": [timeout(0), timeout(1), timeout(3)]},
+    )
+    assert short(report)[:2] == ("gpu_stall", (2,))
+
+
+def test_an_illegal_access(tmp_path: Path) -> None:
+    lines = raised(2, "torch.AcceleratorError: CUDA error: an illegal memory access was encountered")
+    assert short(told(tmp_path, [timeout(0), timeout(1), timeout(3), *lines]))[:2] == ("gpu_stall", (2,))
+
+
+AGENT = "E1120 15:13:24.653000 17250 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: {rank} (pid: {pid}) of binary: python"
+
+
+@pytest.mark.parametrize(("attempt", "culprit"), [(None, 2), (1, 2), (0, 1)])
+def test_restarts_in_one_file(tmp_path: Path, attempt: int | None, culprit: int) -> None:
+    lines = [
+        *raised(1, "ValueError: a"),
+        AGENT.format(rank=1, pid=11),
+        *raised(2, "KeyError: 'b'"),
+        AGENT.format(rank=2, pid=12),
+    ]
+    report = told(tmp_path, lines, world_size=4, attempt=attempt)
+    assert judged(report).culprit_ranks == (culprit,)
+    assert [n.code for n in report.warnings] == ["several_attempts"]
+
+
+@pytest.mark.parametrize(("attempt", "culprit"), [(None, 2), (0, 1)])
+def test_restarts_in_folders(tmp_path: Path, attempt: int | None, culprit: int) -> None:
+    files: dict[str, str | list[str]] = {
+        f"log/none_x/attempt_{a}/{r}/stderr.log": raised(r, "ValueError: a" if r == a + 1 else CLOSED)
+        for a in (0, 1)
+        for r in range(3)
+    }
+    report = told(tmp_path, files, attempt=attempt)
+    assert short(report)[:2] == ("crashed_rank", (culprit,))
+    assert [n.code for n in report.warnings] == ["earlier_attempt"]
+
+
+# --- stacks of all ranks in one file ---
+
+
+def test_stacks_of_the_debug_server(tmp_path: Path) -> None:
+    inside = "    wait (threading.py:320)\n    all_reduce (torch/distributed/distributed_c10d.py:3252)\n    train (train.py:11)\n    <module> (train.py:20)\n"
+    outside = "    read (data.py:3)\n    train (train.py:9)\n    <module> (train.py:20)\n"
+    text = "".join(
+        f'=== Rank {r}: http://gpu07:2599{r} ===\nThread {100 + r} (idle): "MainThread"\n{outside if r == 1 else inside}\n'
+        for r in range(4)
+    )
+    verdict = judged(told(tmp_path, {"stacks.txt": text}))
+    assert (verdict.cause, verdict.culprit_ranks) == ("stuck_rank", (1,))
+    assert verdict.location is not None and (verdict.location.file, verdict.location.line) == ("data.py", 3)
