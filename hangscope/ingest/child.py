@@ -14,7 +14,6 @@ import sys
 from typing import IO
 
 from hangscope.ingest import reader, safe_pickle
-from hangscope.ingest.frame_sharing import FrameSharing
 
 LENGTH = struct.Struct("<Q")
 
@@ -24,11 +23,11 @@ def main() -> None:
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing but answers may reach the pipe
     gc.disable()  # whatever is allocated here is let go with the file; reference counts suffice
-    sharing = FrameSharing()
+    known = reader.Known()
     while (request := receive(requests)) is not None:
         path, shown, max_bytes, memory = json.loads(request)
         _limit_memory(memory)
-        send(answers, pickle.dumps(reader.read_file(path, shown, max_bytes, sharing), protocol=5))
+        send(answers, pickle.dumps(reader.read_file(path, shown, max_bytes, known), protocol=5))
 
 
 def send(stream: IO[bytes], payload: bytes) -> None:

@@ -10,6 +10,7 @@ import gc
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, BinaryIO
 
@@ -18,6 +19,8 @@ from hangscope.incident import Event
 from hangscope.ingest import flight_recorder, safe_pickle, sniff
 from hangscope.ingest.frame_sharing import FrameSharing
 from hangscope.ingest.opening import CompressionUnavailable, open_plain, read_whole
+from hangscope.ingest.recording import Recording
+from hangscope.ingest.twins import Twins
 
 DEFAULT_MAX_BYTES = 2 * 2**30
 
@@ -25,13 +28,19 @@ DEFAULT_MAX_BYTES = 2 * 2**30
 Wire = dict[str, Any]
 
 
-def read_file(
-    path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES, sharing: FrameSharing | None = None
-) -> Wire:
+@dataclass(slots=True)
+class Known:
+    """What helps to read a dump of those that were read before."""
+
+    twins: Twins = field(default_factory=Twins)
+    sharing: FrameSharing = field(default_factory=FrameSharing)
+
+
+def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES, known: Known | None = None) -> Wire:
     """Return what one file says, as builtins. Never raises for what the file holds.
 
     `path` is where it lies, `shown` how reports name it, `max_bytes` the largest dump that is loaded (logs are streamed
-    and have no limit), `sharing` what is known of the frames of the dumps that were read before.
+    and have no limit), `known` what is known of the dumps that this process read before.
     """
     kind = "unreadable"
     try:
@@ -49,7 +58,7 @@ def read_file(
                 )
             if kind == "pickle":
                 with _collector_off():
-                    return _read_pickle(data, sharing or FrameSharing())
+                    return _read_pickle(data, known or Known())
             return _WHOLE[kind](data, shown)
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))
@@ -108,9 +117,12 @@ def _peek(stream: BinaryIO) -> bytes:
     return head
 
 
-def _read_pickle(data: bytes, sharing: FrameSharing) -> Wire:
+def _read_pickle(data: bytes, known: Known) -> Wire:
+    twin = known.twins.read(data)
+    if twin is not None:
+        return _recorded(twin)
     try:
-        value = safe_pickle.load(data, sharing)
+        value = safe_pickle.load(data, known.sharing)
     except safe_pickle.HostilePickle as error:
         return failed(
             "hostile",
@@ -134,14 +146,14 @@ def _read_pickle(data: bytes, sharing: FrameSharing) -> Wire:
             f"is no whole pickle: {type(error).__name__}: {error}"[:300],
             "the process died while writing it, or it is another format",
         )
-    return _dump(value, "pickle")
-
-
-def _dump(value: Any, form: str) -> Wire:
     if not flight_recorder.looks_like_dump(value):
-        answer = _answer(form, "ignored", f"a {form} file that is no Flight Recorder dump")
-        return answer
+        return _answer("pickle", "ignored", "a pickle file that is no Flight Recorder dump")
     recording = flight_recorder.reduce_dump(value)
+    known.twins.learn(data, recording)
+    return _recorded(recording)
+
+
+def _recorded(recording: Recording) -> Wire:
     answer = _answer("flight_recorder")
     answer["recordings"] = [recording.to_wire()]
     return answer
@@ -199,7 +211,7 @@ def _read_json(data: bytes, shown: str) -> Wire:
             "the process died while writing it, or the copy was cut",
         )
     if flight_recorder.looks_like_dump(value):
-        return _dump(value, "json")
+        return _recorded(flight_recorder.reduce_dump(value))
     return _answer("json", "ignored", "a JSON file of no kind that is known here")
 
 
