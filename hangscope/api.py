@@ -234,7 +234,7 @@ def _is_evidence(reading: Reading) -> bool:
 def write_report(path: Path, text: str, *, force: bool = False) -> None:
     """Write a report file whole or not at all, and never over a file that is not a report of hangscope."""
     if path.is_dir():
-        raise UsageError(f"{path} is a folder", f"name the file too: {path / 'hangscope-report.html'}")
+        raise UsageError(f"{path} is a folder", "name a file in it")
     if path.exists() and not force and not _is_ours(path):
         raise UsageError(
             f"{path} exists and is not a report of hangscope", "choose another name with -o, or pass --force"

@@ -18,7 +18,7 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     level = match.sure
     reasons = [
         (
-            "nothing else fits the evidence",
+            "no other cause fits the evidence as well",
             "the usual reading of this evidence",
             "a guess: other causes fit as well",
         )[2 - match.sure]

@@ -289,7 +289,11 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The one root, what it is called, and how sure that is. See the README for the JSON form."""
+    """The one root, what it is called, and how sure that is. See the README for the JSON form.
+
+    `waiting_ranks` are all that wait, each in a call of its own group; `in_call` are those of them that are in the call
+    which `group`, `op` and `seq` name. Both are global.
+    """
 
     cause: str
     confidence: str
@@ -301,6 +305,7 @@ class Verdict:
     seq: int | None = None
     is_p2p: bool = False
     waiting_ranks: tuple[int, ...] = ()
+    in_call: tuple[int, ...] = ()
     explained: int = 0
     culprit_call: CallRef | None = None
     waiting_call: CallRef | None = None

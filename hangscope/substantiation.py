@@ -52,7 +52,7 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
         for rank in absent[:4]:
             member = view.members[rank]
             told = member.queue is None or member.queue.tells_completion
-            done = max(member.completed or 0, min(view.proven, member.enqueued or 0))
+            done = view.completed(rank) or 0
             completed = (
                 "its log tells no completions"
                 if not told
@@ -73,7 +73,7 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
         result.append(
             Evidence(
                 "dump",
-                f"{ranks_phrase(edit.ranks)} {'made' if edit.edit.kind == 'extra' else 'left out'} {edit.edit.length} call(s) at seq {edit.seq}; the {edit.edit.confirmed} calls behind match again, shifted by {edit.edit.length}",
+                f"{ranks_phrase(edit.ranks)} {'made' if edit.edit.kind == 'extra' else 'left out'} {edit.edit.length} call{'s' if edit.edit.length > 1 else ''} at seq {edit.seq}; {edit.edit.confirmed} calls behind match again, shifted by {edit.edit.length}",
                 edit.ranks[0],
             )
         )
@@ -149,6 +149,10 @@ def alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alte
     """Return at most three other causes that the evidence allows, each with why."""
     result: list[Alternative] = []
     for other in others:
+        if other.cause == "collective_mismatch" and (
+            match.sure == 2 or match.cause == "collective_order_mismatch"
+        ):
+            continue  # what a finer cause explains for certain is a mismatch by definition, and no rival of it
         if other.cause != match.cause and all(a.cause != other.cause for a in result):
             result.append(Alternative(other.cause, other.why))
     waiting = case.finding.waiting_kind

@@ -74,6 +74,7 @@ def _verdict(
         r for r in (case.graph.waiting or finding.waiting or _stuck_in_text(case)) if r not in culprits
     )
     explained = finding.explained if set(culprits) == set(finding.culprits) else sum(1 for r in waiting)
+    in_call = _in_call(case, waiting)
     frame = match.frame or user_frame(finding.own_kind.stack if finding.own_kind else ())
     frame_rank = match.frame_rank if match.frame is not None else (culprits[0] if culprits else None)
     location = Location(frame.file, frame.line, frame.name, frame_rank) if frame is not None else None
@@ -84,12 +85,13 @@ def _verdict(
         confidence=confidence,
         culprit_ranks=culprits,
         category=match.category or entry.category,
-        summary=_summary(case, match, culprits, waiting),
+        summary=_summary(case, match, culprits, waiting, in_call),
         group=view.group if view is not None else None,
         op=kind.op or None if kind is not None else None,
         seq=finding.seq,
         is_p2p=finding.pair is not None,
         waiting_ranks=waiting,
+        in_call=in_call,
         explained=min(explained, len(waiting)),
         culprit_call=_ref(finding.own_kind, finding.own_seq),
         waiting_call=_ref(kind, finding.seq),
@@ -108,6 +110,18 @@ def _stuck_in_text(case: Case) -> tuple[int, ...]:
     return tuple(sorted(case.facts.witnesses | barrier))
 
 
+def _in_call(case: Case, waiting: tuple[int, ...]) -> tuple[int, ...]:
+    """Return those of the waiting ranks that are in the very call that the verdict names; others wait behind them."""
+    finding = case.finding
+    if finding.view is None or finding.seq is None or not case.graph.open_calls:
+        return waiting
+    node = (
+        ("P", *finding.pair.key) if finding.pair is not None else ("I", finding.view.group.gid, finding.seq)
+    )
+    inside = {rank for rank, _ in case.graph.calls_of(node)}
+    return tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in finding.view.members)
+
+
 def _ref(kind: CallKind | None, seq: int | None) -> CallRef | None:
     if kind is None:
         return None
@@ -120,7 +134,9 @@ def _ref(kind: CallKind | None, seq: int | None) -> CallRef | None:
     )
 
 
-def _summary(case: Case, match: Match, culprits: tuple[int, ...], waiting: tuple[int, ...]) -> str:
+def _summary(
+    case: Case, match: Match, culprits: tuple[int, ...], waiting: tuple[int, ...], in_call: tuple[int, ...]
+) -> str:
     finding = case.finding
     host = case.incident.ranks[culprits[0]].host if culprits and culprits[0] in case.incident.ranks else None
     on = f" (host {host})" if host and len(culprits) == 1 else ""
@@ -128,7 +144,7 @@ def _summary(case: Case, match: Match, culprits: tuple[int, ...], waiting: tuple
     phrase = ranks_phrase(culprits) if culprits else ""
     if on and why.startswith(phrase):
         why = phrase + on + why[len(phrase) :]
-    sentence = why[:1].upper() + why[1:]
+    sentence = why[:1].upper() + why[1:] if why.startswith(("rank", "the ", "a ", "one ")) else why
     where = (
         f" at {finding.waiting_kind.op}"
         if finding.waiting_kind is not None and finding.waiting_kind.op
@@ -136,9 +152,12 @@ def _summary(case: Case, match: Match, culprits: tuple[int, ...], waiting: tuple
     )
     seq = f" seq {finding.seq}" if finding.seq is not None else ""
     group = f" on group {finding.view.group.label}" if finding.view is not None else ""
-    if waiting and (where or seq):
-        verb = "waits" if len(waiting) == 1 else "wait"
-        sentence += f"; {ranks_phrase(waiting)} {verb}{where}{seq}{group}"
+    if in_call and (where or seq):
+        verb = "waits" if len(in_call) == 1 else "wait"
+        sentence += f"; {ranks_phrase(in_call)} {verb}{where}{seq}{group}"
+        behind = len(waiting) - len(in_call)
+        if behind:
+            sentence += f", and {behind:,} more rank{'s wait' if behind > 1 else ' waits'} behind"
     return sentence + "."
 
 

@@ -25,9 +25,9 @@ SIXTEEN = set(range(16))
 #: the cause, and what is listed beside it
 CAUSES = {
     "extra_call": ("rank_conditional_collective", "collective_mismatch"),
-    "skipped_call": ("rank_conditional_collective", "collective_mismatch"),
+    "skipped_call": ("rank_conditional_collective", None),
     "stopped_rank": ("stuck_rank", "crashed_rank"),
-    "count_mismatch": ("shape_mismatch", "collective_mismatch"),
+    "count_mismatch": ("shape_mismatch", None),
     "opposite_orders": ("collective_order_mismatch", "rank_conditional_collective"),
     "ib_error": ("network_stall", None),
 }

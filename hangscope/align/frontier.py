@@ -92,6 +92,13 @@ class GroupFrontier:
         row = member.row_of(seq)
         return 0 if row is None or member.queue is None else int(member.queue.created[row])
 
+    def completed(self, rank: int) -> int | None:
+        """Return the last call that a member completed; where its recorder does not tell, its peers may."""
+        member = self.members[rank]
+        if member.completed is None or not member.unknown:
+            return member.completed
+        return max(member.completed, min(self.proven, member.enqueued or 0))
+
     @cached_property
     def proven(self) -> int:
         """Return the last seq in which every member is proven to have taken part."""

@@ -18,6 +18,24 @@ def describe(kind: CallKind | None) -> str:
     return f"{kind.op or 'a call'}({inside})" if inside else kind.op or "a call"
 
 
+def _meeting(case: Case, d: Difference) -> str:
+    """Return who called what where the others called something else; without whom where nobody is named."""
+    own, peer = describe(d.own), describe(d.peer)
+    if own == peer:
+        own, peer = f"{own} at {case.frame_of(d.own)}", f"another {peer} at {case.frame_of(d.peer)}"
+    finding = case.finding
+    if not finding.culprits:
+        return f"{own} meets {peer}"
+    view, seq = finding.view, finding.seq
+    peers = (
+        [r for r in view.seen if r not in finding.culprits and view.kind_of(r, seq) == d.peer]
+        if view is not None and seq is not None
+        else []
+    )
+    others = ranks_phrase(peers) if peers else "the others"
+    return f"{ranks_phrase(finding.culprits)} called {own} where {others} called {peer}"
+
+
 def wrong_dtype(case: Case) -> Match | None:
     """The same call with another element type."""
     d = Difference(case)
@@ -26,13 +44,13 @@ def wrong_dtype(case: Case) -> Match | None:
     return Match(
         "dtype_mismatch",
         case.finding.culprits,
-        f"{describe(d.own)} meets {describe(d.peer)}: the same call with another element type",
+        f"{_meeting(case, d)}: the same call with another element type",
         sure=2,
         frame=case.frame_of(d.own),
         frame_rank=_rank(case),
         evidence=_aspects(case),
         advice=[
-            f"Make {ranks_phrase(case.finding.culprits) if case.finding.culprits else 'both sides'} use the same dtype as the others at that line: autocast, `.to(dtype)`, or the data's own type."
+            f"Make {ranks_phrase(case.finding.culprits) if case.finding.culprits else 'both sides'} use the same dtype as the others at that line: autocast, .to(dtype), or the data's own type."
         ],
     )
 
@@ -107,11 +125,11 @@ def gradient_sets(case: Case) -> Match | None:
     else:
         why = f"{who} made a gradient reduction that the others did not make"
     advice = [
-        f"Compare the accumulation boundary (`no_sync`), skipped batches and unused parameters of {who} with the others': every rank must run the same backward passes with synchronisation."
+        f"Compare the accumulation boundary (no_sync), skipped batches and unused parameters of {who} with the others': every rank must run the same backward passes with synchronisation."
     ]
     if d.buffers:
         advice.append(
-            "The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank, and evaluate on `model.module`; broadcast_buffers=False only if buffers may differ."
+            "The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank, and evaluate on model.module; broadcast_buffers=False only if buffers may differ."
         )
     return Match(
         "gradient_sync_mismatch",
@@ -142,7 +160,7 @@ def wrong_shape(case: Case) -> Match | None:
     return Match(
         "shape_mismatch",
         case.finding.culprits,
-        f"{describe(d.own)} meets {describe(d.peer)}: the same call with other sizes",
+        f"{_meeting(case, d)}: the same call with other sizes",
         sure=1 if frameless else 2,
         frame=case.frame_of(d.own),
         frame_rank=_rank(case),
@@ -166,7 +184,9 @@ def received_sizes(case: Case) -> Match | None:
     return Match(
         "shape_mismatch",
         culprits,
-        "gloo received a message of another size than the buffer that waited for it",
+        f"the buffer of {ranks_phrase(culprits)} does not fit what the others sent: gloo received a message of another size"
+        if culprits
+        else "gloo received a message of another size than the buffer that waited for it",
         sure=0 if _may_be_types(events) else 1,
         evidence=_received(case),
         advice=[
@@ -214,7 +234,7 @@ def different_calls(case: Case) -> Match | None:
     return Match(
         "collective_mismatch",
         case.finding.culprits,
-        f"{describe(d.own)} meets {describe(d.peer)} at the same seq",
+        f"{_meeting(case, d)} at the same seq",
         sure=1,
         frame=case.frame_of(d.own),
         frame_rank=_rank(case),

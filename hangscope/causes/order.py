@@ -188,6 +188,11 @@ def crossed_groups(case: Case) -> Match | None:
     if len(finding.skipped) > 2 or not (finding.swapped or finding.last_word):
         return None
     who = ranks_phrase(finding.culprits)
+    first = next((calls[0].gid for r in finding.culprits if (calls := case.graph.open_calls.get(r))), None)
+    on, there, groups = "", "", "these two groups"
+    if first is not None and finding.view is not None and first != finding.view.group.gid:
+        own, other = case.incident.groups[first].label, finding.view.group.label
+        on, there, groups = f" on group {own}", f" on group {other}", f"groups {own} and {other}"
     evidence = [
         Evidence(
             case.incident.ranks[r].recorder,
@@ -201,13 +206,13 @@ def crossed_groups(case: Case) -> Match | None:
     return Match(
         "collective_order_mismatch",
         finding.culprits,
-        f"{who} entered {describe(finding.own_kind)} before {describe(finding.skipped[0])}, the others the other way round",
+        f"{who} entered {describe(finding.own_kind)}{on} before {describe(finding.skipped[0])}{there}, the others the other way round",
         sure=2 if finding.swapped else 1,
         evidence=evidence,
         frame=case.frame_of(finding.own_kind),
         frame_rank=finding.culprits[0] if finding.culprits else None,
         advice=[
-            f"Make {who} enter these two groups in the order that the others use; no call on a group inside a branch that ranks take differently."
+            f"Make {who} enter {groups} in the order that the others use; no call on a group inside a branch that ranks take differently."
         ],
     )
 

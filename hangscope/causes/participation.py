@@ -63,6 +63,11 @@ def one_sided_call(case: Case) -> Match | None:
             f"Let all ranks skip together: all_reduce the flag that made {who} skip, or run the step with a zero loss.",
             "Every rank must reach each collective of a step, or none.",
         ]
+    elif (branches := _two_branches(case, d)) is not None:
+        advice = [
+            f"Make both branches call the same collective: {branches}.",
+            "Every rank must reach each collective of a step, or none.",
+        ]
     else:
         advice = [
             f"Call {call} on every rank and gate only the side effect around it (the write, the print), not the collective.",
@@ -70,7 +75,7 @@ def one_sided_call(case: Case) -> Match | None:
         ]
     if d.buffers:
         advice.append(
-            "The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank; evaluate on `model.module`."
+            "The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank; evaluate on model.module."
         )
     return Match(
         "rank_conditional_collective",
@@ -82,6 +87,16 @@ def one_sided_call(case: Case) -> Match | None:
         frame=case.frame_of(d.own),
         frame_rank=culprits[0] if culprits else None,
     )
+
+
+def _two_branches(case: Case, d: Difference) -> str | None:
+    """Return which lines of one function make the two calls, where nothing shows that either side makes the other's later."""
+    own, peer = case.frame_of(d.own), case.frame_of(d.peer)
+    if own is None or peer is None or d.own is None or d.peer is None or d.added or d.resumes:
+        return None
+    if (own.name, own.file) != (peer.name, peer.file) or own.line == peer.line or d.own.op == d.peer.op:
+        return None
+    return f"{d.own.op} at line {own.line}, {d.peer.op} at line {peer.line} of {own.name}"
 
 
 def not_called_but_busy(case: Case) -> Match | None:

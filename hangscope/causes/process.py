@@ -81,7 +81,7 @@ def died(case: Case) -> Match | None:
         if first.event.kind == "disk_full"
         else "code",
         evidence=evidence,
-        advice=_remedy(first),
+        advice=_remedy(case, first),
         frame=first.frame,
         frame_rank=first.rank,
     )
@@ -108,12 +108,17 @@ def _is_the_root(case: Case, death: Death) -> bool:
     )
 
 
-def _remedy(death: Death) -> list[str]:
+def _remedy(case: Case, death: Death) -> list[str]:
     rank, where = (
         death.rank,
         f" at {death.frame.file}:{death.frame.line} in {death.frame.name}" if death.frame else "",
     )
-    keep = "Leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default (3), so that survivors abort and dump; do not raise the timeout."
+    on_gloo = all(kind.backend == "gloo" for kind in case.incident.kinds) and not case.facts.all("nccl_warn")
+    keep = (
+        "Do not raise the timeout: the others wait for a process that does not come back."
+        if case.incident.kinds and on_gloo
+        else "Leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default (3), so that survivors abort and dump; do not raise the timeout."
+    )
     kind = death.event.kind
     if kind == "oom_cuda":
         return [
@@ -135,7 +140,7 @@ def _remedy(death: Death) -> list[str]:
     if kind == "exception":
         return [
             f"Mend the {death.exception or 'exception'} that rank {rank} raised{where}.",
-            "Let the process die on errors; call no collective in an `except` or `finally` block.",
+            "Let the process die on errors; call no collective in an except or finally block.",
             keep,
         ]
     return [
@@ -175,7 +180,7 @@ def left_quietly(case: Case) -> Match | None:
         sure=2 if any("code 0" in quiet[r] for r in left) else 1,
         evidence=evidence,
         advice=[
-            f"Find the `return`, `break` or `sys.exit(0)` that {ranks_phrase(left)} took{_after(case, left[0])}.",
+            f"Find the return, break or sys.exit(0) that {ranks_phrase(left)} took{_after(case, left[0])}.",
             "Leave together: agree on the end over all ranks (an all_reduce of a flag, or a barrier) before any returns.",
         ],
     )

@@ -42,10 +42,23 @@ def vanished(case: Case) -> Match | None:
     return Match(
         "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", sure=1 if (lost or silent) and not cut else 0, evidence=evidence,
         advice=[
-            f"Look for the end of {ranks_phrase(culprits)}: its exit code or signal in the launcher's output, and the kernel log of its host.",
-            "If it is still alive, dump its stack (py-spy dump --pid PID): a process stuck in teardown writes no dump either.",
+            *_look_for(culprits),
+            "A process that still lives can be asked for its stack (py-spy dump --pid PID): one stuck in teardown writes no dump either.",
         ],
     )  # fmt: skip
+
+
+def _look_for(ranks: tuple[int, ...]) -> list[str]:
+    """Return how to find out what became of ranks that left nothing."""
+    if len(ranks) == 1:
+        return [
+            f"Look for the end of rank {ranks[0]}: its exit code or signal in the launcher's output, and the kernel log of its host."
+        ]
+    who = ranks_phrase(ranks)
+    return [
+        f"Add the dumps and logs of {who}, if they lie elsewhere, and run again.",
+        f"Look for the end of {who}: exit codes or signals in the launcher's output, and the kernel logs of their hosts.",
+    ]
 
 
 def _waited(case: Case, rank: int) -> bool:
@@ -107,7 +120,7 @@ def _told_by_ras(case: Case, culprits: tuple[int, ...]) -> Match | None:
     return Match(
         "crashed_rank", culprits, f"NCCL's RAS {verb} {ranks_phrase(culprits)}{end}", sure=1 if dead else 0,
         advice=[
-            f"Look for the end of {ranks_phrase(culprits)}: its exit code or signal in the launcher's output, and the kernel log of its host.",
+            *_look_for(culprits),
             "RAS cannot reach a process whose host is lost or whose network is down either.",
         ],
     )  # fmt: skip
@@ -141,7 +154,7 @@ def lost_by_peers(case: Case) -> Match | None:
         sure=1,
         evidence=[quote(e) for e in lost[:3]],
         advice=[
-            f"Look for the end of rank {rank}: its exit code or signal in the launcher's output, and the kernel log of its host.",
+            *_look_for((rank,)),
             "NCCL prints nothing in a process that is killed; whoever prints 'closed by remote peer' is a victim.",
         ],
     )

@@ -49,6 +49,14 @@ def assemble(
             )
         )
     size = _world_size(index, chosen, text.world_size, world_size)
+    if world_size is not None and size > world_size:
+        notes.append(
+            Note(
+                "world_size",
+                f"the inputs tell of {size} ranks, more than the {world_size} that were given; {size} is taken",
+                hint="check --world-size, or whether the folder holds two jobs",
+            )
+        )
     index.complete(size)
     queues = QueueBuilder(index)
     ranks: dict[int, RankRecord] = {}
@@ -97,7 +105,7 @@ def assemble(
 def _of_attempt(readings: Sequence[Reading], wanted: int | str | None, notes: list[Note]) -> list[Reading]:
     attempts = {r.file: snapshots.attempt_of(r.file) for r in readings}
     known = sorted({a for a in attempts.values() if a is not None})
-    if not known or wanted == "all":
+    if wanted == "all" or not known:
         return list(readings)
     last = int(wanted) if wanted is not None else known[-1]
     dropped = [r.file for r in readings if attempts[r.file] not in (None, last)]

@@ -32,9 +32,14 @@ def listed(url: str) -> Iterator[tuple[str, str, int]]:
         found = filesystem.find(root, detail=True) or (
             {root: filesystem.info(root)} if filesystem.exists(root) else {}
         )
+    except ImportError as error:
+        raise UsageError(
+            f"{url!r} cannot be read: {error}", "install the fsspec backend that it needs"
+        ) from None
     except Exception as error:  # fsspec backends raise what they like
         raise NoSuchPathError(
-            f"{url!r} cannot be listed: {error}", "check the URL and the credentials of its backend"
+            f"{url!r} cannot be listed: {error}",
+            "check the scheme, the URL and the credentials of its backend",
         ) from None
     if not found:
         raise NoSuchPathError(

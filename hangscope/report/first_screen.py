@@ -158,7 +158,7 @@ def sureness(view: Mapping[str, Any], verdict: Mapping[str, Any], missing: Seque
     explains = mapping(verdict.get("explains"))
     return Sureness(
         level=choice(verdict.get("confidence"), ("high", "medium", "low"), ""),
-        sources=f"agreeing: {', '.join(counted)}" if counted else "",
+        sources=f"read: {', '.join(counted)}" if counted else "",
         explains=(
             f"explains {explains['ranks']:,} of {explains['of']:,} waiting ranks"
             if is_number(explains.get("ranks")) and is_number(explains.get("of"))

@@ -35,6 +35,8 @@ def render_markdown(view: Mapping[str, Any]) -> str:
             "Alternatives", [f"`{a['cause']}`: {_plain(a['why'])}" for a in verdict["alternatives"]]
         )
     else:
+        sources = ", ".join(f"{n} {kind}{'s' if n != 1 else ''}" for kind, n in view["sources"].items() if n)
+        lines += [f"Read: {sources or 'nothing'}, of {view['world_size']} ranks.", ""]
         lines += _section("Collect next time", [_plain(m) for m in view.get("missing", [])])
     warnings = [
         _plain(f"{w['file']}: {w['message']}" if w.get("file") else w["message"]) for w in view["warnings"]
@@ -45,7 +47,10 @@ def render_markdown(view: Mapping[str, Any]) -> str:
 
 
 def _facts(verdict: Mapping[str, Any], view: Mapping[str, Any]) -> list[tuple[str, str]]:
-    rows = [("Cause", f"`{verdict['cause']}` ({verdict['category']})"), ("Confidence", verdict["confidence"])]
+    rows = [
+        ("Cause", f"`{verdict['cause']}` ({verdict['category']})"),
+        ("Confidence", _confidence(verdict, view)),
+    ]
     if verdict["culprits"]:
         named = ", ".join(
             f"rank {c['rank']}" + (f" on {_plain(str(c['host']))}" if c.get("host") else "")
@@ -70,8 +75,7 @@ def _facts(verdict: Mapping[str, Any], view: Mapping[str, Any]) -> list[tuple[st
         rows.append(
             (
                 "What",
-                f"{_code(verdict['op'])}{seq}"
-                + (f" on group {_plain(group['name'])} {_plain(group['desc'])}".rstrip() if group else ""),
+                f"{_code(verdict['op'])}{seq}" + (f" on group {_plain(_label(group))}" if group else ""),
             )
         )
     if verdict["waiting_ranks"]:
@@ -82,8 +86,21 @@ def _facts(verdict: Mapping[str, Any], view: Mapping[str, Any]) -> list[tuple[st
                 f"{ranks_phrase(verdict['waiting_ranks'])}; the root explains {explains['ranks']} of {explains['of']}",
             )
         )
+        others = len(verdict["waiting_ranks"]) - len(verdict["in_call"])
+        if others and verdict.get("op"):
+            rows.append(("In that call", f"{ranks_phrase(verdict['in_call'])}; {others:,} more wait behind"))
     rows.append(("Fingerprint", f"`{verdict['fingerprint']}`"))
     return rows
+
+
+def _confidence(verdict: Mapping[str, Any], view: Mapping[str, Any]) -> str:
+    reasons = "; ".join(view.get("confidence_why") or [])
+    return str(verdict["confidence"]) + (f" ({_plain(reasons)})" if reasons else "")
+
+
+def _label(group: Mapping[str, Any]) -> str:
+    name, desc = str(group["name"]), str(group["desc"])
+    return f"{name} ({desc})" if desc and desc != name else name
 
 
 def _section(title: str, items: list[str], *, ordered: bool = False) -> list[str]:

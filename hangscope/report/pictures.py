@@ -36,7 +36,8 @@ def lanes(analysis: Analysis) -> dict[str, Any] | None:
     if view is None or seq is None or finding.pair is not None:
         return None
     first = min(seq, finding.own_seq or seq) if (finding.own_seq or seq) >= seq - 2 * BEFORE else seq
-    seqs = list(range(max(1, first - BEFORE), seq + AFTER + 1))
+    reached = max((member.enqueued or 0 for member in view.members.values()), default=seq)
+    seqs = list(range(max(1, first - BEFORE), max(seq, min(seq + AFTER, reached)) + 1))
     odd = set(analysis.judgement.verdict.culprit_ranks) if analysis.judgement.verdict is not None else set()
     classes: dict[Any, list[int]] = defaultdict(list)
     rows: dict[Any, dict[str, Any]] = {}

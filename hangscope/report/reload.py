@@ -29,6 +29,7 @@ def verdict_from_view(view: Mapping[str, Any]) -> Verdict | None:
         seq=raw["seq"],
         is_p2p=raw["is_p2p"],
         waiting_ranks=tuple(raw["waiting_ranks"]),
+        in_call=tuple(raw["in_call"]),
         explained=raw["explains"]["ranks"],
         culprit_call=_call(raw["culprit_call"]),
         waiting_call=_call(raw["waiting_call"]),

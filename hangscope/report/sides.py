@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hangscope.report.reading import cut, mapping, mappings, rank_phrase, rank_text, text
@@ -46,11 +46,14 @@ def sides(view: Mapping[str, Any], verdict: Mapping[str, Any], culprits: str) ->
         found = _mark_differences(found)
     location = _frames([verdict["location"]]) if isinstance(verdict.get("location"), Mapping) else []
     drawn = []
-    for side, who in (("culprit", culprits), ("waiting", rank_text(verdict.get("waiting_ranks")))):
+    for side, who in (
+        ("culprit", culprits),
+        ("waiting", rank_text(verdict.get("in_call") or verdict.get("waiting_ranks"))),
+    ):
         frames = found[side]
         lines = [f for f in frames if f.differs and f.user] or [f for f in frames if f.user][:2] or frames[:2]
         if side == "culprit" and location and location[0].path not in [f.path for f in lines[:FIRST_FRAMES]]:
-            lines = [*location, *lines]
+            lines = [replace(location[0], name=f"{location[0].name}, where it went wrong"), *lines]
         title = text(mapping(stacks.get(side)).get("title"), 90)
         if not (lines or calls[side]):
             continue

@@ -47,6 +47,9 @@ class _Screen:
             self.put(
                 f"{self.paint(status, 'ok' if status == 'no_hang' else 'warning')}: {headline}", indent="  "
             )
+            sources = self.view["sources"].items()
+            read = ", ".join(f"{n} {kind}{'s' if n != 1 else ''}" for kind, n in sources if n) or "nothing"
+            self.labelled("read", f"{read}, of {self.view['world_size']} ranks")
             for text in self.view.get("missing", []):
                 self.labelled("missing", text)
         self.warnings()
@@ -56,9 +59,10 @@ class _Screen:
         location, waiting = verdict.get("location"), verdict.get("waiting_call")
         if location:
             who = f"rank {location['rank']}" if location.get("rank") is not None else "one side"
-            call = verdict.get("culprit_call")
+            call = verdict.get("culprit_call") or {}
+            places = {(frame["file"], frame["line"]) for frame in call.get("frames") or []}
             tail = ""
-            if call and call.get("op"):
+            if call.get("op") and (not places or (location["file"], location["line"]) in places):
                 tail = f", {'in' if call.get('seq') == verdict.get('seq') else 'last call'} {call['op']}" + (
                     f" seq {call['seq']}" if call.get("seq") is not None else ""
                 )
@@ -67,8 +71,8 @@ class _Screen:
                 indent="      ",
             )
         frame = _user_frame(waiting, self.view)
-        if waiting and verdict.get("waiting_ranks"):
-            ranks = ranks_phrase(verdict["waiting_ranks"])
+        if waiting and verdict["in_call"]:
+            ranks = ranks_phrase(verdict["in_call"])
             at = f"{frame['file']}:{frame['line']} in {frame['name']}" if frame else "no frame recorded"
             self.put(
                 f"  {self.paint('-->', 'label')} {at}  ({ranks} waiting in {waiting['op'] or 'a call'})",
@@ -76,7 +80,10 @@ class _Screen:
             )
         explains = verdict["explains"]
         if explains["of"]:
-            self.labelled("explains", f"{explains['ranks']} of {explains['of']} waiting ranks")
+            self.labelled(
+                "explains",
+                f"{explains['ranks']} of {explains['of']} waiting rank{'s' if explains['of'] > 1 else ''}",
+            )
 
     def notes(self, verdict: Mapping[str, Any]) -> None:
         shown = (

@@ -30,6 +30,7 @@ def verdict_view(verdict: Verdict, incident: Incident) -> dict[str, Any]:
         "seq": verdict.seq,
         "is_p2p": verdict.is_p2p,
         "waiting_ranks": list(verdict.waiting_ranks),
+        "in_call": list(verdict.in_call),
         "explains": {"ranks": verdict.explained, "of": len(verdict.waiting_ranks)},
         "fingerprint": verdict.fingerprint,
         "culprit_call": _call(verdict.culprit_call),
@@ -96,7 +97,7 @@ def both_stacks(verdict: Verdict | None, incident: Incident) -> dict[str, Any]:
             verdict.culprit_call.frames,
         )
     if verdict.waiting_call is not None and verdict.waiting_call.frames:
-        rank = verdict.waiting_ranks[0] if verdict.waiting_ranks else None
+        rank = verdict.in_call[0] if verdict.in_call else None
         sides["waiting"] = (
             f"Rank {rank}, waiting" if rank is not None else "Waiting",
             rank,

@@ -102,7 +102,7 @@ def _groups(analysis: Analysis) -> list[dict[str, Any]]:
     for view in analysis.views:
         classes: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
         for rank, member in view.members.items():
-            classes[(member.enqueued, member.completed)].append(rank)
+            classes[(member.enqueued, view.completed(rank))].append(rank)
         rows.append(
             {
                 "name": view.group.name,

@@ -94,7 +94,7 @@ def test_first_screen_says_who_where_what_why_and_next() -> None:
     ):
         assert fact in text
     assert "explains 6 of 6 waiting ranks" in text
-    assert "agreeing: 7 dumps, 8 logs" in text
+    assert "read: 7 dumps, 8 logs" in text
 
 
 def test_where_shows_user_frames_before_library_frames() -> None:
