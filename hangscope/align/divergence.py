@@ -16,7 +16,10 @@ import numpy as np
 
 from hangscope.align.frontier import GroupFrontier, hard_keys, site_keys
 from hangscope.align.sequence_diff import Edit, continues, expected, first_edit
-from hangscope.incident import CallKind
+from hangscope.incident import CallKind, State
+
+DIFFERENCES = 256  # of two members, that are looked at
+IN_STEP = 3  # calls in common behind a difference after which it was a single one
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +112,22 @@ class GroupHistory:
         return sorted(by_bytes.values(), key=lambda ranks: (-len(ranks), ranks))
 
     def mismatch(self) -> Mismatch | None:
-        """Return the first seq at which kept calls of two members cannot match, or None."""
-        first_bad: int | None = None
+        """Return the first seq at which kept calls of two members cannot match, or None.
+
+        One that all sides completed, and behind which they are in step again, froze nothing: NCCL completes calls of
+        different types or sizes, with wrong results.
+        """
         lengths = {len(h) for h in self.hard.values()}
-        representatives = [ranks[0] for ranks in self.classes(self.hard, max(lengths, default=0))]
-        for rank in representatives[1:]:
-            a, b = self.hard[representatives[0]], self.hard[rank]
+        classes = [ranks[0] for ranks in self.classes(self.hard, max(lengths, default=0))]
+        # Two short sequences may differ where the largest class has no call, so neighbours are compared as well.
+        pairs = [(classes[0], rank) for rank in classes[1:]]
+        pairs += [(a, b) for i, a in enumerate(classes[1:], 1) for b in classes[i + 1 : i + 9]]
+        differing: set[int] = set()
+        for one, other in pairs:
+            a, b = self.hard[one], self.hard[other]
             n = min(len(a), len(b))
-            bad = np.flatnonzero(a[:n] != b[:n])
-            if len(bad) and (first_bad is None or bad[0] < first_bad):
-                first_bad = int(bad[0])
-        for i, rank in enumerate(
-            representatives[1:], 1
-        ):  # two short sequences may differ where the first has no call
-            for other in representatives[i + 1 : i + 9]:
-                n = min(len(self.hard[rank]), len(self.hard[other]))
-                bad = np.flatnonzero(self.hard[rank][:n] != self.hard[other][:n])
-                if len(bad) and (first_bad is None or bad[0] < first_bad):
-                    first_bad = int(bad[0])
+            differing.update(map(int, np.flatnonzero(a[:n] != b[:n])[:DIFFERENCES]))
+        first_bad = next((i for i in sorted(differing) if not self._was_survived(i, differing)), None)
         if first_bad is None:
             return None
         sides: dict[int, list[int]] = defaultdict(list)
@@ -135,6 +136,23 @@ class GroupHistory:
                 sides[int(keys[first_bad])].append(rank)
         ordered = sorted((tuple(sorted(r)) for r in sides.values()), key=lambda r: (-len(r), r))
         return Mismatch(self.sequences.first + first_bad, tuple(ordered))
+
+    def _was_survived(self, index: int, differing: set[int]) -> bool:
+        """Return whether every member completed its call at `index`, and all made the same calls behind it."""
+        if any(index + step in differing for step in range(1, IN_STEP + 1)):
+            return False
+        seq = self.sequences.first + index
+        for rank, keys in self.hard.items():
+            member = self.view.members[rank]
+            row = member.row_of(seq)
+            if (
+                len(keys) <= index + IN_STEP
+                or row is None
+                or member.queue is None
+                or member.queue.state[row] != State.DONE
+            ):
+                return False
+        return True
 
     def edits(self) -> list[RankEdit]:
         """Return the ranks whose calls differ from the largest class by an insertion or a deletion, call sites included.

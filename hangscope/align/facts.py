@@ -158,14 +158,16 @@ def _death(rank: int, facts: Facts) -> Death | None:
     own = [
         e
         for e in facts.of(rank, "exception")
-        if not e.fields.get("symptom") and e.fields.get("type") not in _INTERRUPTS
+        if not e.fields.get("symptom")
+        and e.fields.get("type") not in _INTERRUPTS
+        and not _went_on(rank, e, facts)
     ]
     for kind, how in (
         ("oom_cuda", "ran out of GPU memory"),
         ("oom_host", "was killed by the host's out-of-memory killer"),
         ("loader_worker_death", "lost a data loader worker"),
     ):
-        found = facts.of(rank, kind)
+        found = [e for e in facts.of(rank, kind) if not _went_on(rank, e, facts)]
         if found:
             return Death(
                 rank,
@@ -211,14 +213,16 @@ def _death(rank: int, facts: Facts) -> Death | None:
                 exit_event,
                 3,
             )
-    for kind, how in (("disk_full", "ran out of disk space"),):
-        found = facts.of(rank, kind)
-        if found:
-            return Death(rank, how, found[0], 2)
-    return None
+    full = [e for e in facts.of(rank, "disk_full") if not _went_on(rank, e, facts)]
+    return Death(rank, "ran out of disk space", full[0], 2) if full else None
 
 
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+
+def _went_on(rank: int, event: Event, facts: Facts) -> bool:
+    """Return whether a rank went on with its steps after an error, so that it caught it, and lived."""
+    return any(e.file == event.file and e.line > event.line for e in facts.of(rank, "progress"))
 
 
 def _contradicted(rank: int, facts: Facts) -> bool:
@@ -246,13 +250,29 @@ def _quiet_leavers(incident: Incident, facts: Facts) -> None:
     listed = set(facts.exits)
     missing = [r for r in incident.ranks if r not in listed and r not in facts.left_quietly]
     if listed and missing and len(missing) * 2 <= len(incident.ranks):
-        for rank in missing:
+        for rank in _of_its_nodes(facts.exits, missing, len(incident.ranks)):
             if not facts.of(rank, "gloo_closed", "gloo_timeout") and not any(
                 e.fields.get("symptom") for e in facts.of(rank, "exception")
             ):
                 facts.left_quietly[rank] = (
                     "the launcher's failure table lists the other ranks and not this one, so it exited with code 0"
                 )
+
+
+def _of_its_nodes(exits: dict[int, Event], missing: list[int], world_size: int) -> list[int]:
+    """Return those of the missing ranks that are on the nodes of the ranks which a launcher lists.
+
+    Each node's launcher lists its own workers alone. Ranks of a node follow each other by their local ranks.
+    """
+    local = {rank: event.fields.get("local_rank") for rank, event in exits.items()}
+    known = {rank: n for rank, n in local.items() if isinstance(n, int) and 0 <= n <= rank}
+    if len(known) < len(exits):
+        return missing
+    per_node = max(known.values()) + 1
+    if len(missing) == 1 and world_size == per_node + 1:
+        per_node += 1  # one node, whose last worker is the missing one
+    first = {rank - n for rank, n in known.items()}
+    return [rank for rank in missing if any(base <= rank < base + per_node for base in first)]
 
 
 def _whereabouts(incident: Incident, rank: int, facts: Facts) -> Whereabouts | None:

@@ -18,11 +18,13 @@ _REASONS = {
 
 def ended_from_outside(case: Case) -> Match | None:
     """Preemption, time limit, cancellation, SIGTERM to the launcher: nobody's fault in the job."""
-    event = case.facts.external
+    event, finding = case.facts.external, case.finding
+    named = bool(finding.culprits) and not case.from_text
+    frozen = case.facts.all("watchdog_timeout", "gloo_timeout", "heartbeat_timeout", "no_progress")
     if (
         event is None
         or case.facts.first_deaths
-        or (case.finding.culprits and case.finding.form in ("different", "shifted", "half"))
+        or (named and (frozen or finding.form in ("different", "shifted", "half")))
     ):
         return None
     told = _REASONS.get(str(event.fields.get("reason")), "was ended from outside")
@@ -30,7 +32,8 @@ def ended_from_outside(case: Case) -> Match | None:
         "crashed_rank",
         (),
         f"the whole job {told}",
-        sure=2,
+        # People cancel jobs that are frozen, and a rank may be behind its peers at any moment.
+        sure=1 if named and event.fields.get("reason") in ("cancelled", "time_limit") else 2,
         category="external",
         evidence=[quote(event)],
         advice=[

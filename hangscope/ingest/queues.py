@@ -138,16 +138,12 @@ class QueueBuilder:
         is_p2p = p2p_kinds[columns["kind"]] if len(p2p_kinds) else np.empty(0, bool)
         parts = []
         for place in sorted(set(pattern) - {-1}):
+            lives = _last_life(columns, [group for group, same in enumerate(pattern) if same == place])
             for p2p in (False, True):
-                masks = [
-                    np.flatnonzero((columns["group"] == group) & (is_p2p == p2p))
-                    for group, same in enumerate(pattern)
-                    if same == place
-                ]
-                rows = np.concatenate(masks)
+                rows = np.flatnonzero(np.isin(columns["group"], lives) & (is_p2p == p2p))
                 if not len(rows):
                     continue
-                whole = len(rows) == len(recording) and len(masks) == 1
+                whole = len(rows) == len(recording)
                 seq, state, order = (
                     columns[name] if whole else columns[name][rows] for name in ("seq", "state", "order")
                 )
@@ -180,13 +176,32 @@ class QueueBuilder:
     def _frontiers(self, rank: int, recording: Recording) -> dict[int, Frontier]:
         placed = self._index.status_of[rank]
         result = {}
-        for local_id, (enqueued, started, completed) in sorted(recording.status.items()):
+        # Of a group that was made anew, the newest local id counts.
+        by_age = sorted(recording.status.items(), key=lambda item: (len(item[0]), item[0]))
+        for local_id, (enqueued, started, completed) in by_age:
             identity = placed.get(local_id)
             if identity is not None:
                 result[self._index.gid[identity]] = Frontier(
                     max(0, enqueued), None if started < 0 else started, max(0, completed)
                 )
         return result
+
+
+def _last_life(columns: dict[str, Any], groups: list[int]) -> list[int]:
+    """Return which of the local groups that are one group to keep: where it was made anew, its calls count from one again."""
+    seen = []
+    for group in groups:
+        rows = columns["group"] == group
+        if rows.any():
+            seqs = columns["seq"][rows]
+            seen.append((int(columns["order"][rows].max()), int(seqs.min()), int(seqs.max()), group))
+    seen.sort()
+    kept = seen[-1:]
+    for _, first, last, group in reversed(seen[:-1]):
+        if last >= kept[0][1]:
+            break
+        kept.insert(0, (0, first, last, group))
+    return [group for *_, group in kept]
 
 
 def _set_frontier(record: RankRecord, gid: int, frontier: Frontier) -> None:
