@@ -5,11 +5,11 @@ Confidence starts from what the rule itself can establish and falls with everyth
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
-from hangscope.incident import (
-    Absence,
-)
+from hangscope.incident import Absence, State
 
 
 def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
@@ -109,6 +109,14 @@ def status_without_verdict(case: Case) -> str:
         "heartbeat_timeout",
         "desync",
         "async_error",
+        "no_progress",
+        "rendezvous_timeout",
+        "store_unreachable",
+        "cuda_error",
+        "xid",
+        "oom_cuda",
+        "oom_host",
+        "ddp_unused",
     )
     trouble = [e for e in trouble if not (e.kind == "exit" and e.fields.get("code") == 0)]
     if trouble or case.graph.waiting:
@@ -117,8 +125,20 @@ def status_without_verdict(case: Case) -> str:
     # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.
     blind = any(n.code == "detail_recording" for n in incident.notes)
     all_seen = not blind and bool(incident.ranks) and all(r.seen and r.dump_file for r in ranks)
+    logged = any(f != r.dump_file for r in ranks for f in r.files)
+    all_seen = all_seen and (logged or not _half_retired(case))
     all_exited = bool(incident.ranks) and all(r.rank in facts.left_quietly for r in ranks)
     return "no_hang" if (all_seen and _equal_frontiers(case)) or all_exited else "inconclusive"
+
+
+def _half_retired(case: Case) -> bool:
+    """Return whether some members retired their last call on gloo and others did not: done or failed, it does not tell."""
+    states: dict[tuple[int, int], set[bool]] = defaultdict(set)
+    for record in case.incident.ranks.values():
+        for gid, queue in record.queues.items():
+            if len(queue) and case.incident.kinds[int(queue.kind[-1])].backend == "gloo":
+                states[(gid, int(queue.seq[-1]))].add(int(queue.state[-1]) == State.PENDING)
+    return any(len(found) > 1 for found in states.values())
 
 
 def _equal_frontiers(case: Case) -> bool:

@@ -116,6 +116,8 @@ class Finder:
                     edit.seq,
                 )
                 return
+        # Ranks that go on without a call wait in their next one; those that wait nowhere are busy, and may come to it yet.
+        idle = not any(self.scene.graph.open_calls.get(rank) for rank in absent)
         if joined and len(joined) <= len(absent):
             goes_on = finding.history.continues_pattern(joined[0], seq)
             if goes_on is False or (goes_on is None and len(joined) < len(absent)):
@@ -128,13 +130,14 @@ class Finder:
                 )
                 finding.form, finding.culprits = "extra", joined
                 finding.own_kind, finding.own_seq = view.kind_of(joined[0], seq), seq
-                finding.tie = goes_on is None
+                finding.tie = goes_on is None or idle
             elif goes_on is None and len(joined) == len(absent):
                 finding.tie = True
 
     def _half(self) -> Finding | None:
         lagging: set[int] = set()
         explains: set[int] = set()
+        few = True
         # A dump older than its peers' shows calls open that were finished after it was taken.
         early = {rank for view in self.scene.views.values() for rank in view.early}
         first: tuple[int, Node] | None = None
@@ -146,6 +149,7 @@ class Finder:
             behind = [r for r in root.ranks if r not in early and self._lags(view, r, int(seq))]  # type: ignore[call-overload]
             if behind and len(behind) < len(view.members):
                 lagging.update(behind)
+                few = few and 2 * len(behind) < len(view.members)
                 explains |= root.explains | set(behind)
                 created = min((view.created(r, int(seq)) for r in behind), default=0)  # type: ignore[call-overload]
                 first = min(
@@ -155,22 +159,24 @@ class Finder:
                 )
         if first is None:
             return None
-        finding = self.scene.at(first[1], "half", tuple(sorted(lagging)))
-        culprit = next(
-            (r for r in finding.culprits if finding.view and r in finding.view.members), finding.culprits[0]
-        )
+        lag = tuple(sorted(lagging))
+        finding = self.scene.at(first[1], "half", lag)
+        culprit = next((r for r in lag if finding.view and r in finding.view.members), lag[0])
         node = self.scene.first_instance(lambda absent: bool(absent & lagging))
         if (
             node is not None
         ):  # what the others are stuck in lies behind what the lagging device did not finish
             own_view, own_seq = finding.view, finding.seq
-            finding = self.scene.at(node, "half", finding.culprits)
+            finding = self.scene.at(node, "half", lag)
             finding.own_kind, finding.own_seq = (
                 (own_view.kind_of(culprit, own_seq) if own_view and own_seq else None),
                 own_seq,
             )
         else:
             finding.own_kind, finding.own_seq = finding.waiting_kind, finding.seq
+        finding.tie = not few
+        if len(lag) > 1 and not few:
+            finding.culprits = ()  # where most did not finish, the few that did are no measure
         return self.scene.with_waiting(finding, explains)
 
     def _a_moment_old(self, finding: Finding) -> bool:

@@ -56,9 +56,11 @@ class Mismatches:
         sides = mismatch.sides
         odd: tuple[int, ...] = tuple(r for side in sides[1:] for r in side)
         majority = sides[0]
-        tie = len(sides[0]) == len(sides[1])
+        # The largest side of those that were seen is not the majority where it is less than half of the group.
+        outvoted = bool(view.unseen) and 2 * len(sides[0]) < len(view.members)
+        tie = outvoted or len(sides[0]) == len(sides[1])
         if tie:
-            even = [s for s in sides if len(s) == len(sides[0])]
+            even = list(sides) if outvoted else [s for s in sides if len(s) == len(sides[0])]
             broken = history.odd_side(seq - history.sequences.first, even) or odd_among_sisters(
                 self.scene.views.values(), view, seq, even
             )

@@ -66,7 +66,10 @@ def silent(incident: Incident, facts: Facts) -> Finding | None:
     if swept and len(quiet) > 1:
         return None  # the launcher ended them before they could print, the innocent with the guilty
     lost = [r for r in failed if _lost_a_peer(r, facts)]
-    form = "unseen" if len(lost) == len(failed) else "absent"
+    # Who left no file at all may have timed out like the others.
+    files = [file for r in failed for file in incident.ranks[r].files]
+    unread = bool(files) and len(files) == len(set(files)) and any(not incident.ranks[r].files for r in quiet)
+    form = "unseen" if len(lost) == len(failed) or unread else "absent"
     where = facts.whereabouts.get(failed[0])
     return Finding(
         form,
@@ -97,7 +100,8 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
         if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"
     ]
     inside = sorted(r for ranks in found.values() for r in ranks)
-    if outside and inside:
+    # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
+    if outside and len(outside) < len(inside):
         kind = _kind_at(facts.whereabouts[inside[0]])
         return Finding(
             "absent",

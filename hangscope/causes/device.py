@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hangscope.align.frontier import GroupFrontier
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.mismatch import describe
@@ -9,6 +10,8 @@ from hangscope.incident import Event, Evidence
 
 _TRANSPORT = ("port_error", "catastrophic", "ib_error", "connect", "closed_by_peer", "size_mismatch")
 _LOCAL = ("port_error", "catastrophic")
+_OTHER_ENDS = ("oom_host", "oom_cuda", "loader_worker_death")
+_PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
 
 
 def device_fault(case: Case) -> Match | None:
@@ -17,8 +20,12 @@ def device_fault(case: Case) -> Match | None:
     faults = [e for e in case.facts.all("xid", "cuda_error") if e.rank is not None] or [
         e for e in case.facts.all("nccl_warn") if e.fields.get("class") == "cuda" and e.rank is not None
     ]
+    faults = [e for e in faults if not _of_the_program(e)]
     named = tuple(sorted({e.rank for e in faults if e.rank is not None}))
-    if finding.form == "half":
+    broken_path = any(
+        _tier(e) < 3 for e in case.facts.all("nccl_warn") if e.fields.get("class") in _TRANSPORT
+    )
+    if finding.form == "half" and finding.culprits and not broken_path:
         culprits = finding.culprits
         evidence = [
             Evidence(
@@ -30,7 +37,7 @@ def device_fault(case: Case) -> Match | None:
             "gpu_stall",
             culprits,
             f"{ranks_phrase(culprits)} made {'its' if len(culprits) == 1 else 'their'} calls, and {'its device' if len(culprits) == 1 else 'their devices'} stopped finishing them",
-            sure=2,
+            sure=2 if len(culprits) == 1 and not finding.tie else 1,
             category="hardware",
             evidence=evidence,
             frame=case.frame_of(finding.own_kind),
@@ -45,18 +52,36 @@ def device_fault(case: Case) -> Match | None:
         and len(named) * 2 <= len(case.incident.ranks)
         and finding.form in ("none", "stalled", "unseen", "absent")
     ):
+        if any(d.rank in named and _ended_otherwise(d.event) for d in case.facts.first_deaths):
+            return None  # the device's error is what is left of a process that something else ended
         first = min(faults, key=_before)
         ranks = (first.rank,) if first.rank is not None else named
         return Match(
             "gpu_stall",
             ranks,
-            f"{ranks_phrase(ranks)} reported a device error before anybody waited: {first.text[:120]}",
+            f"{ranks_phrase(ranks)} reported a device error: {first.text[:120]}",
             sure=2,
             category="hardware",
             evidence=[quote(e) for e in faults[:4]],
             advice=[f"Drain the GPU of {ranks_phrase(ranks)}: {first.text[:120]}"],
         )
     return None
+
+
+def _of_the_program(event: Event) -> bool:
+    """Return whether a device error is told of a program and not of a device: an assertion in a kernel, a cleaned-up channel."""
+    text = event.text.lower()
+    return (
+        event.fields.get("code") in _PROGRAM_XIDS
+        or "device-side assert" in text
+        or "invalid argument" in text
+        or "invalid configuration" in text
+    )
+
+
+def _ended_otherwise(event: Event) -> bool:
+    """Return whether a process ended by something else than its device: for want of memory, or killed."""
+    return event.kind in _OTHER_ENDS or (event.kind == "exit" and event.fields.get("code") in (-9, 137))
 
 
 def _before(event: Event) -> tuple[int, float, str, int]:
@@ -78,7 +103,9 @@ def network_fault(case: Case) -> Match | None:
     """
     finding = case.finding
     warnings = [e for e in case.facts.all("nccl_warn") if e.fields.get("class") in _TRANSPORT]
-    if finding.form not in ("stalled", "none", "cycle") or (finding.form != "stalled" and not warnings):
+    if finding.form not in ("stalled", "none", "cycle", "half"):
+        return None
+    if finding.form in ("none", "cycle") and not warnings:
         return None
     tier = min((_tier(e) for e in warnings), default=3)
     first = [e for e in warnings if _tier(e) == tier]
@@ -101,12 +128,14 @@ def network_fault(case: Case) -> Match | None:
             0,
             Evidence(
                 case.incident.ranks[view.group.ranks[0]].recorder if view.group.ranks else "dump",
-                f"all {len(view.group.ranks)} members of group {view.group.label} enqueued {describe(finding.waiting_kind)} (seq {finding.seq}), and none completed it: ranks {compress(view.group.ranks)}",
+                f"all {len(view.group.ranks)} members of group {view.group.label} enqueued {describe(finding.waiting_kind)} (seq {finding.seq}), and {_completed_by(view, finding.seq)}: ranks {compress(view.group.ranks)}",
             ),
         )
     why = (
         "every member joined the call and none completes it"
         if finding.form == "stalled"
+        else "members joined the call, and not all of them complete it"
+        if finding.form == "half"
         else "the transport reported a fault"
     )
     nodes = sorted({n for e in warnings if _tier(e) <= 2 for n in (e.host, _peer_node(e)) if n})
@@ -140,6 +169,12 @@ def network_fault(case: Case) -> Match | None:
             "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host looks the same.",
         ],
     )
+
+
+def _completed_by(view: GroupFrontier, seq: int) -> str:
+    """Return who completed a call, for a sentence."""
+    done = [rank for rank in view.seen if (view.members[rank].completed or 0) >= seq]
+    return f"only {ranks_phrase(done)} completed it" if done else "none completed it"
 
 
 def _tier(event: Event) -> int:

@@ -20,6 +20,7 @@ _RANK_TEST = re.compile(
     re.IGNORECASE,
 )
 _OF_STEPS = re.compile(r"\b(?:step|iter(?:ation)?|batch|it)\W{0,3}(\d{1,9})\s*/\s*(\d{1,9})\b", re.IGNORECASE)
+_WORDS = re.compile(r"[^a-z ]+|rank\s*\d*", re.IGNORECASE)  # what differs between ranks that say the same
 _SKIPS = re.compile(r"\bskip(?:s|ped|ping)?\b|\bempty batch\b|\bnan\b", re.IGNORECASE)
 
 
@@ -163,8 +164,21 @@ class Difference:
         return False
 
     def skips(self, ranks: Sequence[int]) -> list[Event]:
-        """Return a culprit's own words about a batch or step that it skipped."""
-        said = [e for r in ranks for e in self.case.facts.of(r, "skip")]
+        """Return a culprit's own words about a batch or step that it skipped alone.
+
+        What all ranks skip together, rank 0 may say for all: without logs of those who wait, nothing follows from it.
+        """
+        facts, records = self.case.facts, self.case.incident.ranks
+        waiting = self.case.finding.waiting
+        if not any(f != records[r].dump_file for r in waiting if r in records for f in records[r].files):
+            return []
+        common = {_WORDS.sub("", e.text) for r in waiting for e in facts.of(r, "skip")}
+        said = [
+            e
+            for r in ranks
+            for e in facts.of(r, "skip")
+            if _WORDS.sub("", e.text) not in common and "overflow" not in e.text.lower()
+        ]
         return said + [
             e
             for r in ranks

@@ -39,7 +39,11 @@ def came_late(case: Case) -> Match | None:
         return None
     told = {e.rank for e in timeouts if e.rank is not None}
     silent = tuple(r for r in sorted(case.incident.ranks) if r not in told)
-    culprits = silent if len(silent) * 2 < len(case.incident.ranks) else ()
+    # Only a rank whose log is here can be said to have timed out on nobody.
+    logged = all(
+        any(f != case.incident.ranks[r].dump_file for f in case.incident.ranks[r].files) for r in silent
+    )
+    culprits = silent if logged and len(silent) * 2 < len(case.incident.ranks) else ()
     event = timeouts[0]
     return Match(
         "slow_rank",
