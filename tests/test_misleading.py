@@ -218,3 +218,24 @@ def test_the_idle_majority_may_yet_come(tmp_path: Path, joined: int) -> None:
         if recorder.rank < joined:
             recorder.call("all_reduce_barrier", sizes=[[1]], line=80, state="started")
     assert level(judged(tmp_path, recorders)) == "low"
+
+
+@pytest.mark.parametrize("culprit", [0, 3])
+def test_a_subgroup_of_some_ranks_on_gloo_does_not_split_the_default_group(
+    tmp_path: Path, culprit: int
+) -> None:
+    """A dump with one group tells its members, one with several does not; the default group is one all the same."""
+    recorders = job(8, groups={"0": ("default_pg", range(8)), "1": ("leaders", (0, 4))}, backend="gloo")
+    for recorder in recorders:
+        for _ in range(10):
+            recorder.call("all_reduce", line=41)
+            if recorder.rank in (0, 4):
+                recorder.call("all_reduce", "1", line=50)
+        if recorder.rank != culprit:
+            recorder.call("all_reduce", line=41, state="started")
+    report = judged(tmp_path, recorders)
+    assert blame(report) == ("hang", "stuck_rank", (culprit,))
+    assert [(g["name"], g["ranks"]) for g in report.to_dict()["groups"]] == [
+        ("0", list(range(8))),
+        ("1", [0, 4]),
+    ]

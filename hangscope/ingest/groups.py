@@ -28,6 +28,8 @@ class GroupIndex:
             for name, (_, ranks) in claim.recording.config.items():
                 if ranks and name:
                     self._known[name].add(ranks)
+            if (only := _only_group(claim.recording)) is not None:
+                self._known[only[0]].add(only[1])
         self._of_rank: dict[str, dict[int, list[Members]]] = {}
         self._descs: dict[Identity, Counter[str]] = defaultdict(Counter)
         self._callers: dict[Identity, set[int]] = defaultdict(set)
@@ -59,9 +61,8 @@ class GroupIndex:
         _, ranks = recording.config.get(name, ("", None))
         if ranks and rank in ranks:
             return (name, ranks)
-        nameless = recording.config.get("", ("", None))[1]
-        if nameless and len(recording.config) == 1 and len({n for _, n, _ in recording.groups}) == 1:
-            return (name, nameless)  # gloo with one group: its members stand under the empty name
+        if (only := _only_group(recording)) is not None:
+            return (name, only[1])
         fitting = self._fitting(name).get(rank, ())
         return (name, fitting[0]) if len(fitting) == 1 else (name, None)
 
@@ -133,10 +134,19 @@ class GroupIndex:
             if not group.members_known and group.desc and group.desc != "default_pg":
                 families[group.desc].append(group)
         for family in families.values():
+            if len(family) == 1:
+                continue  # one group that some ranks have, and no dimension of a mesh
             found = _partitions(family, world_size)
             if len(found) == 1:
                 for group, ranks in zip(family, found[0], strict=True):
                     self.groups[group.gid] = replace(group, ranks=ranks)
+
+
+def _only_group(recording: Recording) -> tuple[str, Members] | None:
+    """Return the name and members of a gloo dump's group, where it has one: they stand under the empty name."""
+    members = recording.config.get("", ("", None))[1]
+    names = {name for _, name, _ in recording.groups}
+    return (names.pop(), members) if members and len(recording.config) == 1 and len(names) == 1 else None
 
 
 def _partitions(family: list[Group], world_size: int) -> list[list[tuple[int, ...]]]:
