@@ -1,11 +1,12 @@
 """Renew the parts of README.md that a command prints: `python docs/refresh.py`.
 
-Without an argument: the report and the table of causes. `python docs/refresh.py score` puts what stands on standard
-input between the markers `<!-- score -->` and `<!-- /score -->`, as it was printed.
+Without an argument: the report and the table of causes. `python docs/refresh.py score` puts the tables that stand on
+standard input between the markers `<!-- score -->` and `<!-- /score -->`, as they were printed; `speed` likewise.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -35,6 +36,12 @@ def printed(text: str) -> str:
     return f"```text\n{text.strip(chr(10))}\n```"
 
 
+def tables(text: str) -> str:
+    """Return the tables, without what else a command printed."""
+    lines = (line if line.startswith("|") else "" for line in text.splitlines())
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+
+
 def put(readme: str, block: str, content: str) -> str:
     """Return `readme` with the text between the markers of `block` replaced. Raises ValueError where a marker is missing."""
     before, opening, rest = readme.partition(f"<!-- {block} -->\n")
@@ -55,7 +62,7 @@ def main(blocks: list[str]) -> None:
     if not blocks:
         readme = renewed(readme)
     for block in blocks:
-        readme = put(readme, block, printed(sys.stdin.read()))
+        readme = put(readme, block, tables(sys.stdin.read()))
     README.write_text(readme, encoding="utf-8")
 
 

@@ -73,8 +73,9 @@ def test_the_report_and_the_causes_are_what_the_tool_prints_now() -> None:
 def test_a_printed_block_is_put_between_its_markers_and_an_unknown_one_is_refused() -> None:
     refresh = load_refresh()
     page = "a\n<!-- score -->\nold\n<!-- /score -->\nz\n"
-    assert refresh.put(page, "score", refresh.printed("1\n2\n")) == (
-        "a\n<!-- score -->\n```text\n1\n2\n```\n<!-- /score -->\nz\n"
+    printed = "sizes ...\n| a |\n| - |\n\n\n| b |\ndone in 3 s\n"
+    assert refresh.put(page, "score", refresh.tables(printed)) == (
+        "a\n<!-- score -->\n| a |\n| - |\n\n| b |\n<!-- /score -->\nz\n"
     )
     with pytest.raises(ValueError, match="speed"):
         refresh.put(page, "speed", "")

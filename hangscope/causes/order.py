@@ -35,13 +35,14 @@ def unpaired(case: Case) -> Match | None:
         "p2p_mismatch",
         (culprit,),
         f"rank {other} waits in {'recv' if pair.send is None else 'send'} number {index + 1} of the pair {source} -> {destination}, and rank {culprit} never made the {missing}",
-        sure=1 if finding.assumed else 2,
+        # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
+        sure=1 if finding.assumed or finding.form == "absent" else 2,
         frame=case.frame_of(finding.waiting_kind),
         frame_rank=other,
         evidence=[
             Evidence(
                 case.incident.ranks[culprit].recorder,
-                f"rank {culprit} has no {missing} for it, and is in another call itself",
+                f"rank {culprit} has no {missing} for it, and is in {'another' if case.graph.open_calls.get(culprit) else 'no'} call itself",
                 culprit,
                 Source(case.incident.ranks[culprit].calls_file or ""),
             )
