@@ -38,7 +38,9 @@ def lanes(analysis: Analysis) -> dict[str, Any] | None:
     first = min(seq, finding.own_seq or seq) if (finding.own_seq or seq) >= seq - 2 * BEFORE else seq
     reached = max((member.enqueued or 0 for member in view.members.values()), default=seq)
     seqs = list(range(max(1, first - BEFORE), max(seq, min(seq + AFTER, reached)) + 1))
-    odd = set(analysis.judgement.verdict.culprit_ranks) if analysis.judgement.verdict is not None else set()
+    verdict = analysis.judgement.verdict
+    made = finding.form in ("different", "shifted", "extra")  # an odd call, where others left one out
+    odd = set(verdict.culprit_ranks) if verdict is not None and made else set()
     classes: dict[Any, list[int]] = defaultdict(list)
     rows: dict[Any, dict[str, Any]] = {}
     for rank in sorted(view.members):
@@ -87,6 +89,8 @@ def _cell(analysis: Analysis, rank: int, seq: int, odd: bool) -> dict[str, Any]:
         )
         if seq <= (member.completed or 0) and cell["state"] == "pending" and seq not in member.pending:
             cell["state"] = "done"
+        if cell["state"] == "unknown" and seq <= (view.completed(rank) or 0):
+            cell["state"] = "done"  # its peers prove it
         sizes = ", ".join(str(list(s)) for s in (kind.input_sizes or kind.output_sizes)[:2])
         cell["sizes"] = " ".join(p for p in (sizes, (kind.input_dtypes or ("",))[0]) if p)
         frame = user_frame(kind.stack)
