@@ -114,7 +114,9 @@ Examples:
 @click.option("--exit-code", is_flag=True, help="Exit 10 for a hang, 11 for inconclusive, 0 for no hang.")
 @click.option("--redact", metavar="hosts,paths,users", default="", help="Remove these from every output.")
 @click.option("--attempt", metavar="N|all", help="Which restart attempt to analyse (default: the last).")
-@click.option("--full-table", is_flag=True, help="Keep every call in the library's table, however large the job.")
+@click.option(
+    "--full-table", is_flag=True, help="Keep every call in the library's table, however large the job."
+)
 @_max_bytes_option
 @_force_option
 @click.option(

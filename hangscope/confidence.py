@@ -173,13 +173,14 @@ def missing_inputs(case: Case) -> list[str]:
     elif no_dump:
         result.append(f"no dump of {ranks_phrase(no_dump)}")
     for absence, text in (
-        (Absence.EARLY, "dumps taken before their peers'"),
         (Absence.STALE, "only a stale dump"),
         (Absence.UNREADABLE, "an unreadable dump"),
     ):
         ranks = [r for r, record in incident.ranks.items() if record.absence == absence]
         if ranks:
             result.append(f"{text} of {ranks_phrase(ranks)}")
+    if case.finding.view is not None and case.finding.view.early:
+        result.append(f"dumps taken before their peers' of {ranks_phrase(case.finding.view.early)}")
     if not case.facts.whereabouts:
         result.append("no stacks: py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later")
     logged = [

@@ -32,12 +32,10 @@ class Absence(str, Enum):
 
     NO_DUMP = "no dump"
     EMPTY_DUMP = "empty dump"
-    OVERWRITTEN = "overwritten by the ring"
     PENDING_ONLY = "dump of pending calls only"
     UNREADABLE = "file unreadable"
     STALE = "stale dump"
     EARLY = "dump taken before its peers' dumps"
-    MEMBERS_UNKNOWN = "members of the group unknown"
 
 
 class State(int, Enum):
@@ -205,7 +203,7 @@ class RankRecord:
     @property
     def seen(self) -> bool:
         """Whether a usable dump (or a text recorder) of this rank exists."""
-        return self.absence in (None, Absence.PENDING_ONLY, Absence.EARLY)
+        return self.absence in (None, Absence.PENDING_ONLY)
 
 
 @dataclass(frozen=True, slots=True)

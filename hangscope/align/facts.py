@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hangscope.align.callsite import user_frame
 from hangscope.align.local_ranks import LocalRanks
-from hangscope.incident import Event, Frame, Incident, Stack
+from hangscope.incident import CallKind, Event, Frame, Incident, Stack
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
 _NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>", "unwrap", "trigger_wait", "wait_tensor"})
@@ -52,6 +51,11 @@ class Whereabouts:
     stack: Stack
     source: str
     kind: str
+
+    @property
+    def call(self) -> CallKind:
+        """Return the collective that it stood in, as far as the stack tells."""
+        return CallKind(self.op or "", stack=self.stack)
 
 
 @dataclass(slots=True)
@@ -301,8 +305,3 @@ def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
     if re.search(r"batch_isend_irecv|monitored_barrier", op or ""):
         op = None if op and "batch" in op else op
     return Whereabouts(rank, inside, op, stack, source, kind)
-
-
-def ranks_of(events: Sequence[Event]) -> list[int]:
-    """Return the ranks that these events speak of, ascending."""
-    return sorted({e.rank for e in events if e.rank is not None})

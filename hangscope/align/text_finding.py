@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-from hangscope.align.facts import Facts, Whereabouts, stack_of
+from hangscope.align.facts import Facts, stack_of
 from hangscope.align.finding import Candidate, Finding
 from hangscope.align.local_ranks import Label, label_of
 from hangscope.align.matching import match_key
@@ -153,7 +153,7 @@ def _barrier(incident: Incident, facts: Facts) -> Finding | None:
         waiting=waiting,
         explained=len(waiting),
         waiting_rank=waiting[0] if waiting else None,
-        waiting_kind=_kind_at(where),
+        waiting_kind=where.call if where is not None else None,
         assumed=assumed,
         events=facts.all("monitored_barrier", "monitored_barrier_witness")[:3],
     )
@@ -169,10 +169,6 @@ def _barrier(incident: Incident, facts: Facts) -> Finding | None:
             )
         ]
     return finding
-
-
-def _kind_at(where: Whereabouts | None) -> CallKind | None:
-    return CallKind(where.op or "", stack=where.stack) if where is not None else None
 
 
 def _desync(incident: Incident, facts: Facts) -> Finding | None:

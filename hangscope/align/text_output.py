@@ -10,10 +10,10 @@ import re
 from collections import defaultdict
 
 from hangscope.align.callsite import is_user, user_frame, user_frames
-from hangscope.align.facts import Facts, Whereabouts
+from hangscope.align.facts import Facts
 from hangscope.align.finding import Finding
 from hangscope.align.text_sides import two_sides
-from hangscope.incident import CallKind, Event, Incident
+from hangscope.incident import Event, Incident
 
 _LOST = ("gloo_closed",)
 _WAITED = ("gloo_timeout", "watchdog_timeout")
@@ -27,10 +27,6 @@ _INVOLVED = (
 _BEGINNINGS = ("store_timeout", "store_barrier", "store_unreachable", "rendezvous_timeout")
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
 _NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
-
-
-def _kind_at(where: Whereabouts | None) -> CallKind | None:
-    return CallKind(where.op or "", stack=where.stack) if where is not None else None
 
 
 def _lost_a_peer(rank: int, facts: Facts) -> bool:
@@ -77,7 +73,7 @@ def silent(incident: Incident, facts: Facts) -> Finding | None:
         waiting=tuple(failed),
         explained=len(failed),
         waiting_rank=failed[0],
-        waiting_kind=_kind_at(where),
+        waiting_kind=where.call if where is not None else None,
         events=_errors(failed, facts),
     )
 
@@ -102,7 +98,7 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
     inside = sorted(r for ranks in found.values() for r in ranks)
     # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
     if outside and len(outside) < len(inside):
-        kind = _kind_at(facts.whereabouts[inside[0]])
+        kind = facts.whereabouts[inside[0]].call
         return Finding(
             "absent",
             tuple(outside),
@@ -114,7 +110,7 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
     if len(found) < 2:
         return None
     ordered = sorted((tuple(r) for r in found.values()), key=lambda r: (-len(r), r))
-    kinds = {r: k for r, w in facts.whereabouts.items() if (k := _kind_at(w)) is not None}
+    kinds = {r: w.call for r, w in facts.whereabouts.items()}
     finding = two_sides(incident, facts, None, ordered, kinds)
     finding.events = [e for side in ordered[:4] for e in facts.of(side[0], "failed_stack", "exception")[:1]]
     return finding
