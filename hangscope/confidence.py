@@ -179,8 +179,6 @@ def missing_inputs(case: Case) -> list[str]:
         ranks = [r for r, record in incident.ranks.items() if record.absence == absence]
         if ranks:
             result.append(f"{text} of {ranks_phrase(ranks)}")
-    if case.finding.view is not None and case.finding.view.early:
-        result.append(f"dumps taken before their peers' of {ranks_phrase(case.finding.view.early)}")
     if not case.facts.whereabouts:
         result.append("no stacks: py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later")
     logged = [
