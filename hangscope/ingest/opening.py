@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 from typing import Any, BinaryIO, cast
 
 from hangscope.ingest.remote import is_remote, open_remote
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_UNPACKS_TO = 8  # times its size, for a compressed log or dump
 
 
 class CompressionUnavailable(Exception):
@@ -36,6 +38,17 @@ def open_plain(path: str) -> BinaryIO:
             ) from None
         return cast(BinaryIO, io.BufferedReader(_Zstd(raw, zstandard.ZstdDecompressor()), 1 << 18))
     return raw
+
+
+def plain_size(path: str) -> int:
+    """Return how many bytes of plain content a local file holds: its size, estimated where it is compressed."""
+    try:
+        size = os.path.getsize(path)
+        with open(path, "rb") as raw:
+            magic = raw.read(4)
+    except OSError:
+        return 0  # whoever reads it will say why it cannot be opened
+    return size * _UNPACKS_TO if magic.startswith(_GZIP) or magic == _ZSTD else size
 
 
 def read_whole(stream: BinaryIO, limit: int) -> bytes:
