@@ -27,7 +27,7 @@ def open_plain(path: str) -> BinaryIO:
     magic = raw.read(4)
     raw.seek(0)
     if magic.startswith(_GZIP):
-        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 18))
+        return cast(BinaryIO, io.BufferedReader(_Gzip(raw), 1 << 18))
     if magic == _ZSTD:
         try:
             import zstandard
@@ -58,6 +58,18 @@ def read_whole(stream: BinaryIO, limit: int) -> bytes:
         parts.append(part)
         limit -= len(part)
     return b"".join(parts)
+
+
+class _Gzip(gzip.GzipFile):
+    """The plain bytes of a gzip file. Unlike its base class it closes the file that it was given."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        super().__init__(fileobj=raw)
+        self._raw = raw
+
+    def close(self) -> None:
+        super().close()
+        self._raw.close()
 
 
 class _Zstd(io.RawIOBase):
