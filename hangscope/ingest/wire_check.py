@@ -10,10 +10,11 @@ from typing import Any
 
 from hangscope.incident import Event, State
 from hangscope.ingest.interning import Interner
+from hangscope.ingest.members import MAX_RANKS
 from hangscope.ingest.reading import Reading
 from hangscope.ingest.recording import KindRow, Recording
 
-MAX_RANK = 10**7
+MAX_RANK = MAX_RANKS
 
 
 class BadAnswer(ValueError):
