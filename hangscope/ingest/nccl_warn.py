@@ -31,7 +31,7 @@ class WarnRule:
 
 
 # Bounded, because every mention of the words in a line is another place to begin at.
-_IB_EVENT = r"NET/IB\b.{0,300}?\bevent\b.{0,300}?"
+_IB_EVENT = r"NET/IB\b.{0,120}?\bevent\b.{0,120}?"
 _PEER = r"(?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)?"
 
 
@@ -57,7 +57,7 @@ RULES: tuple[WarnRule, ...] = (
         NOBODY,
         3,
     ),
-    _rule("ib_error", r"NET/IB\b.{0,300}?(?:async event|async fatal event|async error event)", PRINTER, 1),
+    _rule("ib_error", r"NET/IB\b.{0,120}?(?:async event|async fatal event|async error event)", PRINTER, 1),
     # --- InfiniBand and RoCE: connections and transfers ---
     _rule("connect", r"Call to ibv_modify_qp failed", NAMED, 2),
     _rule(
