@@ -16,6 +16,7 @@ from hangscope._version import __version__
 from hangscope.errors import HangscopeError, NoInputError, Note, UsageError
 from hangscope.ingest.members import MAX_RANKS
 from hangscope.ingest.reader import DEFAULT_MAX_BYTES
+from hangscope.ingest.recorder_values import short_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,7 +189,7 @@ def _check(
         raise UsageError(f"world_size must be from 1 to {MAX_RANKS:,}, not {world_size}")
     if jobs is not None and jobs < 1:
         raise UsageError(f"jobs must be at least 1, not {jobs}")
-    if isinstance(attempt, str) and attempt != "all" and not attempt.isdigit():
+    if isinstance(attempt, str) and attempt != "all" and short_number(attempt) is None:
         raise UsageError(f"attempt must be a number or 'all', not {attempt!r}")
     unknown = sorted(set(redact) - set(REDACTIONS))
     if unknown:

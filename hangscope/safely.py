@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
+from hangscope import isolated
 from hangscope._version import __version__
 from hangscope.api import Report
 from hangscope.report.empty import empty_view
+
+REAP_TIME = 5.0  # seconds for a killed child to be gone; one that hangs in the kernel is left to it
 
 
 def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Report:
@@ -53,15 +57,12 @@ def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Re
 
 
 def _run(request: str, deadline: float) -> bytes:
-    root = str(Path(__file__).resolve().parent.parent)
-    environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join(p for p in (root, environment.get("PYTHONPATH", "")) if p)
     child = subprocess.Popen(
-        [sys.executable, "-m", "hangscope.safely"],
+        isolated.command(__name__),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=environment,
+        env=isolated.environment(),
         start_new_session=True,
     )
     try:
@@ -71,23 +72,32 @@ def _run(request: str, deadline: float) -> bytes:
             os.killpg(child.pid, signal.SIGKILL)  # the child's own readers are in its session
         except (OSError, AttributeError):
             child.kill()
-        child.wait()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(REAP_TIME)
         raise
 
 
-def _main() -> None:
+def main() -> None:
+    """Answer the one request on stdin: with the view of the report, or with the error and its hint."""
+    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # nothing but the answer may reach the pipe
+    try:
+        answer = _answer(json.loads(sys.stdin.buffer.read()))
+    except Exception as error:  # whatever it is, the hook's report says it
+        answer = {"error": f"the analysis failed: {type(error).__name__}: {error}"[:400], "hint": ""}
+    answers.write(json.dumps(answer).encode())
+    answers.flush()
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
     from hangscope.api import analyze
     from hangscope.errors import HangscopeError
 
-    request = json.loads(sys.stdin.buffer.read())
+    options = request["options"]
     try:
-        answer: dict[str, Any] = {"view": analyze(request["paths"], **request["options"])._view}
-    except HangscopeError as error:
-        answer = {"error": error.message, "hint": error.hint}
+        inspect.signature(analyze).bind(request["paths"], **options)
     except TypeError as error:
-        answer = {"error": str(error), "hint": "see help(hangscope.analyze) for the options"}
-    sys.stdout.buffer.write(json.dumps(answer).encode())
-
-
-if __name__ == "__main__":
-    _main()
+        return {"error": str(error), "hint": "see help(hangscope.analyze) for the options"}
+    try:
+        return {"view": analyze(request["paths"], **options)._view}
+    except HangscopeError as error:
+        return {"error": error.message, "hint": error.hint}

@@ -131,3 +131,22 @@ def test_analyze_safely_holds_its_deadline(hang: Path, deadline: float) -> None:
     assert isinstance(report, Report)
     assert report.status in ("inconclusive", "hang")
     json.loads(report.to_json())
+
+
+def test_analyze_safely_runs_no_module_of_the_working_folder(
+    hang: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = tmp_path / "ran"
+    for name in ("json.py", "queue.py", "numpy.py"):
+        (tmp_path / name).write_text(f"open({str(ran)!r}, 'w')\nraise SystemExit(7)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert hangscope.analyze_safely(hang).status == "hang"
+    assert not ran.exists()
+
+
+def test_analyze_safely_says_why_it_failed(hang: Path) -> None:
+    report = hangscope.analyze_safely(hang, world_size="two")
+    assert "the analysis failed: TypeError" in report.warnings[0].message and not report.warnings[0].hint
+    report = hangscope.analyze_safely(hang, no_such_option=1)
+    assert "no_such_option" in report.warnings[0].message and "options" in report.warnings[0].hint

@@ -79,7 +79,7 @@ def assemble(
         named = rank_from_name(reading.file)
         if (
             reading.status == "failed"
-            and reading.kind in ("dump", "pickle", "hostile")
+            and reading.kind in ("dump", "pickle", "hostile", "unread")
             and named is not None
             and named < size
             and ranks[named].dump_file is None

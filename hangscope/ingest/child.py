@@ -1,7 +1,7 @@
-"""The child process that parses one file after another: `python -m hangscope.ingest.child`.
+"""The child process that parses one file after another, and how it is talked to.
 
-Messages are an eight-byte length and what follows: a JSON list on stdin, a pickle of builtins on stdout. The child's memory is limited, so that a
-file which asks for gigabytes ends in MemoryError here and costs nothing elsewhere.
+Messages are an eight-byte length and what follows: a JSON list on stdin, a pickle of builtins on stdout. The child's
+memory is limited, so that a file which asks for gigabytes ends in MemoryError here and costs nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -16,6 +16,14 @@ from typing import IO
 from hangscope.ingest import reader, safe_pickle
 
 LENGTH = struct.Struct("<Q")
+
+
+class TooLong(Exception):
+    """A message is longer than what is taken. `length` is in bytes."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.length = length
 
 
 def main() -> None:
@@ -37,12 +45,14 @@ def send(stream: IO[bytes], payload: bytes) -> None:
     stream.flush()
 
 
-def receive(stream: IO[bytes]) -> bytes | None:
-    """Return one message, or None where the stream ends."""
+def receive(stream: IO[bytes], limit: int = 1 << 62) -> bytes | None:
+    """Return one message, or None where the stream ends. Raises TooLong for one of more than `limit` bytes."""
     header = stream.read(LENGTH.size)
     if len(header) < LENGTH.size:
         return None
     (length,) = LENGTH.unpack(header)
+    if length > limit:
+        raise TooLong(length)
     payload = stream.read(length)
     return payload if len(payload) == length else None
 
@@ -64,7 +74,3 @@ def load_answer(payload: bytes) -> reader.Wire:
     """Return an answer on the parent's side; like a dump, it may hold no global."""
     answer: reader.Wire = safe_pickle.load(payload)
     return answer
-
-
-if __name__ == "__main__":
-    main()

@@ -25,6 +25,7 @@ from hangscope.ingest.recording import COLUMNS, KindRow, Recording
 #: Calls that all writers of one log may keep; the oldest of each writer go first.
 CALL_BUDGET = 1_500_000
 _LEAST_KEPT = 2_048
+_CHAINS = 64  # groups of a writer that a number is compared with; a log of leaping numbers has no end of them
 _GAP = 64  # point-to-point calls take numbers too, without a line
 
 _GROUP_RANK = re.compile(r"\[Rank (\d{1,7})\] Running collective: ")
@@ -40,6 +41,9 @@ class _Writer:
     first_line: int
     attempt: int
     chains: list[tuple[int, int]] = field(default_factory=list)  # (group-local rank, last number)
+    recent: list[int] = field(
+        default_factory=list
+    )  # the chains that a number may continue, the last used last
     calls: int = 0
     trimmed: int = 0
 
@@ -111,17 +115,22 @@ class DetailParser:
     def _chain(self, writer: _Writer, group_rank: int, number: int) -> int:
         """Return which of the writer's groups the number continues."""
         best = None
-        for index, (rank, last) in enumerate(writer.chains):
+        for index in writer.recent:
+            rank, last = writer.chains[index]
             ahead = number - last
             if (
                 rank == group_rank
                 and 0 < ahead <= _GAP
-                and (best is None or ahead < number - writer.chains[best][1])
+                and (best is None or (ahead, index) < (number - writer.chains[best][1], best))
             ):
                 best = index
         if best is None:
             best = len(writer.chains)
             writer.chains.append((group_rank, number))
+        else:
+            writer.recent.remove(best)
+        writer.recent.append(best)
+        del writer.recent[:-_CHAINS]
         writer.chains[best] = (group_rank, number)
         return best
 

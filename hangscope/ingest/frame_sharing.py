@@ -19,6 +19,9 @@ WORTHWHILE = 300  # bytes of a list of frames; references to shared frames take 
 LONGEST = 1 << 16  # bytes of a list of frames that is looked at
 MAX_STACKS = 256  # different ones in a file
 MAX_MISSES = 64  # lists that are parsed beyond the number of those that were recognised
+MAX_FOLLOWERS = 16  # stacks that are tried as the next of one
+FREE_BYTES = 1 << 20  # that are looked at in any dump, beyond as many as it has
+COMPARED = 16  # bytes are compared in the time in which one is parsed
 #: the key of the frames in the first entry; it stands there in full, and is memoized unless the pickler memoizes nothing
 _KEY = re.compile(rb"X\x06\x00\x00\x00frames(?:q(.)|r(.{4})|(?=\]))", re.DOTALL)
 #: what a list of frames is made of; text and long integers carry their length
@@ -67,25 +70,30 @@ class FrameSharing:
         free = 256 + len(data) // 6
         last = _Stack(0, 0, 0)
         copied = misses = 0
+        budget = len(data) + FREE_BYTES
         position = data.find(mark, key.start() if mark.startswith(b"X") else key.end())
         while position >= 0:
             start = position + len(mark) - 1
             chunk, stack = self._before[len(lists)] if len(lists) < len(self._before) else (b"", last)
             if not chunk or not data.startswith(chunk, start):
+                budget -= sum(one.length for one in last.followers) // COMPARED
                 known = next((one for one in last.followers if one.stands_at(data, start)), None)
                 if known is None:
-                    known = self._parsed(data, start)
+                    known, parsed = self._parsed(data, start)
+                    budget -= parsed
                     misses += 1
                     if (
                         misses > MAX_MISSES + len(lists)
                         or (misses == 4 and not memo)
                         or len(memo) > MAX_STACKS
+                        or budget < 0
                     ):
                         return data
                     if known is None:
                         position = data.find(mark, position + 1)
                         continue
                     last.followers.insert(0, known)
+                    del last.followers[MAX_FOLLOWERS:]
                 stack = known
                 chunk = data[start : start + stack.length]
             lists.append((chunk, stack))
@@ -101,23 +109,43 @@ class FrameSharing:
         self._before = lists
         return b"".join([*pieces, data[copied:]])
 
-    def _parsed(self, data: bytes, start: int) -> _Stack | None:
-        """Return the stack at `start`; None where there is no plain list, or one too short to gain anything."""
-        form = _form(data, start)
-        if form is None or form[0] < WORTHWHILE:
-            return None
-        return self._stacks.setdefault(form, _Stack(*form))
+    def _parsed(self, data: bytes, start: int) -> tuple[_Stack | None, int]:
+        """Return the stack at `start`, and how many bytes were looked at.
+
+        None where there is no plain list, or one too short to gain anything.
+        """
+        puts: list[tuple[int, int]] = []
+        end, whole = _end(data, start, puts)
+        length = end - start
+        if not whole or length < WORTHWHILE:
+            return None, length
+        mask = bytearray(b"\xff") * length
+        for first, behind in puts:
+            mask[first - start : behind - start] = bytes(behind - first)
+        bits = int.from_bytes(mask, "little")
+        form = length, bits, int.from_bytes(data[start:end], "little") & bits
+        return self._stacks.setdefault(form, _Stack(*form)), length
 
 
-def _form(data: bytes, start: int) -> tuple[int, int, int] | None:
-    """Return the length, mask and masked value of the plain list at `start`, or None where there is none."""
-    position, depth, puts = start, 0, []
+def _end(data: bytes, start: int, puts: list[tuple[int, int]]) -> tuple[int, bool]:
+    """Return where the list at `start` ends, or where it ceases to be a plain one, and whether it is whole.
+
+    `puts` is filled with the places of the numbers under which its parts are memoized. A list is `](...e`, or `]}(...ua`
+    where it has a single element, a dict. One of more than 1,000 goes on behind its first part, and is none for us.
+    """
+    position, depth, tokens, single = start + 1, 0, 0, False
     while token := _TOKEN.match(data, position, start + LONGEST):
         position = token.end()
         kind = token.lastgroup
         if kind == "put":
-            puts.append((token.start() + 1 - start, position - start))
-        elif kind == "open":
+            puts.append((token.start() + 1, position))
+            continue
+        tokens += 1
+        if tokens == 1:
+            single = token[0] == b"}"
+        if depth == 0 and kind != "open" and not (single and tokens == 1):
+            break  # an empty list, and what follows is its dict's
+        if kind == "open":
             depth += 1
         elif kind == "text":
             position += int.from_bytes(token["text"], "little")
@@ -125,12 +153,20 @@ def _form(data: bytes, start: int) -> tuple[int, int, int] | None:
             position += token["long"][0]
         elif kind == "close":
             depth -= 1
+            if depth == 0 and (single or token["close"] == b"e"):
+                position += single
+                whole = (not single or data[position - 1 : position] == b"a") and not _goes_on(data, position)
+                return position, whole
             if depth <= 0:
                 break
-    else:
-        return None
-    mask = bytearray(b"\xff") * (position - start)
-    for first, behind in puts:
-        mask[first:behind] = bytes(behind - first)
-    bits = int.from_bytes(mask, "little")
-    return position - start, bits, int.from_bytes(data[start:position], "little") & bits
+    return min(position, len(data)), False
+
+
+def _goes_on(data: bytes, position: int) -> bool:
+    """Return whether more elements are added to the list that ended here: what follows is no key and no end of a dict."""
+    following = data[position : position + 1]
+    if following == b"h":
+        return data[position + 2 : position + 3] == b"a"
+    if following == b"j":
+        return data[position + 5 : position + 6] == b"a"
+    return following not in (b"X", b"s", b"u")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hangscope.incident import Group
+from hangscope.ingest.recorder_values import short_number
 from hangscope.ingest.recording import Recording
 from hangscope.ingest.snapshots import Claim
 
@@ -85,16 +86,19 @@ class GroupIndex:
         the k-th smallest name, provided that all names are numbers, the counts agree and no entry contradicts it.
         """
         placed = dict(by_id)
-        names = [n for n in recording.config if n]
-        ids = list(recording.status)
-        if len(names) == len(ids) and all(n.isdigit() for n in names) and all(i.isdigit() for i in ids):
-            pairs = dict(zip(sorted(ids, key=int), sorted(names, key=int), strict=True))
+        names = [(short_number(name), name) for name in recording.config if name]
+        ids = [(short_number(local_id), local_id) for local_id in recording.status]
+        if len(names) == len(ids) and all(number is not None for number, _ in (*names, *ids)):
+            pairs = {
+                i: n
+                for (_, i), (_, n) in zip(sorted(ids, key=_first), sorted(names, key=_first), strict=True)
+            }
             if all(pairs.get(local_id) == identity[0] for local_id, identity in by_id.items()):
                 for local_id, name in pairs.items():
                     placed.setdefault(local_id, self._identify(rank, recording, name))
         elif not by_id and len(ids) == 1 and len(recording.config) == 1:
             name = next(iter(recording.config))
-            placed[ids[0]] = self._identify(rank, recording, name or self._only_name())
+            placed[ids[0][1]] = self._identify(rank, recording, name or self._only_name())
         return placed
 
     def _only_name(self) -> str:
@@ -108,7 +112,7 @@ class GroupIndex:
             identities.update(placed.values())
         self._order = sorted(
             identities,
-            key=lambda i: (not i[0].isdigit(), int(i[0]) if i[0].isdigit() else 0, i[0], i[1] or ()),
+            key=lambda i: (short_number(i[0]) is None, short_number(i[0]) or 0, i[0], i[1] or ()),
         )
         groups = []
         for gid, identity in enumerate(self._order):
@@ -147,6 +151,10 @@ def _only_group(recording: Recording) -> tuple[str, Members] | None:
     members = recording.config.get("", ("", None))[1]
     names = {name for _, name, _ in recording.groups}
     return (names.pop(), members) if members and len(recording.config) == 1 and len(names) == 1 else None
+
+
+def _first(pair: tuple[int | None, str]) -> tuple[int, str]:
+    return pair[0] or 0, pair[1]
 
 
 def _partitions(family: list[Group], world_size: int) -> list[list[tuple[int, ...]]]:

@@ -19,6 +19,7 @@ from typing import Any
 from hangscope.incident import Event
 from hangscope.ingest.log_prefix import Line
 from hangscope.ingest.log_rules import Rule, RuleParser, integer, rule
+from hangscope.ingest.recorder_values import short_number
 
 _TASKS_SHOWN = 64
 _WORDS = {
@@ -71,8 +72,8 @@ def _restart(line: Line, match: re.Match[str]) -> Event:
 
 
 def _death_signal(line: Line, match: re.Match[str]) -> Event:
-    number = match.group(1)
-    name = signal_name(-int(number)) if number.isdigit() else number.rsplit(".", 1)[-1]
+    number = short_number(match.group(1))
+    name = signal_name(-number) if number is not None else match.group(1).rsplit(".", 1)[-1]
     return line.event("external_end", reason="sigterm" if name == "SIGTERM" else "cancelled", signal=name)
 
 

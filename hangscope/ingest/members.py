@@ -52,7 +52,9 @@ class Members(tuple[int, ...]):
 
     @classmethod
     def of_runs(cls, runs: Runs) -> Members:
-        """Return the ranks that `runs` describes."""
+        """Return the ranks that `runs` describes. Raises ValueError where they are more than any job has."""
+        if sum(count for _, count, _ in runs) > MAX_RANKS:
+            raise ValueError("more members than a job has ranks")
         return cls(first + i * step for first, count, step in runs for i in range(count))
 
     def __hash__(self) -> int:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from hangscope.errors import Note
 from hangscope.incident import State
+from hangscope.ingest.members import MAX_RANKS
 from hangscope.ingest.nccl_comm import Communicator, name_communicators
 from hangscope.ingest.recording import KindRow, Recording
 
@@ -90,6 +91,8 @@ def parse_coll(message: str) -> CollLine | None:
     if match is None:
         return None
     name, op_count, key, count, datatype, root, pointer, nranks = match.groups()
+    if int(nranks) > MAX_RANKS:
+        return None
     code = int(datatype)
     dtype = _DTYPES[code] if code < len(_DTYPES) else f"datatype {code}"
     return CollLine(user_op(name), int(op_count, 16), key, int(count), dtype, int(root), pointer, int(nranks))

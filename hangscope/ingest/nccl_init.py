@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from hangscope.ingest.members import MAX_RANKS
 from hangscope.ingest.nccl_line import version_tuple
 
 _POINTER = r"(?:0x[0-9a-fA-F]{1,16}|\(nil\))"
@@ -67,7 +68,7 @@ def parse_life(message: str) -> LifeLine | None:
     if match is None:
         return None
     phase = _PHASES.get((match["word"], match["step"]))
-    if phase is None:
+    if phase is None or int(match["nranks"]) > MAX_RANKS:  # no job has so many, and each would cost memory
         return None
     parent = match["parent"]
     return LifeLine(

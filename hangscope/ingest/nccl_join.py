@@ -17,6 +17,9 @@ from hangscope.ingest.nccl_line import version_tuple
 from hangscope.ingest.nccl_ranks import Member, rank_members
 from hangscope.ingest.recording import Recording
 
+#: Ranks that all communicators of a job may have together: 16,384 ranks in 256 groups each; forged lines claim more.
+_MEMBERS_IN_ALL = 2**22
+
 #: (file, host, pid)
 ProcessKey = tuple[str, str, "int | None"]
 Place = tuple[Member, Communicator]
@@ -113,13 +116,22 @@ def _group(members: list[Member], world: int | None, joined: Joined) -> None:
             final[name if len(parts) == 1 else f"{name}, set {number}"] = part
     versions = {version_tuple(comm.version) for part in final.values() for _, comm in part if comm.version}
     after_bootstrap = bool(versions) and max(versions) < START_BEFORE_BOOTSTRAP
+    room, too_many = _MEMBERS_IN_ALL, 0
     for name, part in final.items():
         for _, comm in part:
             joined.name_of[comm.local_id] = name
         nranks = max((c.nranks for _, c in part if c.nranks is not None), default=0)
+        if nranks > room:
+            joined.members_of_group[name] = ()
+            too_many += 1
+            continue
+        room -= nranks
         joined.members_of_group[name] = _members(part, nranks, world)
         _init_state(name, part, nranks, after_bootstrap, joined)
         _group_notes(name, part, joined.notes)
+    if too_many:
+        text = f"{too_many} communicators claim more ranks than all jobs have; their members are left out"
+        joined.notes.append(Note("too_many_communicators", text))
     _splits(final, joined)
     _assumed_note(final, joined.notes)
 

@@ -37,6 +37,7 @@ _BARE_HEAD = re.compile(
 # The shape of nearly every line; what it matches, the patterns above would read the same.
 _PLAIN = re.compile(r"([A-Za-z0-9_.\-]{0,255}):(\d{1,10}):(\d{1,20}) \[(-?\d{1,5})\] NCCL INFO ([^\n]*)$")
 _VERSION = re.compile(r"(?P<lib>[NR])CCL version\s*:?\s*(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
+_MARKERS = 8  # in a line; what is torn more often says nothing that is whole
 _HEAD_WINDOW = 1200  # the prefix that NCCL formats is at most 1,024 bytes
 
 
@@ -74,7 +75,10 @@ def parse_line(text: str) -> list[NcclLine]:
     if marker is None:
         return []
     found = [(*_head(text, 0, marker), marker)]
-    while (marker := _MARKER.search(text, marker.end())) is not None:
+    for _ in range(_MARKERS - 1):
+        marker = _MARKER.search(text, marker.end())
+        if marker is None:
+            break
         fields, start = _head(text, found[-1][2].end(), marker)
         if (
             fields.get("pid") is not None

@@ -11,6 +11,7 @@ from hangscope.incident import Event
 from hangscope.ingest.log_prefix import quote
 from hangscope.ingest.nccl_calls import user_op
 from hangscope.ingest.nccl_ras_snapshot import MAX_LISTED, RasSnapshot, comm_hash
+from hangscope.ingest.recorder_values import short_number
 
 _HEADER = re.compile(r"NCCL version (?P<version>\d{1,3}\.[\d.]{1,16}) compiled with CUDA")
 _COMM = re.compile(r"#\d{1,9}-\d{1,9} \((?P<hash>[0-9a-fA-F]{1,16})\) (?P<problem>[A-Z, ]{2,60})")
@@ -175,10 +176,10 @@ def _rank_list(text: str) -> Iterator[int]:
     left = MAX_LISTED
     for part in text.split(","):
         low, _, high = part.strip().partition("-")
-        if not low.strip().isdigit() or len(low) > 9 or len(high) > 9:
+        first, last = short_number(low.strip()), short_number(high.strip())
+        if first is None or len(low) > 9 or len(high) > 9:
             continue
-        first = int(low)
-        last = int(high) if high.strip().isdigit() else first
+        last = first if last is None else last
         for rank in range(first, min(last, first + left - 1) + 1):
             left -= 1
             yield rank

@@ -30,6 +30,8 @@ class WarnRule:
     fields: dict[str, Any] = field(default_factory=dict)
 
 
+# Bounded, because every mention of the words in a line is another place to begin at.
+_IB_EVENT = r"NET/IB\b.{0,120}?\bevent\b.{0,120}?"
 _PEER = r"(?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)?"
 
 
@@ -40,22 +42,22 @@ def _rule(name: str, pattern: str, blames: str, tier: int, *, info: bool = False
 #: The first rule that matches wins. Benign asynchronous events have the name "" and make no event.
 RULES: tuple[WarnRule, ...] = (
     # --- InfiniBand and RoCE: asynchronous events of the local adapter ---
-    _rule("catastrophic", r"NET/IB\b.*\bevent\b.*catastrophic", PRINTER, 1),
+    _rule("catastrophic", rf"{_IB_EVENT}catastrophic", PRINTER, 1),
     _rule(
         "catastrophic",
         r"Marking device \d{1,4} as permanently failed|Fatal error\. Detected \d{1,4} failed devices",
         PRINTER,
         1,
     ),
-    _rule("port_error", r"NET/IB\b.*\bevent\b.*port err", PRINTER, 1),
+    _rule("port_error", rf"{_IB_EVENT}port err", PRINTER, 1),
     _rule(
         "",
-        r"NET/IB\b.*\bevent\b.*"
+        rf"{_IB_EVENT}"
         r"(?:client reregist|lid change|sm change|gid (?:table )?change|pkey change|port active)",
         NOBODY,
         3,
     ),
-    _rule("ib_error", r"NET/IB\b.*(?:async event|async fatal event|async error event)", PRINTER, 1),
+    _rule("ib_error", r"NET/IB\b.{0,120}?(?:async event|async fatal event|async error event)", PRINTER, 1),
     # --- InfiniBand and RoCE: connections and transfers ---
     _rule("connect", r"Call to ibv_modify_qp failed", NAMED, 2),
     _rule(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 from typing import Any, BinaryIO, cast
 
 from hangscope.ingest.remote import is_remote, open_remote
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_UNPACKS_TO = 8  # times its size, for a compressed log or dump
 
 
 class CompressionUnavailable(Exception):
@@ -25,7 +27,7 @@ def open_plain(path: str) -> BinaryIO:
     magic = raw.read(4)
     raw.seek(0)
     if magic.startswith(_GZIP):
-        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 18))
+        return cast(BinaryIO, io.BufferedReader(_Gzip(raw), 1 << 18))
     if magic == _ZSTD:
         try:
             import zstandard
@@ -38,6 +40,17 @@ def open_plain(path: str) -> BinaryIO:
     return raw
 
 
+def plain_size(path: str) -> int:
+    """Return how many bytes of plain content a local file holds: its size, estimated where it is compressed."""
+    try:
+        size = os.path.getsize(path)
+        with open(path, "rb") as raw:
+            magic = raw.read(4)
+    except OSError:
+        return 0  # whoever reads it will say why it cannot be opened
+    return size * _UNPACKS_TO if magic.startswith(_GZIP) or magic == _ZSTD else size
+
+
 def read_whole(stream: BinaryIO, limit: int) -> bytes:
     """Return the rest of a stream, or a little more than `limit` bytes of a longer one (a small file can unpack to any size)."""
     parts: list[bytes] = []
@@ -45,6 +58,18 @@ def read_whole(stream: BinaryIO, limit: int) -> bytes:
         parts.append(part)
         limit -= len(part)
     return b"".join(parts)
+
+
+class _Gzip(gzip.GzipFile):
+    """The plain bytes of a gzip file. Unlike its base class it closes the file that it was given."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        super().__init__(fileobj=raw)
+        self._raw = raw
+
+    def close(self) -> None:
+        super().close()
+        self._raw.close()
 
 
 class _Zstd(io.RawIOBase):

@@ -15,13 +15,12 @@ from hangscope.ingest.coalesced import (
     seq_of,
 )
 from hangscope.ingest.recorder_values import (
+    Tensors,
     as_desc,
     as_int,
     as_key,
-    as_sizes,
     as_state,
     as_text,
-    as_types,
     p2p_sides,
     user_op,
 )
@@ -73,6 +72,7 @@ class Entries:
         self.followed_by: dict[int, tuple[tuple[Any, ...], int]] = {}
         self.last_kind = -1
         self.places: dict[Any, tuple[str, int]] = {}
+        self.tensors = Tensors()
         self.bad = 0
 
     def reduce(self, entries: list[Any]) -> None:
@@ -142,6 +142,11 @@ class Entries:
                 )
             )
 
+        if self.tensors.cut:
+            self.recording.notes.append(
+                Note("sizes_cut", "its calls have more and larger shapes than are kept; some were left out")
+            )
+
     def _place(self, entry: dict[str, Any]) -> tuple[str, int]:
         """Return the local id of an entry's group, and the group's index."""
         raw = entry.get("process_group")
@@ -204,10 +209,10 @@ class Entries:
             row: KindRow = (
                 user_op(plain),
                 name.backend,
-                as_sizes(sizes_in),
-                as_sizes(sizes_out),
-                as_types(types_in),
-                as_types(types_out),
+                self.tensors.sizes(sizes_in),
+                self.tensors.sizes(sizes_out),
+                self.tensors.types(types_in),
+                self.tensors.types(types_out),
                 src,
                 dst,
                 stack,
@@ -233,10 +238,10 @@ class Entries:
         row: KindRow = (
             op,
             backend,
-            as_sizes(joined[0]),
-            as_sizes(joined[1]),
-            as_types(joined[2]),
-            as_types(joined[3]),
+            self.tensors.sizes(joined[0]),
+            self.tensors.sizes(joined[1]),
+            self.tensors.types(joined[2]),
+            self.tensors.types(joined[3]),
             None,
             None,
             stack,

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import marshal
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 from hangscope.incident import State
 
-_P2P_NAME = re.compile(r"^(send|recv|isend|irecv)\s+(\d+|\?)\s*(->|<-)\s*(\d+|\?)$")
+_P2P_NAME = re.compile(r"^(send|recv|isend|irecv)\s+(\d{1,9}|\?)\s*(->|<-)\s*(\d{1,9}|\?)$")
 _LIMIT = 2**62
+_T = TypeVar("_T")
+TENSORS_PER_CALL = 65_536  # an all_to_all has one of each rank
+DIMS_PER_TENSOR = 64  # torch allows no more
+TYPE_LENGTH = 100
+NUMBERS_PER_DUMP = 2**20  # in the shapes and types of all different calls
 STATES = {"scheduled": State.PENDING, "started": State.STARTED, "completed": State.DONE}
 
 # What users call an op whose recorder name is torch's internal one.
@@ -71,6 +76,11 @@ def as_int(value: Any, default: int = 0) -> int:
     return int(value) if abs(value) < _LIMIT else default
 
 
+def short_number(text: str) -> int | None:
+    """Return the number that a name is, None where it is none: `²` is a digit to Python, and 5,000 of them no number."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
 def as_state(value: Any) -> State:
     """Return how far a call came by its `state`."""
     return STATES.get(value.lower(), State.UNKNOWN) if isinstance(value, str) else State.UNKNOWN
@@ -96,13 +106,37 @@ def p2p_sides(op: str) -> tuple[str, int, int]:
     return word, *((a, b) if arrow == "->" else (b, a))
 
 
-def as_sizes(raw: Any) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of a call's tensors."""
-    if not isinstance(raw, list):
-        return ()
-    return tuple(tuple(as_int(n) for n in shape) for shape in raw if isinstance(shape, (list, tuple)))
+class Tensors:
+    """Shapes and element types of calls, no more of them than a job's dump holds.
 
+    A list that a pickle shares costs its file two bytes for each further use, and whoever reads the dump all of it.
+    """
 
-def as_types(raw: Any) -> tuple[str, ...]:
-    """Return the element types of a call's tensors."""
-    return tuple(as_text(t) for t in raw) if isinstance(raw, list) else ()
+    def __init__(self) -> None:
+        self._left = NUMBERS_PER_DUMP
+        self.cut = 0  # calls of which not all is kept
+
+    def sizes(self, raw: Any) -> tuple[tuple[int, ...], ...]:
+        """Return the shapes of a call's tensors."""
+        if not isinstance(raw, list):
+            return ()
+        shapes = []
+        whole = len(raw) <= TENSORS_PER_CALL
+        for shape in raw[:TENSORS_PER_CALL]:
+            if isinstance(shape, (list, tuple)):
+                whole = whole and len(shape) <= DIMS_PER_TENSOR
+                shapes.append(tuple(as_int(n) for n in shape[:DIMS_PER_TENSOR]))
+        return self._kept(tuple(shapes), sum(map(len, shapes)) + len(shapes), whole)
+
+    def types(self, raw: Any) -> tuple[str, ...]:
+        """Return the element types of a call's tensors."""
+        if not isinstance(raw, list):
+            return ()
+        types = tuple(as_text(t)[:TYPE_LENGTH] for t in raw[:TENSORS_PER_CALL])
+        return self._kept(types, len(types), len(raw) <= TENSORS_PER_CALL)
+
+    def _kept(self, values: tuple[_T, ...], count: int, whole: bool) -> tuple[_T, ...]:
+        fits = count <= self._left
+        self._left -= count if fits else 0
+        self.cut += not (whole and fits)
+        return values if fits else ()

@@ -18,7 +18,7 @@ from hangscope.ingest.naming import rank_from_name
 from hangscope.ingest.recording import Recording
 
 CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
-_ATTEMPT = re.compile(r"(?:^|/)(?:attempt|restart)[_-]?(\d+)(?:/|$)")
+_ATTEMPT = re.compile(r"(?:^|/)(?:attempt|restart)[_-]?([0-9]{1,9})(?:/|$)")
 
 
 @dataclass

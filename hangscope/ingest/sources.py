@@ -1,27 +1,24 @@
 """Find the files of an incident: paths, folders, archives and URLs become an ordered list of files.
 
-Archives are unpacked into a temporary folder that lives as long as the analysis; what a URL lists is fetched when it is
-read. Names shown to people stay relative to the path that was given, so that a report says the same wherever it is made.
+Archives are unpacked (`archives.py`) for as long as the analysis lasts; what a URL lists is fetched when it is read.
+Names shown to people stay relative to the path that was given, so that a report says the same wherever it is made.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-import tarfile
 import tempfile
-import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from dataclasses import dataclass, replace
 
 from hangscope.errors import NoSuchPathError, Note
 from hangscope.ingest import remote
+from hangscope.ingest.archives import Unpacker, is_archive
 
-_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
-MAX_UNPACKED = 64 * 2**30
+MAX_DEPTH = 4  # archives inside archives
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,133 +38,132 @@ def find_files(paths: Iterable[str | os.PathLike[str]], notes: list[Note]) -> It
     that does not exist.
     """
     with ExitStack() as cleanup:
-        found: dict[str, SourceFile] = {}
-        for path in paths:
-            for file in _expand(os.fspath(path), notes, cleanup):
-                found.setdefault(
-                    file.path if remote.is_remote(file.path) else os.path.realpath(file.path), file
-                )
-        yield sorted(found.values(), key=lambda f: f.shown)
+        search = _Search(notes, cleanup)
+        seen: set[str] = set()
+        per_path: list[tuple[str, list[SourceFile]]] = []
+        for given in paths:
+            path, files = os.fspath(given), []
+            for file in search.expand(path):
+                place = file.path if remote.is_remote(file.path) else os.path.realpath(file.path)
+                if place not in seen:
+                    seen.add(place)
+                    files.append(file)
+            per_path.append((path, files))
+        yield sorted(_told_apart(per_path), key=lambda f: f.shown)
 
 
-def _expand(path: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
-    if remote.is_remote(path):
-        yield from _fetch(path, notes, cleanup)
-    elif os.path.isdir(path):
-        yield from _walk(path, "", notes, cleanup)
-    elif os.path.lexists(path):
-        yield from _one(path, os.path.basename(path), notes, cleanup)
-    else:
-        raise NoSuchPathError(
-            f"there is no file or folder {path!r}", "check the spelling, or whether the job wrote elsewhere"
-        )
+class _Search:
+    """One search: what could not be opened, and the archives that were unpacked in it."""
 
+    def __init__(self, notes: list[Note], cleanup: ExitStack) -> None:
+        self._notes, self._cleanup = notes, cleanup
+        self._unpacker = Unpacker()
 
-def _walk(folder: str, prefix: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
-    def unreadable(error: OSError) -> None:
-        notes.append(
-            Note(
-                "unreadable",
-                f"the folder cannot be listed: {error.strerror}",
-                _relative(error.filename, folder),
-            )
-        )
-
-    for base, folders, names in os.walk(folder, onerror=unreadable):
-        folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))
-        for name in sorted(names):
-            path = os.path.join(base, name)
-            yield from _one(path, prefix + os.path.relpath(path, folder), notes, cleanup)
-
-
-def _relative(path: Any, folder: str) -> str:
-    return os.path.relpath(str(path), folder)
-
-
-def _one(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
-    shown = os.fsencode(shown).decode("utf-8", "replace")  # a name is bytes, and need not be UTF-8
-    try:
-        info = os.stat(path)
-    except OSError as error:
-        notes.append(Note("unreadable", f"cannot be opened: {error.strerror}", shown))
-        return
-    if not stat.S_ISREG(info.st_mode):
-        notes.append(Note("not_a_file", "is a pipe, socket or device and was not read", shown))
-    elif path.lower().endswith(_ARCHIVES):
-        yield from _unpack(path, shown, notes, cleanup)
-    else:
-        yield SourceFile(path, shown, info.st_size)
-
-
-def _unpack(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
-    folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="hangscope-"))
-    try:
-        if path.lower().endswith(".zip"):
-            with zipfile.ZipFile(path) as archive:
-                _copy_members(
-                    (
-                        (m.filename, m.file_size, archive.open(m))
-                        for m in archive.infolist()
-                        if not m.is_dir()
-                    ),
-                    folder,
-                )
+    def expand(self, path: str) -> Iterator[SourceFile]:
+        """Yield the files of one path that was given."""
+        if remote.is_remote(path):
+            yield from self._fetch(path)
+        elif os.path.isdir(path):
+            yield from self._walk(path, "", 0)
+        elif os.path.lexists(path):
+            yield from self._one(path, os.path.basename(path), 0)
         else:
-            with _open_tar(path, cleanup) as tar:
-                _copy_members(((m.name, m.size, tar.extractfile(m)) for m in tar if m.isfile()), folder)
-    except (
-        Exception
-    ) as error:  # a damaged archive can make these modules raise anything, TypeError from tarfile included
-        notes.append(
-            Note(
-                "bad_archive",
-                f"the archive could not be read to its end: {error}",
-                shown,
-                hint="what came before that point is analysed",
+            raise NoSuchPathError(
+                f"there is no file or folder {path!r}",
+                "check the spelling, or whether the job wrote elsewhere",
             )
-        )
-    yield from _walk(folder, f"{shown}!/", notes, cleanup)
 
+    def _walk(self, folder: str, prefix: str, depth: int) -> Iterator[SourceFile]:
+        """Yield the files of a folder that lies inside `depth` archives."""
 
-def _open_tar(path: str, cleanup: ExitStack) -> tarfile.TarFile:
-    if not path.lower().endswith(".zst"):
-        return tarfile.open(path, "r|*")
-    try:
-        import zstandard
-    except ImportError:
-        raise ImportError(
-            "reading .zst needs the `zstandard` package: pip install 'hangscope[zstd]'"
-        ) from None
-    raw = cleanup.enter_context(open(path, "rb"))  # noqa: SIM115 (the stack closes it)
-    return tarfile.open(fileobj=zstandard.ZstdDecompressor().stream_reader(raw), mode="r|")
+        def unreadable(error: OSError) -> None:
+            shown = prefix + os.path.relpath(str(error.filename), folder)
+            self._note("unreadable", f"the folder cannot be listed: {error.strerror}", shown)
 
+        for base, folders, names in os.walk(folder, onerror=unreadable):
+            folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))
+            for name in sorted(names):
+                path = os.path.join(base, name)
+                yield from self._one(path, prefix + os.path.relpath(path, folder), depth)
 
-def _copy_members(members: Iterable[tuple[str, int, IO[bytes] | None]], folder: str) -> None:
-    """Write archive members below `folder`; a name that climbs out of it is refused, and so is a bomb."""
-    written = 0
-    root = os.path.realpath(folder)
-    for name, _, stream in members:
-        target = os.path.realpath(os.path.join(root, name.lstrip("/")))
-        if stream is None or not target.startswith(root + os.sep):
-            raise ValueError(f"member {name!r} points outside the archive")
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        with open(target, "wb") as out:
-            while chunk := stream.read(1 << 20):
-                written += len(chunk)
-                if written > MAX_UNPACKED:
-                    raise ValueError(f"the archive unpacks to more than {MAX_UNPACKED >> 30} GiB")
-                out.write(chunk)
-
-
-def _fetch(url: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
-    """Yield the files below a URL; only archives are fetched now, as what is in them must be known."""
-    for address, shown, size in remote.listed(url):
-        if not shown.lower().endswith(_ARCHIVES):
-            yield SourceFile(address, shown, size)
-            continue
+    def _one(self, path: str, shown: str, depth: int) -> Iterator[SourceFile]:
+        shown = os.fsencode(shown).decode("utf-8", "replace")  # a name is bytes, and need not be UTF-8
         try:
-            copy = cleanup.enter_context(remote.local_copy(address))
+            info = os.stat(path)
         except OSError as error:
-            notes.append(Note("unreadable", f"could not be fetched: {error}", shown))
-            continue
-        yield from _unpack(copy, shown, notes, cleanup)
+            self._note("unreadable", f"cannot be opened: {error.strerror}", shown)
+            return
+        if not stat.S_ISREG(info.st_mode):
+            self._note("not_a_file", "is a pipe, socket or device and was not read", shown)
+        elif is_archive(path):
+            yield from self._unpack(path, shown, depth)
+        else:
+            yield SourceFile(path, shown, info.st_size)
+
+    def _unpack(self, path: str, shown: str, depth: int) -> Iterator[SourceFile]:
+        if depth >= MAX_DEPTH:
+            self._note("bad_archive", f"lies inside {depth} archives and was not unpacked", shown)
+            return
+        folder = self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="hangscope-"))
+        try:
+            self._unpacker.unpack(path, folder)
+        except (
+            Exception
+        ) as error:  # a damaged archive makes its modules raise anything, TypeError from tarfile included
+            self._note(
+                "bad_archive",
+                f"the archive could not be read to its end: {error}"[:300],
+                shown,
+                "what came before that point is analysed",
+            )
+        yield from self._walk(folder, f"{shown}!/", depth + 1)
+
+    def _fetch(self, url: str) -> Iterator[SourceFile]:
+        """Yield the files below a URL; only archives are fetched now, as what is in them must be known."""
+        for address, shown, size in remote.listed(url):
+            if not is_archive(shown):
+                yield SourceFile(address, shown, size)
+                continue
+            try:
+                copy = self._cleanup.enter_context(remote.local_copy(address))
+            except OSError as error:
+                self._note("unreadable", f"could not be fetched: {error}", shown)
+                continue
+            yield from self._unpack(copy, shown, 0)
+
+    def _note(self, code: str, message: str, shown: str, hint: str = "") -> None:
+        self._notes.append(Note(code, message, shown, hint=hint))
+
+
+def _told_apart(per_path: list[tuple[str, list[SourceFile]]]) -> list[SourceFile]:
+    """Return the files of all paths; where paths have a file's name in common, their own last parts go before it."""
+    count = Counter(shown for _, files in per_path for shown in {file.shown for file in files})
+    clashing = [
+        number for number, (_, files) in enumerate(per_path) if any(count[f.shown] > 1 for f in files)
+    ]
+    prefixes = dict(zip(clashing, _last_parts([_folder(*per_path[n]) for n in clashing]), strict=True))
+    return [
+        replace(file, shown=f"{prefixes[number]}/{file.shown}") if number in prefixes else file
+        for number, (_, files) in enumerate(per_path)
+        for file in files
+    ]
+
+
+def _folder(path: str, files: list[SourceFile]) -> str:
+    """Return the folder that a path is, or that it lies in."""
+    if remote.is_remote(path):
+        path = path.rstrip("/")
+        return os.path.dirname(path) if any(file.path == path for file in files) else path
+    path = os.path.abspath(path)
+    return path if os.path.isdir(path) else os.path.dirname(path)
+
+
+def _last_parts(folders: list[str]) -> list[str]:
+    """Return for each folder as few of its last parts as tell them all apart; equal folders get a number."""
+    parts = [[part for part in folder.split("/") if part] or ["root"] for folder in folders]
+    names: list[str] = []
+    for length in range(1, 1 + max(map(len, parts), default=0)):
+        names = ["/".join(own[-length:]) for own in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number} {name}" for number, name in enumerate(names, start=1)]

@@ -18,12 +18,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hangscope.incident import Event
+from hangscope.ingest.exception_meaning import is_library, is_symptom
 from hangscope.ingest.log_prefix import Line, quote
 
 Row = list[Any]  # [function, file, line]
 
 _FRAMES_KEPT = 200
 _OPEN_LINES = 3000
+_LOST_AFTER = 20_000  # lines of others; who began a traceback and was silent since will not end it
+_LOOK_EVERY = 1000
 _CHAIN_LINES = 60
 _MESSAGE_LIMIT = 2000
 
@@ -46,12 +49,6 @@ _CHAINED = (
 )
 _BARE = re.compile(r"^((?:[A-Za-z_]\w{0,100}\.){0,12}[A-Za-z_]\w{0,100}(?:Error|Exception)): (.*)$")
 
-_LIBRARY = re.compile(
-    r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib(?:64)?/python\d[\d.]*/|^<(?:frozen|string|"
-    r"__array_function__|eval_with)"
-    r"|(?:^|/)torch/(?:distributed|nn|autograd|utils|_\w+|cuda|optim)/|/bin/(?:torchrun|accelerate|"
-    r"deepspeed)$|^/build/|/importlib/"
-)
 _LAUNCHER_TYPES = (
     "ChildFailedError",
     "SignalException",
@@ -64,53 +61,6 @@ _LAUNCHER_FILE = re.compile(
     r"rendezvous)/"
 )
 
-#: What the communication layer noticed of a peer, or of the calls not fitting together: never this rank's own fault by itself.
-_SYMPTOMS = re.compile(
-    r"Connection closed by peer|Connection reset by peer|closed by (?:remote )?peer|Broken pipe|Application "
-    r"timeout caused pair closure"
-    r"|Timed out waiting \d+ ?ms|Timed out after \d+ seconds waiting for clients|wait timeout after \d+|"
-    r"Socket Timeout|client socket has (?:timed out|failed)"
-    r"|Gloo connectFullMesh failed|connect\(\) timed out|recvValue failed|failed to recv, got 0 bytes|TCP "
-    r"client failed to connect"
-    r"|Watchdog caught collective operation timeout|watchdog thread terminated|NCCL communicator was aborted|"
-    r"timed out in blocking wait"
-    r"|NCCL communicator encountered error|remote process exited|ncclRemoteError|ncclSystemError|"
-    r"ncclInternalError|remote error detected from rank"
-    r"|retrieving ncclUniqueId|store based barrier|failed to pass monitoredBarrier|reached monitoredBarrier|"
-    r"in monitoredBarrier|Monitored Barrier encountered error"
-    r"|Detected mismatch between collectives|is running inconsistent collective|Received data size doesn't "
-    r"match|op\.preamble\.length"
-    r"|DDP expects same model across all ranks|appears not to match (?:sizes|strides)|Expected to have "
-    r"finished reduction in the prior iteration"
-    r"|exhausted inputs\. Throwing across all ranks|aborted by|collective operation timeout"
-)
-_SYMPTOM_TYPES = (
-    "DistNetworkError",
-    "DistStoreError",
-    "DistBackendError",
-    "BrokenPipeError",
-    "ConnectionResetError",
-    "ConnectionRefusedError",
-)
-_OWN_IN_NCCL = re.compile(
-    r"unhandled cuda error|ncclUnhandledCudaError|invalid usage|ncclInvalidUsage|Duplicate GPU|out of memory|"
-    r"EADDRINUSE|already in use",
-    re.IGNORECASE,
-)
-
-
-def is_library(path: str) -> bool:
-    """Return whether a frame's file belongs to Python, torch or an installed package, not to the user's code."""
-    return bool(_LIBRARY.search(path.replace("\\", "/")))
-
-
-def is_symptom(kind: str, message: str) -> bool:
-    """Return whether an exception tells what the communication layer noticed, not what this rank did."""
-    text = f"{kind}: {message}"
-    if _SYMPTOMS.search(text):
-        return True
-    return kind.rsplit(".", 1)[-1] in _SYMPTOM_TYPES and not _OWN_IN_NCCL.search(text)
-
 
 @dataclass(slots=True)
 class _Open:
@@ -121,6 +71,7 @@ class _Open:
     code: list[str] = field(default_factory=list)
     woven: int = 1
     left: int = _OPEN_LINES
+    fed: int = 0  # lines of the log when it had its last one
     thread: str | None = None
     chained: bool = False
     original: bool = False
@@ -148,6 +99,7 @@ class TracebackParser:
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
         self._done: dict[str, _Done] = {}
+        self._fed = 0
 
     @property
     def wants_more(self) -> bool:
@@ -156,6 +108,7 @@ class TracebackParser:
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Read one line; return the exceptions that it shows to be complete."""
+        self._fed += 1
         events = self._age()
         key = line.origin
         text = line.text
@@ -169,7 +122,7 @@ class TracebackParser:
         frame = _FRAME.match(text)
         if opened is None:
             if frame and len(frame.group(1)) == 2 and frame.group(4):
-                self._open[key] = opened = _Open(line)  # the log begins within this traceback
+                self._open[key] = opened = _Open(line, fed=self._fed)  # the log begins within this traceback
                 opened.frames.append(_row(frame))
                 opened.code.append("")
                 return events
@@ -187,12 +140,13 @@ class TracebackParser:
         chained = done is not None and (done.linked or original)
         if done is not None and not chained:
             events.extend(self._emit(key))
-        self._open[key] = _Open(line, chained=chained, original=original)
+        self._open[key] = _Open(line, fed=self._fed, chained=chained, original=original)
         return events
 
     def _inside(self, key: str, opened: _Open, line: Line, frame: re.Match[str] | None) -> list[Event]:
         text = line.text
         opened.left -= 1
+        opened.fed = self._fed
         if opened.left <= 0:
             return self._finish(key)
         if frame:
@@ -260,6 +214,9 @@ class TracebackParser:
 
     def _age(self) -> list[Event]:
         events: list[Event] = []
+        if self._open and self._fed % _LOOK_EVERY == 0:
+            for key in [k for k, o in self._open.items() if self._fed - o.fed > _LOST_AFTER]:
+                events.extend(self._finish(key))
         for key in list(self._done):
             if key not in self._open:
                 self._done[key].left -= 1

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from hangscope.incident import Event, State
+from hangscope.incident import State
+from hangscope.ingest.event_check import is_number, is_rank, is_text, problem_of
 from hangscope.ingest.interning import Interner
+from hangscope.ingest.log_reading import LogReading
+from hangscope.ingest.members import MAX_RANKS
+from hangscope.ingest.nccl_comm import Communicator
 from hangscope.ingest.reading import Reading
 from hangscope.ingest.recording import KindRow, Recording
-
-MAX_RANK = 10**7
 
 
 class BadAnswer(ValueError):
@@ -43,14 +45,26 @@ def check_wire(file: str, wire: Any, interner: Interner) -> None:
     for recording in (*reading.recordings, *reading.nccl_recordings, *in_log):
         _check_recording(recording)
     for event in (*reading.events, *(reading.log.events if reading.log is not None else ())):
-        _check_event(event)
+        problem = problem_of(event)
+        _require(not problem, problem)
+    for communicator in reading.communicators:
+        _check_communicator(communicator)
+    if reading.log is not None:
+        _check_log(reading.log)
     for note in reading.notes:
         _require(
-            all(isinstance(text, str) for text in (note.code, note.message, note.hint)), "a note is no text"
+            all(map(is_text, (note.code, note.message, note.hint)))
+            and (note.file is None or is_text(note.file))
+            and (note.line is None or is_number(note.line)),
+            "a note",
         )
     for thread in reading.threads:
         _require(
-            isinstance(thread.name, str) and all(_is_frame((f.name, f.file, f.line)) for f in thread.stack),
+            isinstance(thread.name, str)
+            and isinstance(thread.is_main, bool)
+            and is_rank(thread.rank)
+            and (thread.pid is None or is_number(thread.pid))
+            and all(_is_frame((f.name, f.file, f.line)) for f in thread.stack),
             "a thread",
         )
 
@@ -58,14 +72,6 @@ def check_wire(file: str, wire: Any, interner: Interner) -> None:
 def _require(holds: bool, what: str) -> None:
     if not holds:
         raise BadAnswer(f"not of the form that hangscope writes: {what}")
-
-
-def _is_rank(value: Any) -> bool:
-    return value is None or (type(value) is int and 0 <= value < MAX_RANK)
-
-
-def _is_text(value: Any) -> bool:
-    return value is None or isinstance(value, str)
 
 
 def _check_recording(recording: Recording) -> None:
@@ -81,10 +87,14 @@ def _check_recording(recording: Recording) -> None:
             f"{name} out of range",
         )
     _require(
-        _is_rank(recording.rank) and _is_text(recording.host) and isinstance(recording.source, str),
+        is_rank(recording.rank)
+        and (recording.host is None or is_text(recording.host))
+        and is_text(recording.source)
+        and is_text(recording.version),
         "whose it is",
     )
-    _require(recording.pid is None or type(recording.pid) is int, "a process id")
+    _require(recording.pid is None or is_number(recording.pid), "a process id")
+    _require(recording.attempt is None or is_number(recording.attempt), "an attempt")
     _require(
         all(len(g) == 3 and all(isinstance(part, str) for part in g) for g in recording.groups), "a group"
     )
@@ -92,12 +102,12 @@ def _check_recording(recording: Recording) -> None:
         _require(isinstance(name, str) and isinstance(desc, str), "a group's name")
         _require(
             ranks is None
-            or (len(ranks) <= MAX_RANK and all(type(r) is int and 0 <= r < MAX_RANK for r in ranks)),
+            or (len(ranks) <= MAX_RANKS and all(type(r) is int and 0 <= r < MAX_RANKS for r in ranks)),
             "members",
         )
     for local_id, status in recording.status.items():
         _require(
-            isinstance(local_id, str) and len(status) == 3 and all(type(n) is int for n in status),
+            isinstance(local_id, str) and len(status) == 3 and all(map(is_number, status)),
             "a group's status",
         )
     _require(
@@ -113,7 +123,7 @@ def _is_frame(row: Any) -> bool:
         and len(row) == 3
         and isinstance(row[0], str)
         and isinstance(row[1], str)
-        and type(row[2]) is int
+        and is_number(row[2])
     )
 
 
@@ -124,27 +134,38 @@ def _is_kind(row: KindRow) -> bool:
     sizes = (
         isinstance(sizes_in, tuple)
         and isinstance(sizes_out, tuple)
-        and all(
-            isinstance(shape, tuple) and all(type(n) is int for n in shape)
-            for shape in (*sizes_in, *sizes_out)
-        )
+        and all(isinstance(shape, tuple) and all(map(is_number, shape)) for shape in (*sizes_in, *sizes_out))
     )
     types = (
         isinstance(types_in, tuple)
         and isinstance(types_out, tuple)
         and all(isinstance(t, str) for t in (*types_in, *types_out))
     )
-    numbers = all(n is None or type(n) is int for n in (src, dst, root)) and type(stack) is int
+    numbers = all(n is None or is_number(n) for n in (src, dst, root)) and is_number(stack)
     return isinstance(op, str) and isinstance(backend, str) and sizes and types and numbers
 
 
-def _check_event(event: Event) -> None:
+def _check_log(log: LogReading) -> None:
+    numbers = (log.rank, log.local_rank, *log.local_to_global.values(), *(n for _, n in log.local_to_global))
+    _require(all(map(is_rank, numbers)), "whose a log is")
+    _require(log.attempt is None or is_number(log.attempt), "a log's attempt")
+    _require(is_number(log.lines) and is_number(log.size), "a log's length")
+    _require(all(is_text(host) for host, _ in log.local_to_global), "a log's host")
+
+
+def _check_communicator(comm: Communicator) -> None:
+    texts = (comm.file, comm.host, comm.pointer, comm.local_id, comm.name, comm.phase, comm.version)
+    _require(all(map(is_text, texts)), "a communicator's text")
+    maybe = (comm.bus_id, comm.comm_id, comm.parent, comm.api, comm.ip, comm.network)
+    _require(all(text is None or is_text(text) for text in maybe), "a communicator's text")
+    numbers = (comm.pid, comm.cuda_dev, comm.split, comm.color, comm.task)
+    _require(all(n is None or is_number(n) for n in numbers), "a communicator's numbers")
+    counts = (comm.children, comm.calls, comm.first_line, comm.last_line)
+    _require(all(map(is_number, counts)), "a communicator's counts")
+    _require(is_rank(comm.comm_rank) and is_rank(comm.task), "a communicator's rank")
     _require(
-        isinstance(event.kind, str) and isinstance(event.file, str) and isinstance(event.text, str),
-        "an event's text",
+        comm.nranks is None or (type(comm.nranks) is int and 0 <= comm.nranks <= MAX_RANKS),
+        "a communicator's ranks",
     )
-    _require(
-        type(event.line) is int and _is_rank(event.rank) and _is_rank(event.group_rank), "an event's numbers"
-    )
-    _require(_is_text(event.host) and isinstance(event.fields, dict), "an event's fields")
-    _require(event.time is None or isinstance(event.time, (int, float)), "an event's time")
+    flags = (comm.assumed, comm.completed, comm.intact, comm.split_printed)
+    _require(all(isinstance(flag, bool) for flag in flags), "a communicator's state")

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import io
+import time
 
 from hangscope.incident import State
 from hangscope.ingest import detail_log
+from hangscope.ingest.detail_log import DetailParser
+from hangscope.ingest.log_prefix import strip_prefix
 from hangscope.ingest.log_reading import LogReading, read_log
 from hangscope.ingest.recording import Recording
 
@@ -112,3 +115,14 @@ def test_old_calls_are_dropped_with_a_note(monkeypatch) -> None:  # type: ignore
     (recording,) = reading.recordings
     assert rows(recording)[-1][1] == 6000 and len(recording) <= 4001
     assert [note.code for note in reading.notes] == ["calls_dropped"]
+
+
+def test_numbers_that_leap_without_end_take_linear_time() -> None:
+    text = "[Rank 1] Running collective: CollectiveFingerPrint(SequenceNumber={}, OpType=ALLREDUCE, TensorShape=[58], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float (default), device=cpu))"
+    parser = DetailParser("a.log")
+    begin = time.process_time()
+    for number in range(12_000):
+        parser.feed(strip_prefix(text.format(number * 70), number + 1, "a.log"))
+    assert time.process_time() - begin < 5
+    [(recording, _, _)] = parser.recordings()
+    assert len(recording) == 12_000

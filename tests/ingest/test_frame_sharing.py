@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,58 @@ def test_a_list_without_an_end_is_given_up() -> None:
     data = b"\x80\x02}X\x06\x00\x00\x00framesq\x01" + b"h\x01](" * 50_000
     assert FrameSharing().share(data) is data
     assert len(data) > frame_sharing.LONGEST
+
+
+@pytest.mark.parametrize("depth", [1, 2, 999, 1000, 1001, 1002, 2001])
+@pytest.mark.parametrize("fast", [True, False])
+def test_lists_of_one_and_of_more_than_a_thousand_keep_their_value(depth: int, fast: bool) -> None:
+    shared = {"name": "f" * 200, "filename": "a.py", "line": 3}
+    value = {
+        "version": "2.10",
+        "entries": [
+            {"frames": [dict(shared) if depth < 3 else shared] * depth, "record_id": i} for i in range(20)
+        ],
+    }
+    if not fast or depth < 3:
+        data = without_memo(value) if fast else pickle.dumps(value, protocol=2)
+        assert safe_pickle.load(data, FrameSharing()) == value
+
+
+def test_a_list_of_one_frame_is_shared() -> None:
+    value = dump([3] * 20, depth=1)
+    for entry in value["entries"]:
+        entry["frames"][0]["name"] = fresh("f" * 400)
+    data = without_memo(value)
+    loaded = safe_pickle._load(FrameSharing().share(data))
+    assert loaded == value and distinct(loaded) == 1
+
+
+@pytest.mark.parametrize("after", [[[1, 2]], [[1, 2]] * 300, [{"a": 1, "b": 2}], {"a": [1], "b": 2}])
+def test_an_empty_list_ends_before_what_follows(after: Any) -> None:
+    value = dump([3] * 20)
+    for number, entry in enumerate(value["entries"]):
+        more = {"input_sizes": after, "name": fresh("n" * 400)}
+        frames = [] if number % 3 else entry["frames"]
+        entry.clear()
+        entry.update(frames=frames, **more)
+    for data in (without_memo(value), pickle.dumps(value, protocol=2)):
+        shared = FrameSharing().share(data)
+        assert safe_pickle._load(shared) == value
+
+
+@pytest.mark.parametrize("tail", [b"u", b"e", b"(u", b"]e", b"}u}u"])
+def test_what_ends_otherwise_than_a_list_is_none(tail: bytes) -> None:
+    data = b"]" + b"K\x01" * 200 + tail + b"u"
+    assert FrameSharing()._parsed(data, 0)[0] is None
+
+
+def test_marks_without_lists_take_linear_time() -> None:
+    def frames(number: int) -> bytes:
+        text = b"%06d" % number * 60
+        return b"]q\x05(" + b"}(X\x01\x00\x00\x00aX\x68\x01\x00\x00" + text + b"u" + b"e"
+
+    body = b"".join(b"h\x10" + frames(i % 5) for i in range(400))
+    data = b"\x80\x02X\x06\x00\x00\x00framesq\x10]." + body + b"h\x10](" * 30_000
+    began = time.monotonic()
+    FrameSharing().share(data)
+    assert time.monotonic() - began < 3

@@ -102,3 +102,12 @@ def test_hostile_lines_take_linear_time() -> None:
     ):
         parse_line(text)
     assert time.process_time() - begin < 2
+
+
+def test_a_line_torn_without_end_is_taken_apart_in_part() -> None:
+    found = parse_line("a:1:1 [0] NCCL INFO x " * 100)
+    assert 1 < len(found) <= 8 and all(line.truncated for line in found)
+    begin = time.process_time()
+    for _ in range(3):
+        parse_line("NCCL INFO " * 6_500)
+    assert time.process_time() - begin < 1

@@ -5,8 +5,10 @@ import io
 import pytest
 
 from hangscope.incident import Event
+from hangscope.ingest.exception_meaning import is_library, is_symptom
+from hangscope.ingest.log_prefix import strip_prefix
 from hangscope.ingest.log_reading import read_log
-from hangscope.ingest.traceback_log import is_library, is_symptom
+from hangscope.ingest.traceback_log import TracebackParser
 
 LIB = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 
@@ -203,3 +205,16 @@ def test_a_hostile_traceback_stays_small() -> None:
     frames = '  File "a.py", line 1, in f\n' * 20_000
     found = exceptions(f"Traceback (most recent call last):\n{frames}RecursionError: too deep\n")
     assert all(len(event.fields["frames"]) <= 200 for event in found)
+
+
+def test_a_traceback_that_never_ends_is_given_up() -> None:
+    parser = TracebackParser()
+    begin = ["[rank3]: Traceback (most recent call last):"]
+    begin += [f'[rank3]:   File "/workspace/train/a.py", line {n}, in f' for n in (3, 4)]
+    events: list[Event] = []
+    for number, text in enumerate([*begin, *["step 12 loss 1.234"] * 25_000], start=1):
+        events += parser.feed(strip_prefix(text, number, "a.log"))
+        if number == 19_000:
+            assert parser.wants_more and not events
+    assert not parser.wants_more
+    assert [(e.kind, e.rank, e.fields.get("truncated")) for e in events] == [("exception", 3, True)]

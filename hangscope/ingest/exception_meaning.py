@@ -1,0 +1,59 @@
+"""What an exception tells: whose code a frame is, and whether it is this rank's own or what it noticed of a peer."""
+
+from __future__ import annotations
+
+import re
+
+_LIBRARY = re.compile(
+    r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib(?:64)?/python\d[\d.]*/|^<(?:frozen|string|"
+    r"__array_function__|eval_with)"
+    r"|(?:^|/)torch/(?:distributed|nn|autograd|utils|_\w+|cuda|optim)/|/bin/(?:torchrun|accelerate|"
+    r"deepspeed)$|^/build/|/importlib/"
+)
+
+#: What the communication layer noticed of a peer, or of the calls not fitting together: never this rank's own fault by itself.
+_SYMPTOMS = re.compile(
+    r"Connection closed by peer|Connection reset by peer|closed by (?:remote )?peer|Broken pipe|Application "
+    r"timeout caused pair closure"
+    r"|Timed out waiting \d+ ?ms|Timed out after \d+ seconds waiting for clients|wait timeout after \d+|"
+    r"Socket Timeout|client socket has (?:timed out|failed)"
+    r"|Gloo connectFullMesh failed|connect\(\) timed out|recvValue failed|failed to recv, got 0 bytes|TCP "
+    r"client failed to connect"
+    r"|Watchdog caught collective operation timeout|watchdog thread terminated|NCCL communicator was aborted|"
+    r"timed out in blocking wait"
+    r"|NCCL communicator encountered error|remote process exited|ncclRemoteError|ncclSystemError|"
+    r"ncclInternalError|remote error detected from rank"
+    r"|retrieving ncclUniqueId|store based barrier|failed to pass monitoredBarrier|reached monitoredBarrier|"
+    r"in monitoredBarrier|Monitored Barrier encountered error"
+    r"|Detected mismatch between collectives|is running inconsistent collective|Received data size doesn't "
+    r"match|op\.preamble\.length"
+    r"|DDP expects same model across all ranks|appears not to match (?:sizes|strides)|Expected to have "
+    r"finished reduction in the prior iteration"
+    r"|exhausted inputs\. Throwing across all ranks|aborted by|collective operation timeout"
+)
+_SYMPTOM_TYPES = (
+    "DistNetworkError",
+    "DistStoreError",
+    "DistBackendError",
+    "BrokenPipeError",
+    "ConnectionResetError",
+    "ConnectionRefusedError",
+)
+_OWN_IN_NCCL = re.compile(
+    r"unhandled cuda error|ncclUnhandledCudaError|invalid usage|ncclInvalidUsage|Duplicate GPU|out of memory|"
+    r"EADDRINUSE|already in use",
+    re.IGNORECASE,
+)
+
+
+def is_library(path: str) -> bool:
+    """Return whether a frame's file belongs to Python, torch or an installed package, not to the user's code."""
+    return bool(_LIBRARY.search(path.replace("\\", "/")))
+
+
+def is_symptom(kind: str, message: str) -> bool:
+    """Return whether an exception tells what the communication layer noticed, not what this rank did."""
+    text = f"{kind}: {message}"
+    if _SYMPTOMS.search(text):
+        return True
+    return kind.rsplit(".", 1)[-1] in _SYMPTOM_TYPES and not _OWN_IN_NCCL.search(text)
