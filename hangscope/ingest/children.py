@@ -20,6 +20,7 @@ from pathlib import Path
 
 import hangscope
 from hangscope.ingest import child, reader, remote
+from hangscope.ingest.answer import Wire, failed
 from hangscope.ingest.sources import SourceFile
 
 MEMORY_FLOOR = 3 * 2**30
@@ -39,7 +40,7 @@ def read_files(
     max_bytes: int = reader.DEFAULT_MAX_BYTES,
     executor: Executor | None = None,
     progress: Progress | None = None,
-) -> Iterable[tuple[SourceFile, reader.Wire]]:
+) -> Iterable[tuple[SourceFile, Wire]]:
     """Yield every file with what it says, in any order.
 
     `jobs` is the number of children (default: the processors that this process may use). `executor` replaces the
@@ -63,19 +64,19 @@ def read_files(
         pool.close()
 
 
-def _submit(executor: Executor, file: SourceFile, max_bytes: int) -> Future[reader.Wire]:
+def _submit(executor: Executor, file: SourceFile, max_bytes: int) -> Future[Wire]:
     """Return the future of one file; of a pool that takes no work (any more), one that holds its error."""
     try:
         return executor.submit(reader.read_file, file.path, file.shown, max_bytes)
     except Exception as error:
-        failed: Future[reader.Wire] = Future()
+        failed: Future[Wire] = Future()
         failed.set_exception(error)
         return failed
 
 
 def _collect(
-    futures: dict[Future[reader.Wire], SourceFile], progress: Progress | None
-) -> Iterable[tuple[SourceFile, reader.Wire]]:
+    futures: dict[Future[Wire], SourceFile], progress: Progress | None
+) -> Iterable[tuple[SourceFile, Wire]]:
     files, size = len(futures), sum(file.size for file in futures.values())
     done = 0
     for future in as_completed(list(futures)):
@@ -84,7 +85,7 @@ def _collect(
         try:
             answer = future.result()
         except Exception as error:  # an executor may raise what it likes; one file's failure is one note
-            answer = reader.failed(
+            answer = failed(
                 "unreadable", "reader_died", f"could not be read: {type(error).__name__}: {error}"[:300]
             )
         if progress is not None:
@@ -105,25 +106,25 @@ class _Pool:
         self.watchdog = threading.Thread(target=self._watch, name="hangscope-deadline", daemon=True)
         self.watchdog.start()
 
-    def read(self, file: SourceFile) -> reader.Wire:
+    def read(self, file: SourceFile) -> Wire:
         with ExitStack() as stack:
             try:
                 path = stack.enter_context(remote.local_copy(file.path))
             except OSError as error:
-                return reader.failed("unreadable", "unreadable", f"could not be fetched: {error}"[:300])
+                return failed("unreadable", "unreadable", f"could not be fetched: {error}"[:300])
             with self.places:
                 for _ in range(2):
                     answer = self._ask(file, path)
                     if answer is not None:
                         return answer
-        return reader.failed(
+        return failed(
             "hostile",
             "killed_reader",
             "killed the process that read it, twice: it is corrupt or hostile and was set aside",
             "nested tuples used as a key do this; a dump of torch never holds them",
         )
 
-    def _ask(self, file: SourceFile, path: str) -> reader.Wire | None:
+    def _ask(self, file: SourceFile, path: str) -> Wire | None:
         process = self._child()
         assert process.stdin is not None and process.stdout is not None
         self.deadlines[process] = time.monotonic() + DEADLINE + file.size / BYTES_PER_SECOND

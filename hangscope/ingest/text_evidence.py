@@ -14,6 +14,7 @@ from hangscope.errors import Note
 from hangscope.incident import Event, Group, RankRecord
 from hangscope.ingest.event_identity import merge_repeats
 from hangscope.ingest.log_path import rank_from_path
+from hangscope.ingest.log_reading import only_writer
 from hangscope.ingest.nccl_join import join_processes
 from hangscope.ingest.nccl_unmade import unmade_events
 from hangscope.ingest.reading import Reading, Thread
@@ -97,6 +98,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
         if reading.threads and not named:
             rank = rank_from_path(reading.file)[0] if rank is None else rank
             rank = mapping.of_pid(reading.threads[0].pid) if rank is None else rank
+            rank = only_writer(reading.log) if rank is None and reading.log is not None else rank
             if rank is None:
                 notes.append(
                     Note(
