@@ -7,7 +7,7 @@ calls that logs recorded (DETAIL's running collectives, NCCL's COLL lines) stand
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hangscope.errors import Note
@@ -17,9 +17,11 @@ from hangscope.ingest.log_path import rank_from_path
 from hangscope.ingest.log_reading import only_writer
 from hangscope.ingest.nccl_join import join_processes
 from hangscope.ingest.nccl_unmade import unmade_events
+from hangscope.ingest.numbered_logs import without_job_numbers
 from hangscope.ingest.reading import Reading, Thread
 from hangscope.ingest.recording import Recording
 from hangscope.ingest.snapshots import Claim
+from hangscope.ingest.told_size import MOST_RANKS, sizes
 
 
 @dataclass(slots=True)
@@ -84,6 +86,7 @@ class TextEvidence:
 def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str | None = None) -> TextEvidence:
     """Return what all text inputs say together, of one restart attempt (default: the last; "all": of all of them)."""
     text = TextEvidence()
+    readings, job_numbers = without_job_numbers(readings)
     mapping = _LocalRanks(readings)
     events: list[Event] = []
     for reading in readings:
@@ -96,7 +99,8 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
         for member in named:
             text.threads[member] = (reading.file, [t for t in reading.threads if t.rank == member])
         if reading.threads and not named:
-            rank = rank_from_path(reading.file)[0] if rank is None else rank
+            if rank is None and reading.file not in job_numbers:
+                rank = rank_from_path(reading.file)[0]
             rank = mapping.of_pid(reading.threads[0].pid) if rank is None else rank
             rank = only_writer(reading.log) if rank is None and reading.log is not None else rank
             if rank is None:
@@ -124,13 +128,16 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     for event in text.events:
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
+    text.threads = {rank: told for rank, told in text.threads.items() if rank < MOST_RANKS}
+    text.files = {rank: files for rank, files in text.files.items() if rank < MOST_RANKS}
+    text.recorded = [claim for claim in text.recorded if claim.rank < MOST_RANKS]
     seen = (
         [e.rank for e in text.events if e.rank is not None]
         + list(text.threads)
         + list(text.files)
         + [c.rank for c in text.recorded]
     )
-    text.world_size = max([max(seen, default=-1) + 1, *(n for e in text.events for n in _sizes(e))])
+    text.world_size = max([max(seen, default=-1) + 1, *(n for e in text.events for n in sizes(e))])
     return text
 
 
@@ -151,35 +158,6 @@ def _name_victims(events: list[Event]) -> list[Event]:
             else event
         )
     return named
-
-
-MOST_RANKS = 1 << 17  # a larger number in a line is no rank
-
-
-def _sizes(event: Event) -> Iterator[int]:
-    """Yield numbers of ranks that an event tells the job to have at least."""
-    fields = event.fields
-    if event.kind in ("store_timeout", "store_barrier"):
-        told = [fields.get("world_size"), fields.get("expected")]
-    elif event.kind in ("nccl_init", "nccl_ras"):
-        told = [fields.get("nranks")]
-    else:
-        lists = [
-            fields.get("absent"),
-            fields.get("never_joined"),
-            *dict(fields.get("not_joined") or {}).values(),
-            *dict(fields.get("joined_not_finished") or {}).values(),
-        ]
-        named = (
-            [n for numbers in lists for n in numbers or ()]
-            if event.kind in ("monitored_barrier", "desync")
-            else []
-        )
-        named += [int(r) for r in fields.get("counts") or ()] if event.kind == "ddp_params" else []
-        told = [
-            n + 1 for n in (*named, event.group_rank, fields.get("peer_group_rank")) if isinstance(n, int)
-        ]
-    yield from (n for n in told if isinstance(n, int) and n <= MOST_RANKS)
 
 
 def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note]) -> None:
