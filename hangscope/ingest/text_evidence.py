@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from hangscope.errors import Note
 from hangscope.incident import Event, Group, RankRecord
 from hangscope.ingest.event_identity import merge_repeats
+from hangscope.ingest.local_ranks import LocalRanks
 from hangscope.ingest.log_path import rank_from_path
 from hangscope.ingest.log_reading import only_writer
 from hangscope.ingest.nccl_join import join_processes
@@ -87,14 +88,14 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     """Return what all text inputs say together, of one restart attempt (default: the last; "all": of all of them)."""
     text = TextEvidence()
     readings, job_numbers = without_job_numbers(readings)
-    mapping = _LocalRanks(readings)
+    mapping = LocalRanks(readings)
     events: list[Event] = []
     for reading in readings:
         rank = reading.log.rank if reading.log else None
         own = [mapping.event(e) for e in (*reading.events, *(reading.log.events if reading.log else ()))]
         events += own
         if rank is None and reading.log is not None and reading.log.local_rank is not None:
-            rank = mapping.rank(None, reading.log.local_rank)
+            rank = mapping.rank(None, reading.log.local_rank, reading.file)
         named = sorted({t.rank for t in reading.threads if t.rank is not None})
         for member in named:
             text.threads[member] = (reading.file, [t for t in reading.threads if t.rank == member])
@@ -221,42 +222,3 @@ def _of_attempt(
         )
     text.recorded = [c for c in text.recorded if c.recording.attempt in (None, chosen)]
     return [e for e in events if e.attempt in (None, chosen)]
-
-
-class _LocalRanks:
-    """Maps local ranks to global ones: by lines that carry both, else equal where nothing contradicts it."""
-
-    def __init__(self, readings: Sequence[Reading]) -> None:
-        self._known: dict[tuple[str, int], int] = {}
-        for reading in readings:
-            if reading.log is not None:
-                self._known.update(reading.log.local_to_global)
-        self._pids: dict[int, set[int]] = {}
-        for reading in readings:
-            for event in (*reading.events, *(reading.log.events if reading.log else ())):
-                pid = event.pid if event.pid is not None else event.fields.get("pid")
-                if event.rank is not None and isinstance(pid, int):
-                    self._pids.setdefault(pid, set()).add(event.rank)
-        hosts = {host for host, _ in self._known}
-        self._identity = all(local == rank for (_, local), rank in self._known.items()) and len(hosts) <= 1
-
-    def rank(self, host: str | None, local: int) -> int | None:
-        """Return the global rank of a local one, or None."""
-        if (host or "", local) in self._known:
-            return self._known[(host or "", local)]
-        found = {rank for (_, number), rank in self._known.items() if number == local}
-        if len(found) == 1:
-            return found.pop()
-        return local if self._identity and not found else None
-
-    def of_pid(self, pid: int | None) -> int | None:
-        """Return the global rank of a process id that one rank alone is known by, or None."""
-        found = self._pids.get(pid, set()) if pid is not None else set()
-        return next(iter(found)) if len(found) == 1 else None
-
-    def event(self, event: Event) -> Event:
-        """Return the event with its global rank where its local one tells it."""
-        local = event.fields.get("local_rank")
-        if event.rank is None and isinstance(local, int):
-            return replace(event, rank=self.rank(event.host, local))
-        return event
