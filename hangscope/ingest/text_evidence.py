@@ -15,13 +15,13 @@ from hangscope.incident import Event, Group, RankRecord
 from hangscope.ingest.event_identity import merge_repeats
 from hangscope.ingest.local_ranks import LocalRanks
 from hangscope.ingest.log_path import rank_from_path
-from hangscope.ingest.log_reading import only_writer
 from hangscope.ingest.nccl_join import join_processes
 from hangscope.ingest.nccl_unmade import unmade_events
 from hangscope.ingest.numbered_logs import without_job_numbers
 from hangscope.ingest.reading import Reading, Thread
 from hangscope.ingest.recording import Recording
 from hangscope.ingest.snapshots import Claim
+from hangscope.ingest.stack_owners import owners, unplaced
 from hangscope.ingest.told_size import MOST_RANKS, sizes
 
 
@@ -102,19 +102,10 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
         if reading.threads and not named:
             if rank is None and reading.file not in job_numbers:
                 rank = rank_from_path(reading.file)[0]
-            rank = mapping.of_pid(reading.threads[0].pid) if rank is None else rank
-            rank = only_writer(reading.log) if rank is None and reading.log is not None else rank
-            if rank is None:
-                notes.append(
-                    Note(
-                        "rank_unknown",
-                        "its name does not say which rank's stacks it holds, so it was set aside",
-                        reading.file,
-                        hint="name it like stack_rank_3.txt",
-                    )
-                )
-            else:
-                text.threads[rank] = (reading.file, reading.threads)
+            placed, missed = owners(reading, mapping, rank)
+            rank = next(iter(placed)) if rank is None and len(placed) == 1 and not missed else rank
+            text.threads |= {member: (reading.file, threads) for member, threads in placed.items()}
+            notes += unplaced(reading.file, len(placed), missed)
         if rank is not None and reading.log is not None:
             text.files.setdefault(rank, []).append(reading.file)
         for recording in reading.log.recordings if reading.log else ():

@@ -48,7 +48,7 @@ def _thread_rows(processes: Sequence[ProcessStacks]) -> list[tuple[Any, ...]]:
     ranked = [process for process in processes if process.rank is not None]
     return [
         (name, [(f.name, f.file, f.line) for f in stack], main, process.rank, process.pid)
-        for process in ranked or processes[:1]
+        for process in ranked or processes
         for name, stack, main in process.threads
     ]
 
