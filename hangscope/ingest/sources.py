@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import os
 import stat
-import tarfile
 import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from hangscope.errors import NoSuchPathError, Note
-from hangscope.ingest import remote
-
-_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
-MAX_UNPACKED = 64 * 2**30
+from hangscope.ingest import archives, remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +67,26 @@ def _walk(folder: str, prefix: str, notes: list[Note], cleanup: ExitStack) -> It
             )
         )
 
-    for base, folders, names in os.walk(folder, onerror=unreadable):
-        folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))
-        for name in sorted(names):
-            path = os.path.join(base, name)
-            yield from _one(path, prefix + os.path.relpath(path, folder), notes, cleanup)
+    given = os.path.realpath(folder)
+    visited: set[str] = set()
+    links = [folder]
+    for start in links:  # grows: what is linked comes after what lies here, and each folder once
+        for base, folders, names in os.walk(start, onerror=unreadable):
+            real = os.path.realpath(base)
+            if real in visited or (base != folder and _holds(real, given)):
+                folders.clear()
+                continue
+            visited.add(real)
+            folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))
+            links += [path for f in folders if os.path.islink(path := os.path.join(base, f))]
+            for name in sorted(names):
+                path = os.path.join(base, name)
+                yield from _one(path, prefix + os.path.relpath(path, folder), notes, cleanup)
+
+
+def _holds(folder: str, other: str) -> bool:
+    """Return whether a folder is another one or above it: a link up there would bring in what was not given."""
+    return os.path.commonpath([folder, other]) == folder
 
 
 def _relative(path: Any, folder: str) -> str:
@@ -93,7 +102,7 @@ def _one(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Iterat
         return
     if not stat.S_ISREG(info.st_mode):
         notes.append(Note("not_a_file", "is a pipe, socket or device and was not read", shown))
-    elif path.lower().endswith(_ARCHIVES):
+    elif archives.is_archive(path):
         yield from _unpack(path, shown, notes, cleanup)
     else:
         yield SourceFile(path, shown, info.st_size)
@@ -101,68 +110,14 @@ def _one(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Iterat
 
 def _unpack(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
     folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="hangscope-"))
-    try:
-        if path.lower().endswith(".zip"):
-            with zipfile.ZipFile(path) as archive:
-                _copy_members(
-                    (
-                        (m.filename, m.file_size, archive.open(m))
-                        for m in archive.infolist()
-                        if not m.is_dir()
-                    ),
-                    folder,
-                )
-        else:
-            with _open_tar(path, cleanup) as tar:
-                _copy_members(((m.name, m.size, tar.extractfile(m)) for m in tar if m.isfile()), folder)
-    except (
-        Exception
-    ) as error:  # a damaged archive can make these modules raise anything, TypeError from tarfile included
-        notes.append(
-            Note(
-                "bad_archive",
-                f"the archive could not be read to its end: {error}",
-                shown,
-                hint="what came before that point is analysed",
-            )
-        )
+    archives.unpack(path, folder, shown, notes)
     yield from _walk(folder, f"{shown}!/", notes, cleanup)
-
-
-def _open_tar(path: str, cleanup: ExitStack) -> tarfile.TarFile:
-    if not path.lower().endswith(".zst"):
-        return tarfile.open(path, "r|*")
-    try:
-        import zstandard
-    except ImportError:
-        raise ImportError(
-            "reading .zst needs the `zstandard` package: pip install 'hangscope[zstd]'"
-        ) from None
-    raw = cleanup.enter_context(open(path, "rb"))  # noqa: SIM115 (the stack closes it)
-    return tarfile.open(fileobj=zstandard.ZstdDecompressor().stream_reader(raw), mode="r|")
-
-
-def _copy_members(members: Iterable[tuple[str, int, IO[bytes] | None]], folder: str) -> None:
-    """Write archive members below `folder`; a name that climbs out of it is refused, and so is a bomb."""
-    written = 0
-    root = os.path.realpath(folder)
-    for name, _, stream in members:
-        target = os.path.realpath(os.path.join(root, name.lstrip("/")))
-        if stream is None or not target.startswith(root + os.sep):
-            raise ValueError(f"member {name!r} points outside the archive")
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        with open(target, "wb") as out:
-            while chunk := stream.read(1 << 20):
-                written += len(chunk)
-                if written > MAX_UNPACKED:
-                    raise ValueError(f"the archive unpacks to more than {MAX_UNPACKED >> 30} GiB")
-                out.write(chunk)
 
 
 def _fetch(url: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
     """Yield the files below a URL; only archives are fetched now, as what is in them must be known."""
     for address, shown, size in remote.listed(url):
-        if not shown.lower().endswith(_ARCHIVES):
+        if not archives.is_named_so(shown):
             yield SourceFile(address, shown, size)
             continue
         try:
