@@ -17,6 +17,8 @@ from typing import Any
 from hangscope.errors import NoSuchPathError, Note
 from hangscope.ingest import archives, remote
 
+_NESTED = 8  # archives within archives
+
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
@@ -109,6 +111,9 @@ def _one(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Iterat
 
 
 def _unpack(path: str, shown: str, notes: list[Note], cleanup: ExitStack) -> Iterator[SourceFile]:
+    if shown.count("!/") >= _NESTED:
+        notes.append(Note("bad_archive", "lies in too many archives and was not unpacked", shown))
+        return
     folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="hangscope-"))
     archives.unpack(path, folder, shown, notes)
     yield from _walk(folder, f"{shown}!/", notes, cleanup)

@@ -89,3 +89,13 @@ def test_a_bad_member_ends_nothing(job: Path, tmp_path: Path) -> None:
     assert list(files) == ["b.tar!/rank0.log"] and notes == ["bad_member"]
     (tmp_path / "c.tar").write_bytes((tmp_path / "b.tar").read_bytes()[:1800])
     assert found(tmp_path / "c.tar")[1] == ["bad_member", "bad_archive"]
+
+
+def test_archives_within_archives_come_to_an_end(job: Path, tmp_path: Path) -> None:
+    inner = job / "rank0.log"
+    for depth in range(300):
+        outer = tmp_path / f"{depth}.zip"
+        with zipfile.ZipFile(outer, "w") as archive:
+            archive.write(inner, "a.zip" if depth else "rank0.log")
+        inner = outer
+    assert found(inner) == ({}, ["bad_archive"])
