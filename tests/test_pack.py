@@ -240,6 +240,23 @@ def test_a_remote_archive_is_unpacked(node: Path, bucket: Any, tmp_path: Path) -
     assert {row["file"].split("!/")[0] for row in report.to_dict()["inputs"]} == {"node.tar.gz"}
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "zip://::file://{zip}",
+        "simplecache::file://{node}",
+        "simplecache::zip://::file://{zip}",
+        "file://{node}/nccl_*",
+    ],
+)
+def test_chained_urls_and_patterns(node: Path, tmp_path: Path, url: str) -> None:
+    pytest.importorskip("fsspec")
+    archive = shutil.make_archive(str(tmp_path / "node"), "zip", node)
+    report = analyze(url.format(zip=archive, node=node))
+    assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
+    assert {row["file"] for row in report.to_dict()["inputs"]} >= {"nccl_trace_rank_3"}
+
+
 def test_remote_files_are_fetched_in_parallel_and_let_go(
     bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ import sys
 from typing import IO
 
 from hangscope.ingest import reader, safe_pickle
+from hangscope.ingest.answer import Wire
 
 LENGTH = struct.Struct("<Q")
 
@@ -70,7 +71,7 @@ def _limit_memory(limit: int) -> None:
         pass  # no such limit on this platform: the parent's deadline still holds
 
 
-def load_answer(payload: bytes) -> reader.Wire:
+def load_answer(payload: bytes) -> Wire:
     """Return an answer on the parent's side; like a dump, it may hold no global."""
-    answer: reader.Wire = safe_pickle.load(payload)
+    answer: Wire = safe_pickle.load(payload)
     return answer

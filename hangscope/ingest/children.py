@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 
 from hangscope.ingest import reader, remote
+from hangscope.ingest.answer import Wire, failed
 from hangscope.ingest.reader_pool import Pool
 from hangscope.ingest.sources import SourceFile
 
@@ -27,7 +28,7 @@ def read_files(
     max_bytes: int = reader.DEFAULT_MAX_BYTES,
     executor: Executor | None = None,
     progress: Progress | None = None,
-) -> Iterable[tuple[SourceFile, reader.Wire]]:
+) -> Iterable[tuple[SourceFile, Wire]]:
     """Yield every file with what it says, in any order.
 
     `jobs` is the number of children (default: the processors that this process may use). `executor` replaces the
@@ -52,19 +53,19 @@ def read_files(
         pool.close()
 
 
-def _submit(executor: Executor, file: SourceFile, max_bytes: int) -> Future[reader.Wire]:
+def _submit(executor: Executor, file: SourceFile, max_bytes: int) -> Future[Wire]:
     """Return the future of one file; of a pool that takes no work (any more), one that holds its error."""
     try:
         return executor.submit(reader.read_file, file.path, file.shown, max_bytes)
     except Exception as error:
-        failed: Future[reader.Wire] = Future()
-        failed.set_exception(error)
-        return failed
+        lost: Future[Wire] = Future()
+        lost.set_exception(error)
+        return lost
 
 
 def _collect(
-    futures: dict[Future[reader.Wire], SourceFile], progress: Progress | None
-) -> Iterable[tuple[SourceFile, reader.Wire]]:
+    futures: dict[Future[Wire], SourceFile], progress: Progress | None
+) -> Iterable[tuple[SourceFile, Wire]]:
     files, size = len(futures), sum(file.size for file in futures.values())
     done = 0
     for future in as_completed(list(futures)):
@@ -73,7 +74,7 @@ def _collect(
         try:
             answer = future.result()
         except Exception as error:  # an executor may raise what it likes; one file's failure is one note
-            answer = reader.failed(
+            answer = failed(
                 "unreadable", "reader_died", f"could not be read: {type(error).__name__}: {error}"[:300]
             )
         if progress is not None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from hangscope.incident import Event
@@ -24,6 +25,7 @@ from hangscope.ingest.c10d_names import user_op
 from hangscope.ingest.log_prefix import Line
 
 _LINES_OF_A_REPORT = 80
+_LINES_OF_OTHERS = 2000  # that may stand between two lines of one writer's report
 _FRAMES = 60
 
 _AT = re.compile(r"- \[(\d{1,7})\] Timeout at collective: ([A-Z_]{1,60}), #(\d{1,18})")
@@ -39,6 +41,36 @@ _PART = re.compile(r"^\s*(?:- |\[|#\d)")
 _FRAME = re.compile(r"^\s*#\d{1,4} (.{1,300}?) from (.{1,500}):(\d{1,9})\s*$")
 
 
+@dataclass(slots=True)
+class _Report:
+    """One report that is being read."""
+
+    first: Line
+    fields: dict[str, Any] = field(default_factory=dict)
+    frames: list[list[Any]] = field(default_factory=list)
+    left: int = _LINES_OF_A_REPORT
+    patience: int = _LINES_OF_OTHERS
+
+    def is_of(self, line: Line) -> bool:
+        """Return whether a line may belong to it: no other rank printed it. Only the first line says which rank."""
+        return line.rank is None or self.first.rank is None or line.rank == self.first.rank
+
+
+#: who writes, as launchers tell it on every line; c10 itself names the rank on the first line only
+Writer = tuple[str | None, int | None, int | None]
+
+
+def _writer(line: Line) -> Writer:
+    return line.host, line.local_rank, line.task
+
+
+def _given_up(open_: dict[Writer, _Report], writer: Writer) -> list[Writer]:
+    """Return whose reports do not go on any more, now that another writer printed one more line."""
+    for other, report in open_.items():
+        report.patience = _LINES_OF_OTHERS if other == writer else report.patience - 1
+    return [other for other, report in open_.items() if report.patience <= 0]
+
+
 class DesyncParser:
     """Collects desync reports, one `desync` event each."""
 
@@ -50,60 +82,61 @@ class DesyncParser:
     )
 
     def __init__(self) -> None:
-        self._first: Line | None = None
-        self._fields: dict[str, Any] = {}
-        self._left = 0
+        self._open: dict[Writer, _Report] = {}
 
     @property
     def wants_more(self) -> bool:
         """Whether a report is being read."""
-        return self._first is not None
+        return bool(self._open)
 
     def feed(self, line: Line) -> Iterable[Event]:
-        """Add a line to the report, or end it."""
-        done: list[Event] = []
-        if self._first is not None and (not self._is_part(line) or self._left <= 0 or _AT.search(line.text)):
-            done = list(self.close())
-        self._left -= 1
-        if self._first is None:
-            if not any(pattern.search(line.text) for pattern in (_AT, _NEVER, _JOINED, _MISSED)):
+        """Add a line to the report of its writer, or end that."""
+        writer = _writer(line)
+        begins = any(pattern.search(line.text) for pattern in (_AT, _NEVER, _JOINED, _MISSED))
+        report = self._open.get(writer)
+        done = [event for other in _given_up(self._open, writer) for event in self._end(other)]
+        if report is not None:
+            report.left -= 1
+            if not report.is_of(line) and not begins and report.left > 0:
+                return done  # another rank's line within the report
+            if (
+                not report.is_of(line)
+                or not _PART.match(line.text)
+                or report.left <= 0
+                or _AT.search(line.text)
+            ):
+                done += self._end(writer)
+                report = None
+        if report is None:
+            if not begins:
                 return done
-            self._first, self._fields, self._left = line, {}, _LINES_OF_A_REPORT
-        self._take(line.text)
+            report = self._open[writer] = _Report(line)
+        _take(report.fields, line.text)
         return done
 
-    def _is_part(self, line: Line) -> bool:
-        other_rank = (
-            self._first is not None
-            and None not in (line.rank, self._first.rank)
-            and line.rank != self._first.rank
-        )
-        return not other_rank and bool(_PART.match(line.text))
-
-    def _take(self, text: str) -> None:
-        if match := _AT.search(text):
-            self._fields |= {
-                "reporter": int(match.group(1)),
-                "op": user_op(match.group(2)),
-                "seq": int(match.group(3)),
-            }
-        if match := _NEVER.search(text):
-            self._fields["never_joined"] = _ranks(match.group(1))
-        for name, pattern in (("joined_not_finished", _JOINED), ("not_joined", _MISSED)):
-            if match := pattern.search(text):
-                self._fields.setdefault(name, {})[int(match.group(2))] = _ranks(match.group(1))
+    def _end(self, writer: Writer) -> list[Event]:
+        report = self._open.pop(writer)
+        if not report.fields:
+            return []
+        event = group_event(report.first, "desync", **report.fields)
+        reporter = report.fields.get("reporter")
+        if event.group_rank is None and reporter is not None:
+            event = report.first.event("desync", reporter, **report.fields)
+        return [event]
 
     def close(self) -> Iterable[Event]:
-        """Return the report that the file ends in."""
-        first, fields = self._first, self._fields
-        self._first = None
-        if first is None or not fields:
-            return []
-        event = group_event(first, "desync", **fields)
-        reporter = fields.get("reporter")
-        if event.group_rank is None and reporter is not None:
-            event = first.event("desync", reporter, **fields)
-        return [event]
+        """Return the reports that the file ends in."""
+        return [event for writer in list(self._open) for event in self._end(writer)]
+
+
+def _take(fields: dict[str, Any], text: str) -> None:
+    if match := _AT.search(text):
+        fields |= {"reporter": int(match.group(1)), "op": user_op(match.group(2)), "seq": int(match.group(3))}
+    if match := _NEVER.search(text):
+        fields["never_joined"] = _ranks(match.group(1))
+    for name, pattern in (("joined_not_finished", _JOINED), ("not_joined", _MISSED)):
+        if match := pattern.search(text):
+            fields.setdefault(name, {})[int(match.group(2))] = _ranks(match.group(1))
 
 
 def _ranks(text: str) -> list[int]:
@@ -116,30 +149,36 @@ class FailedStackParser:
     literals = (b"Stack trace of the failed collective: ",)
 
     def __init__(self) -> None:
-        self._first: Line | None = None
-        self._frames: list[list[Any]] = []
+        self._open: dict[Writer, _Report] = {}
 
     @property
     def wants_more(self) -> bool:
         """Whether frames are being read."""
-        return self._first is not None
+        return bool(self._open)
 
     def feed(self, line: Line) -> Iterable[Event]:
-        """Add a frame, or end the stack."""
-        if self._first is not None:
-            match = _FRAME.match(line.text)
-            if match and len(self._frames) < _FRAMES:
-                self._frames.append([match.group(1), match.group(2), int(match.group(3))])
-                return []
-        done = list(self.close())
-        if "Stack trace of the failed collective: " in line.text:
-            self._first, self._frames = line, []
+        """Add a frame to the stack of its writer, or end that."""
+        writer = _writer(line)
+        begins = "Stack trace of the failed collective: " in line.text
+        report = self._open.get(writer)
+        done = [event for other in _given_up(self._open, writer) for event in self._end(other)]
+        if report is not None:
+            report.left -= 1
+            match = _FRAME.match(line.text) if report.is_of(line) else None
+            if match and len(report.frames) < _FRAMES:
+                report.frames.append([match.group(1), match.group(2), int(match.group(3))])
+                return done
+            if not report.is_of(line) and not begins and report.left > 0:
+                return done  # another rank's line within the stack
+            done += self._end(writer)
+        if begins:
+            self._open[writer] = _Report(line)
         return done
 
+    def _end(self, writer: Writer) -> list[Event]:
+        report = self._open.pop(writer)
+        return [group_event(report.first, "failed_stack", frames=report.frames)] if report.frames else []
+
     def close(self) -> Iterable[Event]:
-        """Return the stack that the file ends in."""
-        first, frames = self._first, self._frames
-        self._first = None
-        if first is None or not frames:
-            return []
-        return [group_event(first, "failed_stack", frames=frames)]
+        """Return the stacks that the file ends in."""
+        return [event for writer in list(self._open) for event in self._end(writer)]

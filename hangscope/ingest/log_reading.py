@@ -82,6 +82,13 @@ class LogReading:
         )
 
 
+def only_writer(log: LogReading) -> int | None:
+    """Return the rank whose own log this is: the one that speaks in it, where no launcher does beside it."""
+    writers = {event.rank for event in log.events if event.rank is not None}
+    launched = any(event.kind in _LAUNCHER_KINDS for event in log.events)
+    return writers.pop() if len(writers) == 1 and not launched else None
+
+
 def event_row(event: Event) -> tuple[Any, ...]:
     """Return the event as a tuple in the order of its fields."""
     return (

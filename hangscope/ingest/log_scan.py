@@ -224,12 +224,15 @@ def _tail(data: bytes) -> bytes:
 
 
 class EventStore:
-    """Events with a cap: of each kind and writer the first and the last 200 stay."""
+    """Events with a cap: of each kind and writer the first and the last 200 stay.
+
+    What a healthy job prints too counts apart: the start of a large job may not use up the room of its failure.
+    """
 
     def __init__(self) -> None:
         self._first: dict[Any, list[Event]] = {}
         self._last: dict[Any, deque[Event]] = {}
-        self._total = 0
+        self._totals = {True: 0, False: 0}  # of calm kinds, and of all others
         self._dropped: dict[str, int] = {}
 
     def extend(self, events: Iterable[Event]) -> None:
@@ -242,24 +245,25 @@ class EventStore:
                 event.fields.get("local_rank"),
                 event.fields.get("task"),
             )
+            calm = event.kind in _CALM
             first = self._first.get(key)
-            if first is None and self._total < EVENTS_IN_ALL:
+            if first is None and self._totals[calm] < EVENTS_IN_ALL:
                 first = self._first[key] = []
-            if first is not None and len(first) < EVENTS_PER_WRITER and self._total < EVENTS_IN_ALL:
+            if first is not None and len(first) < EVENTS_PER_WRITER and self._totals[calm] < EVENTS_IN_ALL:
                 first.append(event)
-                self._total += 1
+                self._totals[calm] += 1
                 continue
             last = self._last.get(key)
-            if last is None and first is not None and self._total < EVENTS_IN_ALL:
+            if last is None and first is not None and self._totals[calm] < EVENTS_IN_ALL:
                 last = self._last[key] = deque()
             if last is None:
                 self._dropped[event.kind] = self._dropped.get(event.kind, 0) + 1
                 continue
             last.append(event)
-            self._total += 1
-            if len(last) > EVENTS_PER_WRITER or self._total > EVENTS_IN_ALL:
+            self._totals[calm] += 1
+            if len(last) > EVENTS_PER_WRITER or self._totals[calm] > EVENTS_IN_ALL:
                 dropped = last.popleft()
-                self._total -= 1
+                self._totals[calm] -= 1
                 self._dropped[dropped.kind] = self._dropped.get(dropped.kind, 0) + 1
 
     def events(self) -> list[Event]:

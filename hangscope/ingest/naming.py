@@ -11,7 +11,7 @@ import re
 
 _SUFFIXES = re.compile(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|txt|out|fr|gz|zst))+$", re.IGNORECASE)
 _RANK_WORD = re.compile(r"rank[_\-.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
-_TRAILING = re.compile(r"(\d{1,7})$")
+_TRAILING = re.compile(r"(?<!\d)(\d{1,7})$")  # eight digits are a date
 
 
 def rank_from_name(path: str) -> int | None:
@@ -27,6 +27,11 @@ def rank_from_name(path: str) -> int | None:
         if match:
             return int(match.group(1))
     return None
+
+
+def says_rank(path: str) -> bool:
+    """Return whether a path has the word `rank` before a number, and not a bare number only."""
+    return bool(_RANK_WORD.search(path))
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

@@ -7,7 +7,7 @@ Made by `hangscope pack` where files lie on each node's own disk, and read like 
 | --- | --- | --- |
 | file | string | the name that reports show: the pack's own name, a slash, the file's |
 | bytes | int64 | size of the file |
-| answer | binary | what the file says apart from its calls: a pickle of plain builtins (`reader.Wire`) |
+| answer | binary | what the file says apart from its calls: a pickle of plain builtins (`answer.Wire`) |
 | like | int32 | the row whose calls are this row's as well, apart from their times; null: it has its own |
 | kinds | binary | kinds and stacks of the calls: a pickle of plain builtins (`Recording.to_wire()["calls"]`) |
 | group, seq, kind, state, order | list of int64 | one number per call; see `recording.COLUMNS` |

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from hangscope.errors import Note
-from hangscope.incident import Event
 from hangscope.ingest import flight_recorder, safe_pickle, sniff
+from hangscope.ingest.answer import Wire, answer, failed
 from hangscope.ingest.frame_sharing import FrameSharing
 from hangscope.ingest.opening import CompressionUnavailable, open_plain, read_whole
 from hangscope.ingest.recording import Recording
 from hangscope.ingest.twins import Twins
 
 DEFAULT_MAX_BYTES = 2 * 2**30
-
-#: {"kind", "status", "reason", "recordings", "events", "threads", "notes"}; the rows of `Recording`, `Event` and `Note` as tuples
-Wire = dict[str, Any]
+#: keys of a dump: where the first bytes hold one, a file that is not whole is a dump that was cut, and no log
+_DUMP_SIGN = re.compile(rb'"(?:entries|pg_config|pg_status)"\s*:')
 
 
 @dataclass(slots=True)
@@ -92,25 +91,6 @@ def _collector_off() -> Iterator[None]:
             gc.enable()
 
 
-def failed(kind: str, code: str, message: str, hint: str = "") -> Wire:
-    """Return the answer for a file that could not be used."""
-    return {**_answer(kind, status="failed", reason=message), "notes": [(code, message, None, None, hint)]}
-
-
-def _answer(kind: str, status: str = "used", reason: str = "") -> Wire:
-    return {
-        "kind": kind,
-        "status": status,
-        "reason": reason,
-        "recordings": [],
-        "events": [],
-        "threads": [],
-        "notes": [],
-        "log": None,
-        "nccl": None,
-    }
-
-
 def _peek(stream: BinaryIO) -> bytes:
     head = stream.read(sniff.HEAD_BYTES)
     stream.seek(0)
@@ -147,16 +127,16 @@ def _read_pickle(data: bytes, known: Known) -> Wire:
             "the process died while writing it, or it is another format",
         )
     if not flight_recorder.looks_like_dump(value):
-        return _answer("pickle", "ignored", "a pickle file that is no Flight Recorder dump")
+        return answer("pickle", "ignored", "a pickle file that is no Flight Recorder dump")
     recording = flight_recorder.reduce_dump(value)
     known.twins.learn(data, recording)
     return _recorded(recording)
 
 
 def _recorded(recording: Recording) -> Wire:
-    answer = _answer("flight_recorder")
-    answer["recordings"] = [recording.to_wire()]
-    return answer
+    recorded = answer("flight_recorder")
+    recorded["recordings"] = [recording.to_wire()]
+    return recorded
 
 
 def _read_pack(data: bytes, shown: str) -> Wire:
@@ -164,19 +144,19 @@ def _read_pack(data: bytes, shown: str) -> Wire:
     from hangscope.ingest.interning import Interner
     from hangscope.ingest.wire_check import BadAnswer, check_wire
 
-    answer, interner = _answer("pack"), Interner()
-    answer["files"] = []
+    pack, interner = answer("pack"), Interner()
+    pack["files"] = []
     try:
         for name, size, wire in pack_file.read_pack(data):
             try:
                 check_wire(name, wire, interner)
             except BadAnswer as error:
                 wire = failed("unreadable", "bad_pack", f"cannot be used from {shown}: {error}")
-            answer["files"].append((str(name), size, wire))
+            pack["files"].append((str(name), size, wire))
     except ImportError:
         return failed("pack", "pack_unavailable", "is a pack; pip install 'hangscope[parquet]' to read it")
     except pack_file.NotAPack as error:
-        return _answer("parquet", "ignored", str(error))
+        return answer("parquet", "ignored", str(error))
     except MemoryError:
         raise
     except Exception as error:  # pyarrow raises its own, and a forged answer anything
@@ -186,24 +166,28 @@ def _read_pack(data: bytes, shown: str) -> Wire:
             f"is no whole pack: {type(error).__name__}: {error}"[:300],
             "it was cut while it was copied, or another version wrote it",
         )
-    return answer
+    return pack
 
 
 def _read_json(data: bytes, shown: str) -> Wire:
-    from hangscope.ingest import failure_table, nccl_ras, stacks
+    from hangscope.ingest import failure_table, nccl_ras, stacks, text_files
 
-    if stacks.sniff(data[: sniff.HEAD_BYTES]):
-        return _read_stacks(BytesIO(data), shown)
-    if nccl_ras.sniff(data):
-        snapshots, notes = nccl_ras.read(data, shown)
-        return _with_events("ras", [event for snapshot in snapshots for event in snapshot.events], notes)
+    head = data[: sniff.HEAD_BYTES]
+    if stacks.sniff(head):
+        return text_files.read_stacks(BytesIO(data), shown)
+    dump = bool(_DUMP_SIGN.search(head))
+    if not dump and nccl_ras.sniff(data):
+        return text_files.read_ras(BytesIO(data), shown)
     if failure_table.sniff_error_file(data):
-        return _with_events("error_file", failure_table.read_error_file(data, shown), [])
+        return text_files.with_events("error_file", failure_table.read_error_file(data, shown), [])
     try:
         value = json.loads(data)
     except RecursionError:
         return failed("json", "hostile", "is nested too deeply to be a dump")
     except ValueError as error:
+        told = answer("json") if dump else text_files.read_log(BytesIO(data), shown)
+        if text_files.tells(told):
+            return told  # a log whose first lines only look like JSON
         return failed(
             "json",
             "corrupt",
@@ -212,80 +196,31 @@ def _read_json(data: bytes, shown: str) -> Wire:
         )
     if flight_recorder.looks_like_dump(value):
         return _recorded(flight_recorder.reduce_dump(value))
-    return _answer("json", "ignored", "a JSON file of no kind that is known here")
+    return answer("json", "ignored", "a JSON file of no kind that is known here")
 
 
-def _read_log(stream: BinaryIO, shown: str) -> Wire:
-    from hangscope.ingest.log_reading import read_log
-    from hangscope.ingest.nccl_log import NcclParser
+def _text(name: str) -> Reader:
+    """Return a reader of text; its module is loaded with the first file that needs it."""
 
-    nccl = NcclParser()
-    answer = _answer("log")
-    answer["log"] = read_log(stream, shown, (nccl,)).to_wire()
-    answer["notes"] = [(n.code, n.message, n.file, n.line, n.hint) for n in nccl.notes]
-    answer["nccl"] = {
-        "recordings": [recording.to_wire() for recording in nccl.recordings()],
-        "communicators": [communicator.to_row() for communicator in nccl.communicators()],
-    }
-    return answer
+    def read(stream: BinaryIO, shown: str) -> Wire:
+        from hangscope.ingest import text_files
 
+        reader: Reader = getattr(text_files, name)
+        return reader(stream, shown)
 
-def _read_stacks(stream: BinaryIO, shown: str) -> Wire:
-    from hangscope.ingest.stacks import read_processes
-
-    answer = _answer("stacks")
-    processes = read_processes(stream, shown)
-    ranked = [process for process in processes if process.rank is not None]
-    answer["threads"] = [
-        (name, [(f.name, f.file, f.line) for f in stack], main, process.rank, process.pid)
-        for process in ranked or processes[:1]
-        for name, stack, main in process.threads
-    ]
-    if not answer["threads"]:
-        return _read_log(_rewound(stream), shown)
-    return answer
-
-
-def _read_ras(stream: BinaryIO, shown: str) -> Wire:
-    from hangscope.ingest import nccl_ras
-
-    snapshots, notes = nccl_ras.read(stream.read(), shown)
-    return _with_events("ras", [event for snapshot in snapshots for event in snapshot.events], notes)
-
-
-def _read_inspector(stream: BinaryIO, shown: str) -> Wire:
-    from hangscope.ingest import nccl_inspector
-
-    records, notes = nccl_inspector.read(stream, shown)
-    return _with_events(
-        "inspector", [record.event() for record in nccl_inspector.collectives(records)], notes
-    )
-
-
-def _with_events(kind: str, events: list[Event], notes: list[Note]) -> Wire:
-    from hangscope.ingest.log_reading import event_row
-
-    answer = _answer(kind)
-    answer["events"] = [event_row(event) for event in events]
-    answer["notes"] = [(n.code, n.message, n.file, n.line, n.hint) for n in notes]
-    return answer
-
-
-def _rewound(stream: BinaryIO) -> BinaryIO:
-    stream.seek(0)
-    return stream
+    return read
 
 
 def _ignore(kind: str, reason: str) -> Reader:
-    return lambda stream, shown: _answer(kind, "ignored", reason)
+    return lambda stream, shown: answer(kind, "ignored", reason)
 
 
 Reader = Callable[[BinaryIO, str], Wire]
 _STREAMED: dict[str, Reader] = {
-    "log": _read_log,
-    "stacks": _read_stacks,
-    "ras_text": _read_ras,
-    "inspector": _read_inspector,
+    "log": _text("read_log"),
+    "stacks": _text("read_stacks"),
+    "ras_text": _text("read_ras"),
+    "inspector": _text("read_inspector"),
     "empty": _ignore("empty", "is empty"),
     "report": _ignore("report", "a report of hangscope itself"),
     "binary": _ignore("binary", "binary data of no kind that is known here"),

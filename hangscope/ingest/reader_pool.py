@@ -14,7 +14,8 @@ import time
 from contextlib import ExitStack, suppress
 
 from hangscope import isolated
-from hangscope.ingest import child, reader, remote
+from hangscope.ingest import child, remote
+from hangscope.ingest.answer import Wire, failed
 from hangscope.ingest.opening import plain_size
 from hangscope.ingest.sources import SourceFile
 
@@ -42,27 +43,27 @@ class Pool:
         self._watchdog = threading.Thread(target=self._watch, name="hangscope-deadline", daemon=True)
         self._watchdog.start()
 
-    def read(self, file: SourceFile) -> reader.Wire:
+    def read(self, file: SourceFile) -> Wire:
         """Return what a file says, or how the two children ended that tried to read it."""
         with ExitStack() as stack:
             try:
                 path = stack.enter_context(remote.local_copy(file.path))
                 size = plain_size(path)
             except OSError as error:
-                return reader.failed("unreadable", "unreadable", f"could not be fetched: {error}"[:300])
+                return failed("unreadable", "unreadable", f"could not be fetched: {error}"[:300])
             with self._places:
                 first = self._ask(file, path, size, fresh=False)
                 if not isinstance(first, str):
                     return first
                 if self._closing.is_set():
-                    return reader.failed("unreadable", "reader_died", first)
+                    return failed("unreadable", "reader_died", first)
                 second = self._ask(file, path, size, fresh=True)
                 if not isinstance(second, str):
                     return second
         ends = f"{first}, twice" if first == second else f"{first}, then {second}"
-        return reader.failed("unread", "killed_reader", f"{ends}, and was set aside")
+        return failed("unread", "killed_reader", f"{ends}, and was set aside")
 
-    def _ask(self, file: SourceFile, path: str, size: int, *, fresh: bool) -> reader.Wire | str:
+    def _ask(self, file: SourceFile, path: str, size: int, *, fresh: bool) -> Wire | str:
         """Return a child's answer, or in words why there is none."""
         try:
             process = self._start() if fresh else self._idle_child() or self._start()

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from hangscope.errors import Note
 from hangscope.incident import Event, Frame, Stack
+from hangscope.ingest.answer import Wire
 from hangscope.ingest.interning import Interner
 from hangscope.ingest.log_reading import LogReading
 from hangscope.ingest.nccl_comm import Communicator
-from hangscope.ingest.reader import Wire
 from hangscope.ingest.recording import Recording
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from hangscope.errors import NoSuchPathError, UsageError
 
@@ -29,9 +30,7 @@ def listed(url: str) -> Iterator[tuple[str, str, int]]:
         raise UsageError(f"reading {url!r} needs fsspec", "pip install 'hangscope[remote]'") from None
     try:
         filesystem, root = fsspec.core.url_to_fs(url)
-        found = filesystem.find(root, detail=True) or (
-            {root: filesystem.info(root)} if filesystem.exists(root) else {}
-        )
+        found, root = _found(filesystem, root)
     except ImportError as error:
         raise UsageError(
             f"{url!r} cannot be read: {error}", "install the fsspec backend that it needs"
@@ -47,7 +46,31 @@ def listed(url: str) -> Iterator[tuple[str, str, int]]:
         )
     for name, info in sorted(found.items()):
         shown = os.path.relpath(name, root) if name != root else os.path.basename(name)
-        yield filesystem.unstrip_protocol(name), shown, int(info.get("size") or 0)
+        yield _address(filesystem, url, name), shown, int(info.get("size") or 0)
+
+
+def _found(filesystem: Any, root: str) -> tuple[dict[str, Any], str]:
+    """Return (what is known of each file by its name, the folder that names are shown from)."""
+    found: dict[str, Any] = filesystem.find(root, detail=True)
+    if not found and filesystem.exists(root):
+        return {root: filesystem.info(root)}, root
+    if not found and "*" in root:
+        for name in filesystem.glob(root):
+            found |= filesystem.find(name, detail=True) or {name: filesystem.info(name)}
+        root = root.split("*", 1)[0].rpartition("/")[0]
+    return found, root
+
+
+def _address(filesystem: Any, url: str, name: str) -> str:
+    """Return the URL of a file that was listed at `url`: in a chained one it takes the first path's place."""
+    first, chained, behind = url.partition("::")
+    if not chained:
+        return str(filesystem.unstrip_protocol(name))
+    scheme, is_path, _ = first.partition("://")
+    if is_path:
+        return f"{scheme}://{name.lstrip('/')}::{behind}"
+    more, chained, behind = behind.partition("::")  # `simplecache::s3://...` has its path behind it
+    return f"{first}::{more.partition('://')[0]}://{name}{chained}{behind}"
 
 
 def open_remote(url: str) -> BinaryIO:
@@ -55,7 +78,13 @@ def open_remote(url: str) -> BinaryIO:
     try:
         import fsspec
 
-        return cast(BinaryIO, fsspec.open(url, "rb").open())
+        if "::" not in url:
+            return cast(BinaryIO, fsspec.open(url, "rb").open())
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+        with fsspec.open(url, "rb") as stream:  # what is in an archive is closed with the archive
+            shutil.copyfileobj(stream, copy)
+        copy.seek(0)
+        return cast(BinaryIO, copy)
     except Exception as error:
         raise OSError(f"{type(error).__name__}: {error}") from error
 

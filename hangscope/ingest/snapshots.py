@@ -14,7 +14,7 @@ import numpy as np
 from hangscope.errors import Note
 from hangscope.incident import State
 from hangscope.ingest.members import MAX_RANKS
-from hangscope.ingest.naming import rank_from_name
+from hangscope.ingest.naming import rank_from_name, says_rank
 from hangscope.ingest.recording import Recording
 
 CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
@@ -61,6 +61,9 @@ def attempt_of(path: str) -> int | None:
 def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | None:
     """Return the recording with its rank: from the content where it is there, else from the file name."""
     named = rank_from_name(file)
+    world = _world(recording)
+    if named is not None and world and named not in world and not says_rank(file):
+        named = None  # a date or a job's number
     inside = _rank_inside(recording)
     rank = recording.rank if recording.rank is not None else inside if inside is not None else named
     if rank is None:

@@ -58,7 +58,8 @@ def _json_kind(head: bytes) -> str | None:
             json.loads(first_line)
             return "json" if not head.split(b"\n", 1)[1].strip() else "log"
         except ValueError:
-            pass
+            if first_line.count(b"{") == first_line.count(b"}"):
+                return None  # what a program printed of a dict: `{'loss': 2.31}`
     return "json"
 
 

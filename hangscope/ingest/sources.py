@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from hangscope.errors import NoSuchPathError, Note
 from hangscope.ingest import remote
-from hangscope.ingest.archives import Unpacker, is_archive
+from hangscope.ingest.archives import Unpacker, is_archive, is_named_so
 
 MAX_DEPTH = 4  # archives inside archives
 
@@ -80,11 +80,21 @@ class _Search:
             shown = prefix + os.path.relpath(str(error.filename), folder)
             self._note("unreadable", f"the folder cannot be listed: {error.strerror}", shown)
 
-        for base, folders, names in os.walk(folder, onerror=unreadable):
-            folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))
-            for name in sorted(names):
-                path = os.path.join(base, name)
-                yield from self._one(path, prefix + os.path.relpath(path, folder), depth)
+        given = os.path.realpath(folder)
+        visited: set[str] = set()
+        links = [folder]
+        for start in links:  # grows: what is linked comes after what lies here, and each folder once
+            for base, folders, names in os.walk(start, onerror=unreadable):
+                real = os.path.realpath(base)
+                if real in visited or (base != folder and _holds(real, given)):
+                    folders.clear()
+                    continue
+                visited.add(real)
+                folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))
+                links += [path for f in folders if os.path.islink(path := os.path.join(base, f))]
+                for name in sorted(names):
+                    path = os.path.join(base, name)
+                    yield from self._one(path, prefix + os.path.relpath(path, folder), depth)
 
     def _one(self, path: str, shown: str, depth: int) -> Iterator[SourceFile]:
         shown = os.fsencode(shown).decode("utf-8", "replace")  # a name is bytes, and need not be UTF-8
@@ -105,23 +115,13 @@ class _Search:
             self._note("bad_archive", f"lies inside {depth} archives and was not unpacked", shown)
             return
         folder = self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="hangscope-"))
-        try:
-            self._unpacker.unpack(path, folder)
-        except (
-            Exception
-        ) as error:  # a damaged archive makes its modules raise anything, TypeError from tarfile included
-            self._note(
-                "bad_archive",
-                f"the archive could not be read to its end: {error}"[:300],
-                shown,
-                "what came before that point is analysed",
-            )
+        self._unpacker.unpack(path, folder, shown, self._notes)
         yield from self._walk(folder, f"{shown}!/", depth + 1)
 
     def _fetch(self, url: str) -> Iterator[SourceFile]:
         """Yield the files below a URL; only archives are fetched now, as what is in them must be known."""
         for address, shown, size in remote.listed(url):
-            if not is_archive(shown):
+            if not is_named_so(shown):
                 yield SourceFile(address, shown, size)
                 continue
             try:
@@ -133,6 +133,11 @@ class _Search:
 
     def _note(self, code: str, message: str, shown: str, hint: str = "") -> None:
         self._notes.append(Note(code, message, shown, hint=hint))
+
+
+def _holds(folder: str, other: str) -> bool:
+    """Return whether a folder is another one or above it: a link up there would bring in what was not given."""
+    return os.path.commonpath([folder, other]) == folder
 
 
 def _told_apart(per_path: list[tuple[str, list[SourceFile]]]) -> list[SourceFile]:

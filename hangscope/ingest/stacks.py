@@ -94,8 +94,13 @@ def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
         processes = _spy_json(data)
         if processes:
             return processes
+    return processes_in(_lines(data, file))
+
+
+def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
+    """Return the processes whose stacks stand in these lines."""
     groups: dict[tuple[int | None, int | None], dict[str, _Thread]] = {}
-    for key, thread in _threads(_lines(data, file)):
+    for key, thread in _threads(lines):
         known = groups.setdefault(key, {})
         if len(known) < _THREADS_KEPT:
             known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
@@ -103,6 +108,16 @@ def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
     return [
         ProcessStacks(rank, pid, _finished(list(threads.values()))) for (rank, pid), threads in groups.items()
     ]
+
+
+def begins_fault_thread(text: str) -> bool:
+    """Return whether a line is the header of a thread that faulthandler dumps."""
+    return bool(_FAULT_THREAD.match(text))
+
+
+def is_fault_frame(text: str) -> bool:
+    """Return whether a line is a frame as faulthandler prints it."""
+    return bool(_FAULT_FRAME.match(text))
 
 
 def _lines(data: bytes, file: str) -> Iterator[Line]:

@@ -7,18 +7,22 @@ calls that logs recorded (DETAIL's running collectives, NCCL's COLL lines) stand
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hangscope.errors import Note
 from hangscope.incident import Event, Group, RankRecord
 from hangscope.ingest.event_identity import merge_repeats
+from hangscope.ingest.local_ranks import LocalRanks
 from hangscope.ingest.log_path import rank_from_path
 from hangscope.ingest.nccl_join import join_processes
 from hangscope.ingest.nccl_unmade import unmade_events
+from hangscope.ingest.numbered_logs import without_job_numbers
 from hangscope.ingest.reading import Reading, Thread
 from hangscope.ingest.recording import Recording
 from hangscope.ingest.snapshots import Claim
+from hangscope.ingest.stack_owners import owners, unplaced
+from hangscope.ingest.told_size import MOST_RANKS, sizes
 
 
 @dataclass(slots=True)
@@ -83,31 +87,25 @@ class TextEvidence:
 def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str | None = None) -> TextEvidence:
     """Return what all text inputs say together, of one restart attempt (default: the last; "all": of all of them)."""
     text = TextEvidence()
-    mapping = _LocalRanks(readings)
+    readings, job_numbers = without_job_numbers(readings)
+    mapping = LocalRanks(readings)
     events: list[Event] = []
     for reading in readings:
         rank = reading.log.rank if reading.log else None
         own = [mapping.event(e) for e in (*reading.events, *(reading.log.events if reading.log else ()))]
         events += own
         if rank is None and reading.log is not None and reading.log.local_rank is not None:
-            rank = mapping.rank(None, reading.log.local_rank)
+            rank = mapping.rank(None, reading.log.local_rank, reading.file)
         named = sorted({t.rank for t in reading.threads if t.rank is not None})
         for member in named:
             text.threads[member] = (reading.file, [t for t in reading.threads if t.rank == member])
         if reading.threads and not named:
-            rank = rank_from_path(reading.file)[0] if rank is None else rank
-            rank = mapping.of_pid(reading.threads[0].pid) if rank is None else rank
-            if rank is None:
-                notes.append(
-                    Note(
-                        "rank_unknown",
-                        "its name does not say which rank's stacks it holds, so it was set aside",
-                        reading.file,
-                        hint="name it like stack_rank_3.txt",
-                    )
-                )
-            else:
-                text.threads[rank] = (reading.file, reading.threads)
+            if rank is None and reading.file not in job_numbers:
+                rank = rank_from_path(reading.file)[0]
+            placed, missed = owners(reading, mapping, rank)
+            rank = next(iter(placed)) if rank is None and len(placed) == 1 and not missed else rank
+            text.threads |= {member: (reading.file, threads) for member, threads in placed.items()}
+            notes += unplaced(reading.file, len(placed), missed)
         if rank is not None and reading.log is not None:
             text.files.setdefault(rank, []).append(reading.file)
         for recording in reading.log.recordings if reading.log else ():
@@ -122,13 +120,16 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     for event in text.events:
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
+    text.threads = {rank: told for rank, told in text.threads.items() if rank < MOST_RANKS}
+    text.files = {rank: files for rank, files in text.files.items() if rank < MOST_RANKS}
+    text.recorded = [claim for claim in text.recorded if claim.rank < MOST_RANKS]
     seen = (
         [e.rank for e in text.events if e.rank is not None]
         + list(text.threads)
         + list(text.files)
         + [c.rank for c in text.recorded]
     )
-    text.world_size = max([max(seen, default=-1) + 1, *(n for e in text.events for n in _sizes(e))])
+    text.world_size = max([max(seen, default=-1) + 1, *(n for e in text.events for n in sizes(e))])
     return text
 
 
@@ -149,35 +150,6 @@ def _name_victims(events: list[Event]) -> list[Event]:
             else event
         )
     return named
-
-
-MOST_RANKS = 1 << 17  # a larger number in a line is no rank
-
-
-def _sizes(event: Event) -> Iterator[int]:
-    """Yield numbers of ranks that an event tells the job to have at least."""
-    fields = event.fields
-    if event.kind in ("store_timeout", "store_barrier"):
-        told = [fields.get("world_size"), fields.get("expected")]
-    elif event.kind in ("nccl_init", "nccl_ras"):
-        told = [fields.get("nranks")]
-    else:
-        lists = [
-            fields.get("absent"),
-            fields.get("never_joined"),
-            *dict(fields.get("not_joined") or {}).values(),
-            *dict(fields.get("joined_not_finished") or {}).values(),
-        ]
-        named = (
-            [n for numbers in lists for n in numbers or ()]
-            if event.kind in ("monitored_barrier", "desync")
-            else []
-        )
-        named += [int(r) for r in fields.get("counts") or ()] if event.kind == "ddp_params" else []
-        told = [
-            n + 1 for n in (*named, event.group_rank, fields.get("peer_group_rank")) if isinstance(n, int)
-        ]
-    yield from (n for n in told if isinstance(n, int) and n <= MOST_RANKS)
 
 
 def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note]) -> None:
@@ -241,42 +213,3 @@ def _of_attempt(
         )
     text.recorded = [c for c in text.recorded if c.recording.attempt in (None, chosen)]
     return [e for e in events if e.attempt in (None, chosen)]
-
-
-class _LocalRanks:
-    """Maps local ranks to global ones: by lines that carry both, else equal where nothing contradicts it."""
-
-    def __init__(self, readings: Sequence[Reading]) -> None:
-        self._known: dict[tuple[str, int], int] = {}
-        for reading in readings:
-            if reading.log is not None:
-                self._known.update(reading.log.local_to_global)
-        self._pids: dict[int, set[int]] = {}
-        for reading in readings:
-            for event in (*reading.events, *(reading.log.events if reading.log else ())):
-                pid = event.pid if event.pid is not None else event.fields.get("pid")
-                if event.rank is not None and isinstance(pid, int):
-                    self._pids.setdefault(pid, set()).add(event.rank)
-        hosts = {host for host, _ in self._known}
-        self._identity = all(local == rank for (_, local), rank in self._known.items()) and len(hosts) <= 1
-
-    def rank(self, host: str | None, local: int) -> int | None:
-        """Return the global rank of a local one, or None."""
-        if (host or "", local) in self._known:
-            return self._known[(host or "", local)]
-        found = {rank for (_, number), rank in self._known.items() if number == local}
-        if len(found) == 1:
-            return found.pop()
-        return local if self._identity and not found else None
-
-    def of_pid(self, pid: int | None) -> int | None:
-        """Return the global rank of a process id that one rank alone is known by, or None."""
-        found = self._pids.get(pid, set()) if pid is not None else set()
-        return next(iter(found)) if len(found) == 1 else None
-
-    def event(self, event: Event) -> Event:
-        """Return the event with its global rank where its local one tells it."""
-        local = event.fields.get("local_rank")
-        if event.rank is None and isinstance(local, int):
-            return replace(event, rank=self.rank(event.host, local))
-        return event

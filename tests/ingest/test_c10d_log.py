@@ -258,3 +258,42 @@ def test_failed_collectives_stack() -> None:
         )
         == []
     )
+
+
+STACK_LINES = (
+    "[rank0]:[E1016 03:31:38.1 ProcessGroupNCCL.cpp:730] [PG ID 0 PG GUID 0(default_pg) Rank 0] Stack trace of the failed collective: ",
+    "#0 all_reduce from /opt/venv/dist.py:2968",
+    "[rank1]:[E1016 03:31:38.1 ProcessGroupNCCL.cpp:629] [Rank 1] Watchdog other line",
+    "#1 step from /workspace/train/train.py:42",
+    "#2 <module> from /workspace/train/train.py:90",
+)
+DESYNC_LINES = (
+    "[rank0]:[E1016 03:31:38.1 ProcessGroupNCCL.cpp:1] [PG ID 0 PG GUID 0(default_pg) Rank 0] Rank 0",
+    "\t - [0] Timeout at collective: ALLREDUCE, #6",
+    "[rank1]:[E1016 03:31:38.1 ProcessGroupNCCL.cpp:629] [Rank 1] Watchdog other line",
+    "\t   - [0, 2] joined but didn't finish collective #6 (count from 1)",
+    "\t     [1] finished collective #5, but didn't join collective #6 (count from 1)",
+)
+
+
+def test_a_line_of_another_rank_ends_no_report() -> None:
+    (stack,) = events("\n".join(STACK_LINES), "failed_stack")
+    assert [row[0] for row in stack.fields["frames"]] == ["all_reduce", "step", "<module>"]
+    (desync,) = events("\n".join(DESYNC_LINES), "desync")
+    assert desync.fields["joined_not_finished"] == {6: [0, 2]} and desync.fields["not_joined"] == {6: [1]}
+
+
+def test_reports_of_two_writers_are_told_apart() -> None:
+    def of(local: int) -> list[str]:
+        return [
+            f"[default{local}]:{line.replace('[rank0]', f'[rank{local}]').replace('train.py:42', f'train.py:{local}')}"
+            for line in STACK_LINES
+            if "other line" not in line
+        ]
+
+    woven = [line for pair in zip(of(4), of(5), strict=True) for line in pair]
+    found = events("\n".join(woven), "failed_stack")
+    assert [(e.rank, [row[2] for row in e.fields["frames"]]) for e in found] == [
+        (4, [2968, 4, 90]),
+        (5, [2968, 5, 90]),
+    ]

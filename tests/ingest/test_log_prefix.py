@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hangscope.ingest.log_prefix import clean, quote, strip_prefix
+from hangscope.ingest.log_reading import read_log
 
 MESSAGE = "Watchdog caught it"
 
@@ -40,6 +43,13 @@ MESSAGE = "Watchdog caught it"
         (f"2026-09-18T19:29:24.870Z | [rank6]:{MESSAGE}", {"rank": 6}),
         (f"[1787] [rank2]:{MESSAGE}", {"rank": 2}),
         (f'{{"log":"[rank2]: {MESSAGE}\\n","stream":"stderr"}}', {"rank": 2}),
+        (f"[1,mpirank:3,algo-1]<stderr>:{MESSAGE}", {"task": 3, "host": "algo-1"}),
+        (f"trainer-1  | {MESSAGE}", {"host": "trainer-1"}),
+        (f"trainer-1  | [rank3]: {MESSAGE}", {"rank": 3, "host": "trainer-1"}),
+        (f"Nov 20 15:13:24 gpu07 python[123]: {MESSAGE}", {"host": "gpu07", "pid": 123}),
+        (f"2026-11-20T15:13:24+0000 gpu07 python[123]: {MESSAGE}", {"host": "gpu07", "pid": 123}),
+        (f"(pid=123) {MESSAGE}", {"pid": 123}),
+        (f'{{"stream":"stderr","log":"[rank2]: {MESSAGE}\\n"}}', {"rank": 2}),
         # a progress bar that ended without a line break, and a damaged bracket
         (f"50%|##   | 5/10 [00:01<00:01][rank1]: {MESSAGE}", {"rank": 1}),
         (f"[rank1[ {MESSAGE}", {"rank": 1}),
@@ -61,11 +71,43 @@ def test_prefixes_are_taken_off_and_read(raw: str, expected: dict[str, object]) 
         '  File "a.py", line 3, in f',
         "[Rank 3] x",
         "rank3: x",
+        "[0] step 3",
+        "python[123]: x",
+        "step-3 | loss 0.1",
+        '{"stream":"stderr"}',
     ],
 )
 def test_text_that_only_resembles_a_prefix_stays(raw: str) -> None:
     line = strip_prefix(raw)
     assert (line.text, line.rank, line.task, line.host) == (raw, None, None, None)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[1,mpirank:3,algo-1]<stderr>:",
+        "[1,3]<stderr>:",
+        "[1,3]<stderr>: ",
+        "trainer-1  | ",
+        "[0] ",
+        "Nov 20 15:13:24 gpu07 python[123]: ",
+        "(pid=123) ",
+    ],
+)
+def test_a_traceback_behind_any_prefix_is_whole(prefix: str) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/workspace/train/a.py", line 3, in f',
+        "    g()",
+        "ValueError: x",
+    ]
+    text = "".join(f"{prefix}{line}\n" for line in lines)
+    (event,) = read_log(io.BytesIO(text.encode()), "a.log").events
+    assert (event.kind, event.fields["frames"]) == ("exception", [["f", "/workspace/train/a.py", 3]])
+
+
+def test_what_programs_count_is_no_unit() -> None:
+    assert strip_prefix("2026-09-18 19:29:24 train step[100]: x").text == "train step[100]: x"
 
 
 def test_indentation_of_a_traceback_survives() -> None:

@@ -37,6 +37,9 @@ def read(text: str, file: str = "job.log") -> LogReading:
         ("torchrun.stderr", (None, None, None)),
         ("frank5.log", (None, None, None)),
         ("a\\rank_2\\x.log", (2, None, None)),
+        ("train.log.1", (None, None, None)),
+        ("worker-3.log", (3, None, None)),
+        ("log_3.txt", (3, None, None)),
     ],
 )
 def test_what_a_path_says(path: str, expected: tuple[int | None, int | None, int | None]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from hangscope.incident import Event
+from hangscope.ingest import log_scan
 from hangscope.ingest.log_prefix import Line
 from hangscope.ingest.log_scan import BLOCK, EVENTS_PER_WRITER, LINE_LIMIT, scan
 
@@ -117,3 +118,13 @@ def test_a_flood_of_one_kind_is_capped_with_a_note() -> None:
 def test_nothing_in_nothing_out() -> None:
     found = scan(io.BytesIO(b""), "a.log", [Marks()])
     assert (found.events, found.notes, found.lines) == ([], [], 0)
+
+
+def test_the_start_of_a_large_job_leaves_room_for_its_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_scan, "EVENTS_IN_ALL", 50)
+    store = log_scan.EventStore()
+    line = Line("a.log", 1, "x", "x")
+    store.extend(line.event("nccl_init", n) for n in range(80))
+    store.extend([line.event("exception")])
+    assert [e.kind for e in store.events()].count("exception") == 1
+    assert len(store.events()) == 51
