@@ -9,7 +9,7 @@ import pytest
 
 import hangscope
 from hangscope.incident import Event
-from hangscope.ingest import pack_file, reader
+from hangscope.ingest import answer, pack_file, reader
 from hangscope.ingest.event_check import problem_of
 
 from .conftest import FIXTURES
@@ -53,7 +53,7 @@ FORGED_COMMUNICATORS = {
 
 @pytest.mark.parametrize("name", [*FORGED_EVENTS, *(f"communicator {name}" for name in FORGED_COMMUNICATORS)])
 def test_a_forged_event_or_communicator_is_refused(name: str, node: Path) -> None:
-    wire = reader._answer("log")
+    wire = answer.answer("log")
     if name in FORGED_EVENTS:
         wire["events"] = [FORGED_EVENTS[name]]
     else:
