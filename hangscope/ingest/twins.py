@@ -23,6 +23,7 @@ from hangscope.ingest.recording import Recording
 
 SMALLEST = 1 << 16  # bytes; a smaller dump is loaded in no time
 SIGHTINGS = 4  # dumps whose calls take equally many bytes before one of them is kept to compare others with
+LONGEST = 4096  # bytes of a text that is compared
 KEPT = 1 << 24  # bytes of dumps that are kept to compare others with
 TWINS_PER_MODEL = 16  # as many are read in the time that it takes to learn another model
 _LIMIT = 2**62
@@ -80,7 +81,8 @@ def _outline(data: bytes, memo: dict[int, str | None]) -> _Outline:
             found.used.add(number)
         elif kind == "text":
             end = position + int.from_bytes(token["text"], "little")
-            last = data[position:end].decode("utf-8", "replace")
+            # A text as long as the members of a large group is none that a call refers to.
+            last = data[position:end].decode("utf-8", "replace") if end - position <= LONGEST else None
             if key == "thread_id":
                 found.threads.append((position, end))
             position = end
