@@ -185,7 +185,7 @@ def main() -> None:
                 f"| {name} | {size / 1e6:,.0f} MB | {program}{'' if cost.code == 0 else f' (exit {cost.code})'} | {cost.wall:.1f} s | {cost.cpu:.1f} s | "
                 f"{cost.memory / 1e6:,.0f} MB | {cost.cpu / plain.cpu:.2f} | {cost.wall / plain.wall:.2f} | {growth} |"
             )
-            print(lines[-1], flush=True)
+            print("   ", lines[-1].strip("| "), flush=True)
     print("\n" + "\n".join(lines))
 
 
