@@ -112,14 +112,14 @@ def _read_pickle(data: bytes, known: Known) -> Wire:
         )
     except MemoryError:
         raise
-    except EOFError:
-        return failed(
-            "dump",
-            "truncated",
-            "is truncated: the pickle ends before its end",
-            "the process died while writing it, or the copy was cut",
-        )
     except Exception as error:  # any byte sequence can make the pickle module raise anything
+        if isinstance(error, EOFError) or "truncated" in str(error):
+            return failed(
+                "dump",
+                "truncated",
+                "is truncated: the pickle ends before its end",
+                "the process died while writing it, or the copy was cut",
+            )
         return failed(
             "dump",
             "corrupt",
