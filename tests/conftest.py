@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
 
 import hangscope
 from hangscope.api import Report
@@ -20,6 +21,17 @@ from tests.dump_writer import job, stuck, write_all
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURES = ROOT / "fixtures"
 INCIDENTS = ROOT.parent / "shared" / "incidents"
+
+# The same examples in every run, and no shrinking: the suite's time is bounded.
+settings.register_profile(
+    "bounded",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+settings.load_profile("bounded")
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -12,23 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hangscope
 from hangscope.api import Report
 from tests.conftest import analyze
 from tests.dump_writer import stuck
-
-settings.register_profile(
-    "bounded",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=list(HealthCheck),
-)
-settings.load_profile("bounded")
 
 
 @contextmanager

@@ -9,22 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangscope.api import Report
 from tests.conftest import FIXTURES, analyze
 from tests.dump_writer import Recorder, job, stuck, world
-
-settings.register_profile(
-    "bounded",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=list(HealthCheck),
-)
-settings.load_profile("bounded")
 
 #: every naming that is documented: `r` is the rank, `n` its node
 NAMINGS = (

@@ -78,6 +78,12 @@ def test_an_error_that_was_caught_is_no_death(tmp_path: Path) -> None:
     assert blame(judged(tmp_path, **logs)) == ("hang", "stuck_rank", (2,))
 
 
+def test_a_rank_that_says_goodbye_behind_its_error_did_not_catch_it(tmp_path: Path) -> None:
+    logs = {f"rank{r}": [f"[rank{r}]: step 5 loss 2.0", *raised(r, TIMED_OUT)] for r in (0, 1, 3)}
+    lines = ["[rank2]: step 5 loss 2.0", *raised(2, "ValueError: bad sample"), "[rank2]: training done"]
+    assert blame(judged(tmp_path, **logs, rank2=lines)) == ("hang", "crashed_rank", (2,))
+
+
 def test_an_overflow_that_rank_0_tells_for_all_is_no_skipped_step(tmp_path: Path) -> None:
     recorders = job(4)
     for recorder in recorders:

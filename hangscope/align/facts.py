@@ -226,7 +226,14 @@ _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 1
 
 def _went_on(rank: int, event: Event, facts: Facts) -> bool:
     """Return whether a rank went on with its steps after an error, so that it caught it, and lived."""
-    return any(e.file == event.file and e.line > event.line for e in facts.of(rank, "progress"))
+    return any(
+        e.file == event.file
+        and e.line > event.line
+        and e.attempt == event.attempt
+        and isinstance(e.fields.get("step"), int)
+        and not e.fields.get("leaving")
+        for e in facts.of(rank, "progress")
+    )
 
 
 def _contradicted(rank: int, facts: Facts) -> bool:

@@ -72,7 +72,7 @@ def _of_the_program(event: Event) -> bool:
     """Return whether a device error is told of a program and not of a device: an assertion in a kernel, a cleaned-up channel."""
     text = event.text.lower()
     return (
-        event.fields.get("code") in _PROGRAM_XIDS
+        (event.kind == "xid" and event.fields.get("code") in _PROGRAM_XIDS)
         or "device-side assert" in text
         or "invalid argument" in text
         or "invalid configuration" in text

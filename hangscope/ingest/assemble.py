@@ -105,7 +105,7 @@ def assemble(
 def _of_attempt(readings: Sequence[Reading], wanted: int | str | None, notes: list[Note]) -> list[Reading]:
     attempts = {r.file: snapshots.attempt_of(r.file) for r in readings}
     known = sorted({a for a in attempts.values() if a is not None})
-    if wanted == "all" or not known:
+    if not known or wanted == "all":
         return list(readings)
     last = int(wanted) if wanted is not None else known[-1]
     dropped = [r.file for r in readings if attempts[r.file] not in (None, last)]
