@@ -167,18 +167,20 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
             member.enqueued = None
         return member
     frontier = queue.frontier
+    last_done = 0
     if len(queue):
         member.first_row, member.last_row = int(queue.seq.min()), int(queue.seq.max())
-        open_rows = queue.state <= State.STARTED
-        member.pending = tuple(sorted(int(s) for s in np.unique(queue.seq[open_rows])))
-        member.unknown = tuple(int(s) for s in queue.seq[queue.state == State.UNKNOWN])
+        rest = np.flatnonzero(queue.state != State.DONE)  # most queues have one such row or none
+        states = queue.state[rest]
+        member.pending = tuple(np.unique(queue.seq[rest[states <= State.STARTED]]).tolist())
+        member.unknown = tuple(queue.seq[rest[states == State.UNKNOWN]].tolist())
+        last_done = int(queue.seq[queue.state == State.DONE].max(initial=0)) if len(rest) else member.last_row
     backend = incident.kinds[int(queue.kind[0])].backend if len(queue) else ""
     trusted = backend != "gloo" and not p2p_numbers  # gloo advances last_completed on errors too
     member.enqueued = max(
         member.last_row, (frontier.enqueued or 0) if not p2p_numbers or not len(queue) else 0
     )
-    done = queue.seq[queue.state == State.DONE] if len(queue) else ()
-    member.completed = max(int(np.max(done)) if len(done) else 0, (frontier.completed or 0) if trusted else 0)
+    member.completed = max(last_done, (frontier.completed or 0) if trusted else 0)
     if (
         not len(queue)
         and frontier.completed is not None

@@ -53,7 +53,17 @@ def load(data: bytes, sharing: FrameSharing | None = None) -> Any:
     return _load(data)
 
 
+def load_with_memo(data: bytes) -> tuple[Any, dict[int, Any]]:
+    """Return the plain value that `data` holds, and what it memoizes by number. Raises as `load` does."""
+    unpickler = _unpickler(data)
+    return unpickler.load(), unpickler.memo.copy()
+
+
 def _load(data: bytes) -> Any:
+    return _unpickler(data).load()
+
+
+def _unpickler(data: bytes) -> _PlainUnpickler:
     # Without a buffer that can be peeked into, the unpickler asks for each opcode: four times the time.
     stream = io.BufferedReader(cast(io.RawIOBase, io.BytesIO(data)), 1 << 18)
-    return _PlainUnpickler(stream, encoding="utf-8", errors="replace").load()
+    return _PlainUnpickler(stream, encoding="utf-8", errors="replace")

@@ -16,6 +16,7 @@ import struct
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hangscope.ingest import flight_recorder, safe_pickle
 from hangscope.ingest.recorder_values import as_desc, as_text
@@ -26,8 +27,8 @@ SIGHTINGS = 4  # dumps whose calls take equally many bytes before one of them is
 LONGEST = 4096  # bytes of a text that is compared
 KEPT = 1 << 24  # bytes of dumps that are kept to compare others with
 TWINS_PER_MODEL = 16  # as many are read in the time that it takes to learn another model
-_LIMIT = 2**62
-_ENTRIES = re.compile(rb"X\x07\x00\x00\x00entries(?:q.|r.{4})?", re.DOTALL)
+_ENTRIES = b"X\x07\x00\x00\x00entries"
+_KEY = re.compile(re.escape(_ENTRIES) + rb"(?:q.|r.{4})?", re.DOTALL)
 #: the opcodes of plain containers and values at protocol 2; text (X) and long integers (\x8a) carry their length
 _TOKEN = re.compile(
     rb"h(?P<get>.)|j(?P<long_get>.{4})|[})\](euaN\x85\x87-\x89]|(?P<stop>\.)|(?P<pair>\x86)|K.|M..|q(?P<put>.)|r(?P<long_put>.{4})"
@@ -113,7 +114,6 @@ class _Model:
     mask: int
     value: int
     created: struct.Struct  # picks the times of the calls
-    threads: list[tuple[int, int]]
     used: dict[int, str | None]  # what the calls take from the head, by memo number
     names: dict[int, tuple[int, int]]  # by index of a group: the memo numbers of its name and description
     recording: Recording
@@ -160,19 +160,33 @@ class Twins:
 
 def _split(data: bytes) -> tuple[bytes, bytes] | None:
     """Return a dump up to the key of its entries, and the rest; None where it has none or is of another protocol."""
-    key = _ENTRIES.search(data) if data.startswith(b"\x80\x02") else None
+    found = data.find(_ENTRIES) if data.startswith(b"\x80\x02") else -1
+    key = _KEY.match(data, found) if found >= 0 else None
     return None if key is None else (data[: key.end()], data[key.end() :])
+
+
+def _head(head: bytes) -> tuple[dict[Any, Any], dict[int, Any]]:
+    """Return a dump without its entries, and what its head memoizes. Raises whatever the pickle module raises, or ValueError."""
+    top, memo = safe_pickle.load_with_memo(head + b"Nu.")
+    if not isinstance(top, dict) or "entries" not in top:
+        raise ValueError("it ends before its entries")
+    return top, memo
 
 
 def _model(head: bytes, body: bytes, recording: Recording) -> _Model | None:
     try:
-        memo = _outline(head, {}).memo
+        memo = {
+            number: value if isinstance(value, str) and len(value) <= LONGEST else None
+            for number, value in _head(head)[1].items()
+        }
         outline = _outline(body, memo)
-    except _NotPlain:
+    except Exception:  # it was loaded as a whole, but is not written as torch writes it
         return None
     times = [int.from_bytes(body[at : at + 8], "little", signed=True) for at in outline.created]
     if recording.notes or not times or times != recording.columns["created"].tolist():
         return None  # not every entry became a call, or not in this order
+    if not 0 <= min(times) <= max(times) < 2**62:
+        return None
     in_head = [(a, b) for a, b in outline.names if memo.get(a) is not None and memo.get(b) is not None]
     names = {}
     for index, (_, name, desc) in enumerate(recording.groups):
@@ -186,8 +200,13 @@ def _model(head: bytes, body: bytes, recording: Recording) -> _Model | None:
     if any(memo[number] is None for number in used):
         return None  # a container of the head, of which nothing is compared
     mask = bytearray(b"\xff") * len(body)
-    for first, behind in (*outline.masked, *outline.threads):
+    for first, behind in outline.masked:
         mask[first:behind] = bytes(behind - first)
+    for at in outline.created:
+        mask[at + 7] = 0xC0  # so a twin's times, too, are neither negative nor beyond 2^62
+    for first, behind in outline.threads:
+        if body[first:behind].isascii():
+            mask[first:behind] = b"\x80" * (behind - first)  # a twin's texts, too, are ASCII, so they load
     bits = int.from_bytes(mask, "little")
     gaps = [at - before - 8 for before, at in zip([-8, *outline.created], outline.created, strict=False)]
     return _Model(
@@ -195,7 +214,6 @@ def _model(head: bytes, body: bytes, recording: Recording) -> _Model | None:
         mask=bits,
         value=int.from_bytes(body, "little") & bits,
         created=struct.Struct("<" + "".join(f"{gap}xq" for gap in gaps)),
-        threads=outline.threads,
         used={number: memo[number] for number in used},
         names=names,
         recording=recording,
@@ -205,21 +223,15 @@ def _model(head: bytes, body: bytes, recording: Recording) -> _Model | None:
 def _like(model: _Model, head: bytes, body: bytes) -> Recording | None:
     """Return the recording of a dump whose calls are the model's."""
     try:
-        memo = _outline(head, {}).memo
-        top = safe_pickle.load(head + b"Nu.")
+        top, memo = _head(head)
     except Exception:  # it is no twin then, and is loaded as a whole, which says what is wrong with it
         return None
-    created = array("q", model.created.unpack_from(body))
-    if (
-        any(memo.get(number) != text for number, text in model.used.items())
-        or not all(body[first:behind].isascii() for first, behind in model.threads)
-        or not -_LIMIT < min(created) <= max(created) < _LIMIT
-    ):
+    if any(memo.get(number) != text for number, text in model.used.items()):
         return None
     own = flight_recorder.reduce_dump(top)
     groups = list(model.recording.groups)
     for index, (name, desc) in model.names.items():
-        if memo.get(name) is None or memo.get(desc) is None:
+        if not isinstance(memo.get(name), str) or not isinstance(memo.get(desc), str):
             return None
         groups[index] = (groups[index][0], as_text(memo[name]), as_desc(memo[desc]))
     return replace(
@@ -227,5 +239,5 @@ def _like(model: _Model, head: bytes, body: bytes) -> Recording | None:
         groups=groups,
         kinds=model.recording.kinds,
         stacks=model.recording.stacks,
-        columns={**model.recording.columns, "created": created},
+        columns={**model.recording.columns, "created": array("q", model.created.unpack_from(body))},
     )
