@@ -1,12 +1,13 @@
 """Measure hangscope against torch's own analyzer and a plain load, on the same generated dumps in the same run.
 
     python benchmarks/scale.py                 # 64 and 256 ranks
-    python benchmarks/scale.py --large         # ... up to 16,384 ranks (7 GB of dumps at a time)
+    python benchmarks/scale.py --large         # ... up to 16,384 ranks (10 GB of dumps at a time)
 
 Every number is of a whole process, from its start to its end: wall time, user and system CPU time together, and peak
 resident memory (the peaks of all its processes added up). `pickle.load` is one process that loads every dump and drops
-it. hangscope takes seconds, on which a busy machine shows, so it is run three times and the run with the middle CPU time
-counts; the others are run once. Ratios compare rows of one size; growth compares CPU time with half as many ranks.
+it. hangscope takes seconds, on which a busy machine shows: it is run three times, and the run with the middle CPU time
+counts; the others are run once. Ratios compare rows of one size. Growth is hangscope's CPU time over that with half as many
+ranks, run just before it (a shared machine's speed changes from minute to minute); the middle of three again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dump_generator import PREFIX, Job, generate
@@ -41,6 +42,28 @@ LARGE = tuple(Job(ranks, frames=12, layout="mesh") for ranks in (1024, 2048, 409
 #: torch's analyzer is not run above this: it takes minutes and gigabytes
 ANALYZER_RANKS = 256
 RUNS = 3  # of hangscope
+COLUMNS = (
+    "ranks x calls x frames", "dumps", "program", "wall", "CPU", "peak memory",
+    "CPU / pickle.load", "wall / pickle.load", "growth of CPU per doubling",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Dumps:
+    """The generated dumps of one job. `size` is in bytes."""
+
+    job: Job
+    folder: Path
+    size: int
+
+    @property
+    def name(self) -> str:
+        shared = "shared" if self.job.shared else "unshared"
+        return f"{self.job.ranks:,} x {self.job.entries:,} x {self.job.frames} {shared}"
+
+    def doubles(self, other: Dumps | None) -> bool:
+        """Return whether these are of twice as many ranks as `other`, and else alike."""
+        return other is not None and self.job == replace(other.job, ranks=2 * other.job.ranks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,27 +127,77 @@ def _tree(root: int) -> list[int]:
     return found
 
 
-def measure(job: Job, folder: Path, jobs: int) -> list[tuple[str, Cost]]:
-    """Return the cost of each program on one job's dumps."""
-    out = folder / "report.html"
-    dumps = folder / "dumps"
+def prepare(job: Job, place: Path) -> Dumps | None:
+    """Generate a job's dumps in a folder of their own; None, with a message, where the disk lacks room."""
+    folder = place / f"{job.ranks}-{job.frames}-{job.shared}"
+    need = int(job.ranks * (0.33e6 + 6.2 * job.ranks if job.shared else 3e6) * 1.1)
+    free = shutil.disk_usage(place).free
+    if free < need:
+        print(
+            f"skipped {Dumps(job, folder, 0).name}: needs {need / 1e9:.1f} GB of disk, {place} has {free / 1e9:.1f} GB",
+            flush=True,
+        )
+        return None
+    dumps = Dumps(job, folder, generate(folder, job))
+    os.sync()  # so that writing them back does not run beside what is measured
+    print(f"{dumps.name}: {dumps.size / 1e6:,.0f} MB", flush=True)
+    return dumps
+
+
+def hangscope(dumps: Dumps, jobs: int) -> Cost:
+    """Return what one analysis costs."""
+    out = dumps.folder.with_suffix(".html")
+    command = [sys.executable, "-m", "hangscope", "analyze", str(dumps.folder), "-o", str(out), "-q"]
     root = str(Path(__file__).resolve().parent.parent)
-    analyze = ["analyze", str(dumps), "-o", str(out), "--jobs", str(jobs), "-q"]
-    costs = [run([sys.executable, "-m", "hangscope", *analyze], {"PYTHONPATH": root}) for _ in range(RUNS)]
-    rows = [("hangscope", sorted(costs, key=lambda cost: cost.cpu)[RUNS // 2])]
-    print(f"    report: {out.stat().st_size / 1000:,.0f} KB" if out.exists() else "    no report", flush=True)
-    rows.append(("pickle.load", run([sys.executable, "-c", LOAD, str(dumps)])))
+    cost = run([*command, "--jobs", str(jobs)], {"PYTHONPATH": root})
+    print(
+        f"    hangscope, {dumps.job.ranks:,} ranks: {cost.cpu:.1f} s of CPU time, report of {out.stat().st_size / 1e3:,.0f} KB",
+        flush=True,
+    )
+    return cost
+
+
+def measure(dumps: Dumps, half: Dumps | None, jobs: int) -> tuple[list[tuple[str, Cost]], float | None]:
+    """Return the cost of each program on one job's dumps, and hangscope's growth over half the ranks where they are given."""
+    whole: list[Cost] = []
+    growths: list[float] = []
+    for _ in range(RUNS):
+        with_half = hangscope(half, jobs) if half is not None else None
+        whole.append(hangscope(dumps, jobs))
+        if with_half is not None:
+            growths.append(whole[-1].cpu / with_half.cpu)
+    rows = [
+        ("hangscope", sorted(whole, key=lambda cost: cost.cpu)[RUNS // 2]),
+        ("pickle.load", run([sys.executable, "-c", LOAD, str(dumps.folder)])),
+    ]
     analyzer = Path(sysconfig.get_path("scripts")) / "torchfrtrace"
-    if job.ranks > ANALYZER_RANKS:
+    if dumps.job.ranks > ANALYZER_RANKS:
         pass
     elif analyzer.exists():
-        rows.append(("torchfrtrace", run([str(analyzer), str(dumps), "-p", PREFIX])))
+        rows.append(("torchfrtrace", run([str(analyzer), str(dumps.folder), "-p", PREFIX])))
     else:
         print("    torchfrtrace is not installed: pip install torch==2.13.0", flush=True)
-    return rows
+    return rows, sorted(growths)[RUNS // 2] if growths else None
+
+
+def table_rows(dumps: Dumps, rows: list[tuple[str, Cost]], growth: float | None) -> list[str]:
+    """Return one line of Markdown per program."""
+    plain = dict(rows)["pickle.load"]
+    lines = []
+    for program, cost in rows:
+        grown = f"{growth:.2f}" if growth is not None and program == "hangscope" else ""
+        failed = "" if cost.code == 0 else f" (exit {cost.code})"
+        cells = (
+            dumps.name, f"{dumps.size / 1e6:,.0f} MB", program + failed, f"{cost.wall:.1f} s", f"{cost.cpu:.1f} s",
+            f"{cost.memory / 1e6:,.0f} MB", f"{cost.cpu / plain.cpu:.2f}", f"{cost.wall / plain.wall:.2f}", grown,
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+        print("   ", lines[-1].strip("| "), flush=True)
+    return lines
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -138,39 +211,18 @@ def main() -> None:
         if options.ranks
         else [*SMALL, *(LARGE if options.large else ())]
     )
-    lines = [
-        "| ranks x calls x frames | dumps | program | wall | CPU | peak memory | CPU / pickle.load | wall / pickle.load | growth of CPU per doubling |",
-        "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    before: dict[tuple[str, bool], tuple[int, float]] = {}
-    for job in wanted:
-        name = f"{job.ranks:,} x {job.entries:,} x {job.frames} {'shared' if job.shared else 'unshared'}"
-        with tempfile.TemporaryDirectory(prefix="hangscope-bench-", dir=options.folder) as place:
-            need = int(job.ranks * (0.33e6 + 6.2 * job.ranks if job.shared else 3e6) * 1.1)
-            free = shutil.disk_usage(place).free
-            if free < need:
-                print(
-                    f"skipped {name}: needs {need / 1e9:.1f} GB of disk, {place} has {free / 1e9:.1f} GB",
-                    flush=True,
-                )
+    lines = [f"| {' | '.join(COLUMNS)} |", f"| --- | ---: | --- |{' ---: |' * 6}"]
+    with tempfile.TemporaryDirectory(prefix="hangscope-bench-", dir=options.folder) as place:
+        before: Dumps | None = None
+        for job in wanted:
+            dumps = prepare(job, Path(place))
+            if dumps is None:
                 continue
-            size = generate(Path(place) / "dumps", job)
-            os.sync()  # so that writing them back does not run beside what is measured
-            print(f"{name}: {size / 1e6:,.0f} MB", flush=True)
-            rows = measure(job, Path(place), options.jobs)
-        plain = dict(rows)["pickle.load"]
-        for program, cost in rows:
-            growth = ""
-            if (program, job.shared) in before:
-                ranks, cpu = before[program, job.shared]
-                if job.ranks == 2 * ranks:
-                    growth = f"{cost.cpu / cpu:.2f}"
-            before[program, job.shared] = (job.ranks, cost.cpu)
-            lines.append(
-                f"| {name} | {size / 1e6:,.0f} MB | {program}{'' if cost.code == 0 else f' (exit {cost.code})'} | {cost.wall:.1f} s | {cost.cpu:.1f} s | "
-                f"{cost.memory / 1e6:,.0f} MB | {cost.cpu / plain.cpu:.2f} | {cost.wall / plain.wall:.2f} | {growth} |"
-            )
-            print("   ", lines[-1].strip("| "), flush=True)
+            rows, growth = measure(dumps, before if dumps.doubles(before) else None, options.jobs)
+            lines += table_rows(dumps, rows, growth)
+            if before is not None:
+                shutil.rmtree(before.folder)
+            before = dumps
     print("\n" + "\n".join(lines))
 
 
