@@ -62,7 +62,13 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
                 "the members of the group are not recorded, so that nobody can be called absent for certain",
             )
         if finding.view is not None:
-            others = [r for r in finding.view.unseen if r not in match.culprits]
+            gid = finding.view.group.gid
+            # Of a group with sends and receives a frontier is not always known, although the rank was seen.
+            others = [
+                r
+                for r in finding.view.unseen
+                if r not in match.culprits and not (incident.ranks[r].seen and gid in incident.ranks[r].p2p)
+            ]
             if (
                 others
                 and finding.form in ("absent", "different", "shifted", "half")

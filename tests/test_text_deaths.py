@@ -93,6 +93,24 @@ def test_restarts_in_folders(tmp_path: Path, attempt: int | None, culprit: int) 
     assert [n.code for n in report.warnings] == ["earlier_attempt"]
 
 
+@pytest.mark.parametrize(
+    ("folders", "message"),
+    [
+        ((0, 1), "no input is of restart attempt 7: there are 0, 1"),
+        ((), "no input is of restart attempt 7: none tells of any"),
+    ],
+)
+def test_an_attempt_that_no_input_is_of(tmp_path: Path, folders: tuple[int, ...], message: str) -> None:
+    files: dict[str, str | list[str]] = {
+        f"log/none_x/attempt_{a}/2/stderr.log": raised(2, "ValueError: a") for a in folders
+    } or {"train.log": raised(2, "ValueError: a")}
+    report = told(tmp_path, files, attempt=7)
+    assert message in [n.message for n in report.warnings]
+    assert (report.verdict is None) == bool(
+        folders
+    )  # nothing of another attempt is taken for the one that was asked for
+
+
 # --- stacks of all ranks in one file ---
 
 

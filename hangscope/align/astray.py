@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.finding import Finding
+from hangscope.align.frontier import GroupFrontier
 from hangscope.align.interleaving import Parting
 from hangscope.align.pair_faults import PairFaults
 from hangscope.align.scene import Scene
 from hangscope.align.waitgraph import Node
+from hangscope.incident import CallKind
+
+PEERS = 2  # that a rank's program is compared with
+NEAR = 6  # ranks by number that are looked at as such
 
 
 class Astray:
@@ -32,19 +37,18 @@ class Astray:
                 if (view.members[r].enqueued or 0) < seq and (hosts is None or r in hosts)
             ]
             for behind in absent[:32]:
-                for ahead in joined[:2]:
-                    parting = self.scene.interleaving.part(behind, ahead, gid, seq)
-                    if parting is not None:
-                        partings.append(parting)
-                        decided += self._by_majority(parting)
+                found = self._partings(behind, joined, gid, seq)
+                partings += found
+                decided += [told for parting in found for told in self._by_majority(parting)]
         told = decided or [p for p in partings if p.odd is not None]
         odd = {p.odd for p in told if p.odd is not None}
-        if not told:
-            common = set.intersection(*(set(p.ranks) for p in partings)) if partings else set()
-            if len(common) != 1 or len({r for p in partings for r in p.ranks}) < 4:
-                return None  # fewer than three peers that agree are no majority
-            odd, told = common, partings
-        if decided or not any(p.odd is not None for p in told):
+        alone = self._alone(partings)
+        if alone is not None:
+            guilty = {alone}
+            told = [self.scene.interleaving.blame(p, alone) for p in partings]
+        elif not told:
+            return None
+        elif decided:
             guilty = odd
         else:  # a rank that kept its own pattern was only misled by the others
             waiting = {int(n[1]) for n in nodes if n[0] == "H"}  # type: ignore[call-overload]
@@ -52,7 +56,7 @@ class Astray:
                 r
                 for r in waiting
                 if (cs := self.scene.graph.open_calls.get(r))
-                and self.scene.interleaving.breaks_pattern(r, cs[0].order)
+                and self.scene.programs.breaks_pattern(r, cs[0].order)
             }
             guilty = {r for p in partings for r in p.broke} | broke
             guilty = guilty - {r for p in partings for r in p.kept} or odd
@@ -62,18 +66,37 @@ class Astray:
         first = min((p for p in told if set(p.ranks) & guilty), key=lambda p: self._time(p))
         return self._finding(first, culprits)
 
+    def _alone(self, partings: Sequence[Parting]) -> int | None:
+        """Return the one rank that parted from each of at least three others, if there is one."""
+        common = set.intersection(*(set(p.ranks) for p in partings)) if partings else set()
+        return common.pop() if len(common) == 1 and len({r for p in partings for r in p.ranks}) >= 4 else None
+
+    def _partings(self, behind: int, joined: Sequence[int], gid: int, seq: int) -> list[Parting]:
+        """Return where a rank parted from those who made the call and whose programs are most like its own.
+
+        Ranks of another pipeline stage run another program and cannot be compared. Ranks of one stage mostly have near
+        numbers, so the nearest are looked at along with the first.
+        """
+        near = sorted(joined, key=lambda rank: abs(rank - behind))[:NEAR]
+        peers = sorted(
+            dict.fromkeys([*joined[:PEERS], *near]),
+            key=lambda rank: -self.scene.programs.likeness(behind, rank),
+        )
+        found = [self.scene.interleaving.part(behind, ahead, gid, seq) for ahead in peers[:PEERS]]
+        return [parting for parting in found if parting is not None]
+
     def _by_majority(self, parting: Parting) -> list[Parting]:
         """Let the members decide where they can: the side whose call most of its group made is not the odd one."""
         made: list[bool] = []
         for (rank, row), other in zip(
             zip(parting.ranks, parting.rows, strict=True), reversed(parting.ranks), strict=True
         ):
-            gid, seq, kind, _ = self.scene.interleaving.call(rank, row)
+            gid, seq, kind, _ = self.scene.programs.call(rank, row)
             view = self.scene.views[gid]
             most = (
                 not kind.is_p2p
                 and len(view.members) > 2
-                and sum((m.enqueued or 0) >= seq for m in view.members.values()) * 2 > len(view.members)
+                and sum(self._made(view, r, seq, kind) for r in view.members) * 2 > len(view.members)
             )
             made.append(most and other in view.members and (view.members[other].enqueued or 0) < seq)
         if made == [True, False]:
@@ -82,10 +105,15 @@ class Astray:
             return [self.scene.interleaving.blame(parting, parting.ranks[0])]
         return []
 
+    def _made(self, view: GroupFrontier, rank: int, seq: int, kind: CallKind) -> bool:
+        """Return whether a member made a call at `seq`, from the same line as far as its row was kept."""
+        own = view.kind_of(rank, seq)
+        return (view.members[rank].enqueued or 0) >= seq and (own is None or own.stack == kind.stack)
+
     def _time(self, parting: Parting) -> tuple[int, tuple[int, int]]:
         return (
             min(
-                self.scene.interleaving.call(r, row)[3]
+                self.scene.programs.call(r, row)[3]
                 for r, row in zip(parting.ranks, parting.rows, strict=True)
             ),
             parting.ranks,
@@ -95,8 +123,8 @@ class Astray:
         odd = next(r for r in parting.ranks if r in culprits)
         peer = next(r for r in parting.ranks if r != odd)
         rows = dict(zip(parting.ranks, parting.rows, strict=True))
-        gid, seq, kind, _ = self.scene.interleaving.call(peer, rows[peer])
-        _, own_seq, own_kind, _ = self.scene.interleaving.call(odd, rows[odd])
+        gid, seq, kind, _ = self.scene.programs.call(peer, rows[peer])
+        _, own_seq, own_kind, _ = self.scene.programs.call(odd, rows[odd])
         if parting.skipped and all(k.is_p2p for k in parting.skipped):
             halves = [
                 n for n in self.scene.graph.nodes if n[0] == "P" and self.pairs.missing_half(n) in culprits
@@ -125,6 +153,6 @@ class Astray:
             skipped=parting.skipped,
             added=(parting.added,) if parting.added is not None else (),
             swapped=parting.swapped,
-            last_word=rows[odd] == len(self.scene.interleaving.program(odd).tokens) - 1,
-            before=self.scene.interleaving.before(peer, rows[peer]),
+            last_word=rows[odd] == len(self.scene.programs.of(odd).tokens) - 1,
+            before=self.scene.programs.before(peer, rows[peer]),
         )

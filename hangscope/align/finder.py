@@ -247,10 +247,18 @@ class Finder:
         unpaired = sorted(
             (n for n in calls if n[0] == "P" and self.pairs.missing_half(n) is not None), key=self.scene.when
         )
-        if unpaired:
-            node, culprit, shown = self.pairs.guilty_half(unpaired)
+        guilty = self.pairs.guilty_half(calls, unpaired)
+        if guilty is not None:
+            node, culprit, stray = guilty
             finding = self.scene.at(node, "unpaired", (culprit,))
-            finding.root, finding.assumed = root, not shown
+            finding.root, finding.assumed = root, stray is None
+            if stray is not None:
+                finding.own_kind, finding.own_seq = stray.kind, stray.seq
+                finding.skipped = stray.wanted
+                if not stray.is_p2p:
+                    finding.form, finding.pair, finding.last_word = "different", None, stray.last
+                    if stray.foreign:
+                        finding.skipped, finding.added = (), (stray.kind,)
         return self.scene.with_waiting(finding, set(root.explains))
 
     def _stalled(self) -> Finding | None:

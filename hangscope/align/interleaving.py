@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.align.frontier import site_keys
-from hangscope.align.sequence_diff import continues, expected
-from hangscope.incident import CallKind, Incident
+from hangscope.align.program import HISTORY, Program, Programs
+from hangscope.align.sequence_diff import expected
+from hangscope.incident import CallKind
 
 ANCHORS = 48  # shared calls that are tried as a common start
 PROVEN_ALIKE = 12  # calls before a parting that must agree
-LAST_CALLS = 48  # how far back a rank's own straying is looked for
-HISTORY = 768  # calls before the parting that a rank's own pattern is taken from
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,103 +40,20 @@ class Parting:
     kept: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
-class Program:
-    """One rank's calls of all groups in enqueue order, as parallel columns."""
-
-    gid: Any
-    seq: Any
-    kind: Any
-    created: Any
-    order: Any
-    is_p2p: Any
-    sites: list[int]
-    tokens: list[int]
-    labels: dict[int, Any]
-
-    @property
-    def whole(self) -> bool:
-        """Return whether every group's calls are kept from the first one on."""
-        return len(self.seq) > 0 and all(
-            int(self.seq[self.gid == gid].min()) <= 1 for gid in np.unique(self.gid)
-        )
-
-    def row_of(self, gid: int, seq: int) -> int | None:
-        """Return the row of a collective, or None where it was not kept."""
-        found = np.flatnonzero((self.gid == gid) & (self.seq == seq) & ~self.is_p2p)
-        return int(found[0]) if len(found) else None
-
-
 class Interleaving:
-    """The programs of an incident's ranks, built when they are asked for."""
+    """Compares the programs of two ranks."""
 
-    def __init__(self, incident: Incident) -> None:
-        self.incident = incident
-        self._programs: dict[int, Program] = {}
-        self._tokens: dict[Any, int] = {}
-        self._site: Any = None
+    def __init__(self, programs: Programs) -> None:
+        self.programs = programs
+        self.incident = programs.incident
         self._members: dict[int, frozenset[int]] = {}
-        self._keeping: dict[tuple[int, int], bool | None] = {}
-
-    def program(self, rank: int) -> Program:
-        """Return one rank's program."""
-        found = self._programs.get(rank)
-        if found is None:
-            found = self._programs[rank] = self._build(rank)
-        return found
-
-    def _build(self, rank: int) -> Program:
-        if self._site is None:
-            self._site = site_keys(self.incident.kinds)
-        record = self.incident.ranks[rank]
-        queues = [
-            (q, p2p)
-            for queues, p2p in ((record.queues, False), (record.p2p, True))
-            for _, q in sorted(queues.items())
-            if len(q)
-        ]
-        if not queues:
-            empty = np.empty(0, np.int64)
-            return Program(empty, empty, empty, empty, empty, empty.astype(bool), [], [], {})
-        order = np.concatenate([q.order for q, _ in queues])
-        by_order = np.argsort(order, kind="stable")
-        labels = self._labels(rank)
-        gid = np.concatenate([np.full(len(q), q.gid, np.int64) for q, _ in queues])[by_order]
-        kind = np.concatenate([q.kind for q, _ in queues])[by_order]
-        sites = self._site[kind].tolist()
-        return Program(
-            gid=gid,
-            seq=np.concatenate([q.seq for q, _ in queues])[by_order],
-            kind=kind,
-            created=np.concatenate([q.created for q, _ in queues])[by_order],
-            order=order[by_order],
-            is_p2p=np.concatenate([np.full(len(q), p2p, bool) for q, p2p in queues])[by_order],
-            sites=sites,
-            tokens=[
-                self._tokens.setdefault((labels[g], site), len(self._tokens))
-                for g, site in zip(gid.tolist(), sites, strict=True)
-            ],
-            labels=labels,
-        )
-
-    def _labels(self, rank: int) -> dict[int, Any]:
-        """Return what each of a rank's groups is for: its description and size, or its place among the rank's groups."""
-        record = self.incident.ranks[rank]
-        labels: dict[int, Any] = {}
-        counts: dict[Any, int] = {}
-        for gid in sorted(set(record.queues) | set(record.p2p)):
-            group = self.incident.groups[gid]
-            base = (group.desc, len(group.ranks))
-            counts[base] = counts.get(base, 0) + 1
-            labels[gid] = (*base, counts[base])
-        return labels
 
     def part(self, behind: int, ahead: int, gid: int, seq: int) -> Parting | None:
         """Return where `behind`, which has not made call (gid, seq), and `ahead`, which has, went different ways.
 
         None where `behind` simply has not come so far, or where the two share no earlier call that both kept.
         """
-        mine, theirs = self.program(behind), self.program(ahead)
+        mine, theirs = self.programs.of(behind), self.programs.of(ahead)
         groups = {g for g in {*mine.labels, *theirs.labels} if self._has(g, behind) and self._has(g, ahead)}
         start = self._common_start(mine, theirs, gid, seq, groups)
         if start is None:
@@ -185,7 +100,7 @@ class Interleaving:
         return rank in members
 
     def _judge(self, behind: int, ahead: int, i: int, j: int) -> Parting:
-        keeps = {rank: self._keeps_pattern(rank, row) for rank, row in ((behind, i), (ahead, j))}
+        keeps = {rank: self.programs.keeps_pattern(rank, row) for rank, row in ((behind, i), (ahead, j))}
         odd = None
         if keeps[behind] is not True and keeps[ahead] is True:
             odd = behind
@@ -209,27 +124,22 @@ class Interleaving:
         other, other_row = (ahead, j) if odd == behind else (behind, i)
         return self._explain(odd, row, other, other_row, parting)
 
-    def _keeps_pattern(self, rank: int, row: int) -> bool | None:
-        key = (rank, row)
-        if key not in self._keeping:
-            tokens = self.program(rank).tokens
-            self._keeping[key] = continues(tokens[max(0, row - HISTORY) : row], tokens[row])
-        return self._keeping[key]
-
     def _explain(self, odd: int, row: int, other: int, other_row: int, parting: Parting) -> Parting:
         """Fill in what the odd rank left out or added at `row`."""
-        tokens = self.program(odd).tokens
+        tokens = self.programs.of(odd).tokens
         history = tokens[max(0, row - HISTORY) : row]
         ahead = expected(history, 96)
         token = tokens[row]
         kinds = self.incident.kinds
-        own_kind = kinds[int(self.program(odd).kind[row])]
-        kind_of = {t: kinds[int(k)] for t, k in zip(tokens, self.program(odd).kind, strict=True)}
+        own_kind = kinds[int(self.programs.of(odd).kind[row])]
+        kind_of = {t: kinds[int(k)] for t, k in zip(tokens, self.programs.of(odd).kind, strict=True)}
         kind_of.update(
             {
                 t: kinds[int(k)]
                 for t, k in zip(
-                    self.program(other).tokens[: other_row + 1], self.program(other).kind, strict=False
+                    self.programs.of(other).tokens[: other_row + 1],
+                    self.programs.of(other).kind,
+                    strict=False,
                 )
             }
         )
@@ -244,32 +154,6 @@ class Interleaving:
             )
         goes_on = len(ahead) > 1 and tokens[row + 1 : row + 3] == ahead[:2]
         return replace(parting, odd=odd, added=own_kind if goes_on else None)
-
-    def breaks_pattern(self, rank: int, order: int) -> bool:
-        """Return whether a rank's call with this enqueue number leaves the pattern that the rank repeated before."""
-        program = self.program(rank)
-        rows = np.flatnonzero(program.order == order)
-        return bool(len(rows)) and self._keeps_pattern(rank, int(rows[0])) is False
-
-    def strays(self, rank: int) -> bool:
-        """Return whether any of a rank's last calls leaves the pattern that the rank repeated before."""
-        rows = len(self.program(rank).tokens)
-        return any(self._keeps_pattern(rank, row) is False for row in range(max(0, rows - LAST_CALLS), rows))
-
-    def before(self, rank: int, row: int) -> list[CallKind]:
-        """Return what a rank called before a row, oldest first."""
-        program = self.program(rank)
-        return [self.incident.kinds[int(k)] for k in program.kind[max(0, row - HISTORY) : row]]
-
-    def call(self, rank: int, row: int) -> tuple[int, int, CallKind, int]:
-        """Return (gid, seq, kind, enqueue time in ns) of a rank's row."""
-        program = self.program(rank)
-        return (
-            int(program.gid[row]),
-            int(program.seq[row]),
-            self.incident.kinds[int(program.kind[row])],
-            int(program.created[row]),
-        )
 
 
 def _comparable(

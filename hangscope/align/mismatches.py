@@ -40,14 +40,20 @@ class Mismatches:
     def _legal_offset(self, history: GroupHistory, mismatch: Mismatch) -> bool:
         """Return whether seqs merely count differently: everything matches again under one constant shift.
 
-        Recorders that number point-to-point batches with the collectives burn seqs on the participants only.
+        Recorders that number point-to-point batches with the collectives burn seqs on the participants only. The call
+        that does not match has to find its match in this way, too.
         """
         if not history.view.calls_in_p2p_numbers:
             return False
         odd, peer = mismatch.sides[-1][0], mismatch.sides[0][0]
         a, b = list(map(int, history.hard[odd])), list(map(int, history.hard[peer]))
+        place = mismatch.seq - history.sequences.first
         return any(
-            len(a) - s > 8 and (a[s:] == b[: len(a) - s] or a[: len(b) - s] == b[s:])
+            len(a) - s > 8
+            and (
+                (a[s:] == b[: len(a) - s] and place < len(a) - s)
+                or (a[: len(b) - s] == b[s:] and place < len(b) - s)
+            )
             for s in range(1, min(33, len(a), len(b)))
         )
 

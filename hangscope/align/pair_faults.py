@@ -8,6 +8,7 @@ from hangscope.align.finding import Finding
 from hangscope.align.matching import numel
 from hangscope.align.p2p import Pair
 from hangscope.align.scene import Scene
+from hangscope.align.straying import Stray, strays
 from hangscope.align.waitgraph import Node, Root
 from hangscope.incident import State
 
@@ -76,25 +77,38 @@ class PairFaults:
         pair = self.scene.graph.pairs[node[1:]]  # type: ignore[index]
         return pair.key[1] if pair.send is None else pair.key[2] if pair.recv is None else None
 
-    def guilty_half(self, unpaired: list[Node]) -> tuple[Node, int, bool]:
-        """Return the unpaired call that started it, whose fault it is, and whether that rank's own program shows it.
+    def guilty_half(self, calls: list[Node], unpaired: list[Node]) -> tuple[Node, int, Stray | None] | None:
+        """Return the send or receive that started a circle of `calls`, whose fault it is, and how its own program shows it.
 
         A rank whose own half breaks the pattern of its program waits for the wrong peer; one that strays from its
-        pattern near the end left its half out. Without such a sign a rank that starves in an unpaired call itself is
-        only a link of the chain.
+        pattern near the end left its half out. What several of them do alike is no such sign, and without one a rank
+        that starves in an unpaired call itself is only a link of the chain. None where every half has its counterpart
+        and no program shows that it was meant for another.
         """
-        programs = self.scene.interleaving
+        missing = [(node, rank) for node in unpaired if (rank := self.missing_half(node)) is not None]
+        pairs = [node for node in calls if node[0] == "P"]
+        if not pairs:
+            return None
+        inside = {rank for node in calls for rank, _ in self.scene.calls_of(node)} | {r for _, r in missing}
+        astray = strays(self.scene.programs, inside)
         for node in unpaired:
             pair = self.scene.graph.pairs[node[1:]]  # type: ignore[index]
             half = pair.send or pair.recv
-            if half is not None and programs.breaks_pattern(half.rank, half.order):
-                return node, half.rank, True
-        missing = [(node, rank) for node in unpaired if (rank := self.missing_half(node)) is not None]
+            if half is None:
+                continue
+            row = self.scene.programs.row_of(half.rank, half.order)
+            for stray in astray.get(half.rank, ()):
+                if stray.row == row:
+                    return node, half.rank, stray
         for node, rank in missing:
-            if programs.strays(rank):
-                return node, rank, True
+            if rank in astray:
+                return node, rank, astray[rank][0]
+        if len(astray) == 1:
+            rank, (stray, *_) = next(iter(astray.items()))
+            if unpaired or stray.is_p2p:
+                return (unpaired or sorted(pairs, key=self.scene.when))[0], rank, stray
         for node, rank in missing:
-            calls = self.scene.graph.open_calls.get(rank, [])
-            if not (calls and calls[0].node in unpaired):
-                return node, rank, False
-        return *missing[0], False
+            opened = self.scene.graph.open_calls.get(rank, [])
+            if not (opened and opened[0].node in unpaired):
+                return node, rank, None
+        return (*missing[0], None) if missing else None

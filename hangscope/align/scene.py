@@ -10,6 +10,7 @@ from hangscope.align.divergence import GroupHistory
 from hangscope.align.finding import Candidate, Finding
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.interleaving import Interleaving
+from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Node, OpenCall, WaitGraph
 from hangscope.incident import CallKind, Incident
 
@@ -30,7 +31,8 @@ class Scene:
         self.waiting = graph.waiting
         self.witnesses = witnesses
         self.candidates: list[Candidate] = []
-        self.interleaving = Interleaving(incident)
+        self.programs = Programs(incident)
+        self.interleaving = Interleaving(self.programs)
 
     def calls_of(self, node: Node) -> list[tuple[int, OpenCall]]:
         """Return the open calls of an instance, each with its rank."""

@@ -145,6 +145,17 @@ class Difference:
         """Return whether the culprit left out fewer calls than a step makes: then it skipped something inside."""
         return 0 < len(self.skipped) < self.period
 
+    @cached_property
+    def stays_inside(self) -> bool:
+        """Return whether the culprit went on inside the loop, or ran as many steps as its peers and skipped one of them."""
+        culprits = self.finding.culprits
+        return (
+            self.skipped_part_of_a_step
+            or self.ran_further(culprits)
+            or self.mid_epoch(culprits)
+            or bool(self.skips(culprits))
+        )
+
     def ran_further(self, ranks: Sequence[int]) -> bool:
         """Return whether a culprit's output counts a step of the same epoch that no waiting rank has reached."""
         for rank in ranks:
@@ -202,10 +213,23 @@ class Difference:
         return own >= 1 and own * 2 > peer
 
     @cached_property
+    def cut_short(self) -> bool:
+        """Return whether the culprit left a backward pass before its last gradient reductions.
+
+        Buckets come in one order, and only behind the last one were other calls made before. Where the call just before
+        the difference is a bucket after which nothing but buckets ever came, this pass had begun and was not over.
+        """
+        if not self.peer_gradient or self.own_gradient or self.own is None or not self.history:
+            return False
+        reduces = [is_gradient(kind, self.case.frames_recorded) for kind in self.history]
+        ends = {self.history[i] for i in range(len(reduces) - 1) if reduces[i] and not reduces[i + 1]}
+        return reduces[-1] and bool(ends) and self.history[-1] not in ends
+
+    @cached_property
     def side_work(self) -> str | None:
         """Return the helper function around the odd call whose name says that one rank alone does such work."""
-        if self.own is None or self.position is None:
-            return None
+        if self.own is None or self.position is None or self.times_before(self.own) > 1:
+            return None  # what all have made before is no work of one rank
         shared = self.position[1]
         for frame in user_frames(self.own.stack):
             if (frame.name, frame.file) == (shared.name, shared.file):
@@ -255,6 +279,18 @@ class Difference:
         if edit is not None and edit.edit.kind == "extra":
             return tuple(self.case.incident.kinds[i] for i in edit.calls)
         return self.finding.added
+
+    @cached_property
+    def edited(self) -> tuple[CallKind, ...]:
+        """Return the calls that the culprit left out or made in addition, where what follows matches again behind them."""
+        if self.finding.edit is None:
+            return ()
+        return self.added if self.inserted else self.skipped
+
+    @property
+    def inserted(self) -> bool:
+        """Return whether what follows the culprit's odd calls shows that they were made in addition."""
+        return self.finding.edit is not None and self.finding.edit.edit.kind == "extra"
 
     @cached_property
     def resumes(self) -> bool:

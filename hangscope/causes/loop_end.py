@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.align.callsite import is_user, position_to_loop
+from hangscope.align.callsite import is_user, position_to_loop, user_frames
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
@@ -33,22 +33,19 @@ def left_the_loop(case: Case) -> Match | None:
         and not d.ran_further(culprits)
         and not d.skips(culprits)
     ):
-        sure, why = 2 if d.times_before(d.peer) else 1, ""
         who = ranks_phrase(culprits)
         return Match(
             "uneven_loader",
             culprits,
             f"{who} began one more step while {its} peers are already in the call behind the loop: {it} {'has' if len(culprits) < 2 else 'have'} more batches",
-            sure=sure,
+            sure=1,  # a rank that leaves out the call behind the loop and begins the next epoch leaves the same record
             frame=frame,
             frame_rank=culprits[0] if culprits else None,
             advice=_batches(who),
         )
     elif finding.form == "different" and not finding.tie:
-        if d.skipped_part_of_a_step or d.ran_further(culprits) or d.mid_epoch(culprits) or d.skips(culprits):
-            return (
-                None  # it went on inside the loop, or ran as many steps as its peers and skipped one of them
-            )
+        if d.stays_inside:
+            return None
         if (
             d.own is not None
             and not d.ends_epochs
@@ -68,7 +65,8 @@ def left_the_loop(case: Case) -> Match | None:
             line = d.position[1]
             if d.side_work and not told:
                 return None
-            if not (d.peer_gradient or told or finding.history is None) and not _forward(d):
+            of_epoch = _names_epoch(d)
+            if not (d.peer_gradient or told or of_epoch or finding.history is None) and not _forward(d):
                 return None  # a loop of hand-made calls: an extra call at its end looks the same
             sure, why = (
                 1,
@@ -155,6 +153,17 @@ def _returned_from_epoch(peer: Stack, own: Stack) -> bool:
     """Return whether the peers are inside a function that runs an epoch, and this stack is not."""
     epochs = {(f.name, f.file) for f in peer if is_user(f) and "epoch" in f.name.lower()}
     return bool(epochs) and not any((f.name, f.file) in epochs for f in own)
+
+
+def _names_epoch(d: Difference) -> bool:
+    """Return whether the culprit's call was made in a function of the user's that is named after an epoch and that its peers are not in."""
+    if d.own is None or d.peer is None:
+        return False
+    shared = {(frame.name, frame.file) for frame in d.peer.stack}
+    return any(
+        "epoch" in frame.name.lower() and (frame.name, frame.file) not in shared
+        for frame in user_frames(d.own.stack)
+    )
 
 
 def _forward(d: Difference) -> bool:

@@ -87,7 +87,10 @@ def gradient_sets(case: Case) -> Match | None:
     d = Difference(case)
     culprits = case.finding.culprits
     missing, extra = d.gradients(d.skipped), d.gradients(d.added)
-    other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op")
+    shifted = d.edited and not d.gradients(
+        d.edited
+    )  # a call by hand more or less, and each bucket meets the next
+    other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op") and not shifted
     goes_on = (
         d.peer_gradient
         and not d.own_gradient
@@ -104,10 +107,12 @@ def gradient_sets(case: Case) -> Match | None:
         and not d.added
         and not _by_hand(d)
     )
-    if not (missing or extra or other_buckets or goes_on or ahead) or d.ends_epochs:
+    leaves = d.ends_epochs and not d.stays_inside
+    if not d.cut_short and (not (missing or extra or other_buckets or goes_on or ahead) or leaves):
         return None
     if (
         missing
+        and not d.cut_short
         and not d.in_loop_before
         and case.finding.form == "different"
         and d.times_before(d.own) == 0
@@ -115,11 +120,13 @@ def gradient_sets(case: Case) -> Match | None:
         and d.position[0] == "beyond"
     ):
         return None
-    if _by_hand(d) and not other_buckets:
+    if _by_hand(d) and not other_buckets and not d.cut_short:
         return None
     who = ranks_phrase(culprits) if culprits else "one side"
     if other_buckets:
         why = f"{who} reduces gradient bucket {describe(d.own)} where the others reduce {describe(d.peer)}"
+    elif d.cut_short:
+        why = f"{who} left out the last gradient reductions of a backward pass, of which the others are in {describe(d.peer)}"
     elif missing or goes_on:
         why = f"{who} left out {len(d.skipped) or 'a'} gradient reduction{'s' if len(d.skipped) > 1 else ''} and went on inside the loop"
     else:
@@ -135,7 +142,7 @@ def gradient_sets(case: Case) -> Match | None:
         "gradient_sync_mismatch",
         culprits,
         why,
-        sure=2 if missing or extra or other_buckets else 1,
+        sure=2 if missing or extra or other_buckets or d.cut_short else 1,
         frame=case.frame_of(d.own),
         frame_rank=_rank(case),
         advice=advice,

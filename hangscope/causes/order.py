@@ -1,4 +1,4 @@
-"""Rules about order: circular waits over groups, and sends and receives that do not pair."""
+"""Rules about order: circular waits over groups."""
 
 from __future__ import annotations
 
@@ -9,82 +9,6 @@ from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
 from hangscope.incident import CallKind, Evidence, Source
-
-
-def unpaired(case: Case) -> Match | None:
-    """A send without its receive, or the reverse, on a rank that went on to something else."""
-    finding = case.finding
-    pair = finding.pair
-    if (
-        finding.form == "absent"
-        and pair is not None
-        and finding.culprits
-        and _went_past(case, finding.culprits[0])
-    ):
-        pass
-    elif finding.form != "unpaired" or pair is None:
-        return None
-    assert pair is not None
-    if pair.send is not None and pair.recv is not None:
-        return _unequal(case)
-    _, source, destination, index = pair.key
-    missing = "send" if pair.send is None else "receive"
-    culprit = source if pair.send is None else destination
-    other = destination if pair.send is None else source
-    return Match(
-        "p2p_mismatch",
-        (culprit,),
-        f"rank {other} waits in {'recv' if pair.send is None else 'send'} number {index + 1} of the pair {source} -> {destination}, and rank {culprit} never made the {missing}",
-        # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
-        sure=1 if finding.assumed or finding.form == "absent" else 2,
-        frame=case.frame_of(finding.waiting_kind),
-        frame_rank=other,
-        evidence=[
-            Evidence(
-                case.incident.ranks[culprit].recorder,
-                f"rank {culprit} has no {missing} for it, and is in {'another' if case.graph.open_calls.get(culprit) else 'no'} call itself",
-                culprit,
-                Source(case.incident.ranks[culprit].calls_file or ""),
-            )
-        ],
-        advice=[
-            f"Put the send/receive schedules of ranks {source} and {destination} side by side: number of microbatches, peers, order.",
-            "Post both halves in one batch_isend_irecv where two ranks exchange.",
-        ],
-    )
-
-
-def _unequal(case: Case) -> Match:
-    """Return the answer for a send and a receive that meet with different sizes."""
-    finding = case.finding
-    who = ranks_phrase(finding.culprits) if finding.culprits else "one side"
-    return Match(
-        "p2p_mismatch",
-        finding.culprits,
-        f"{describe(finding.own_kind)} meets {describe(finding.waiting_kind)}: a send and its receive of different sizes",
-        sure=2,
-        frame=case.frame_of(finding.own_kind),
-        frame_rank=finding.culprits[0] if finding.culprits else None,
-        advice=[
-            f"Make {who} use the size that this pair exchanged before, or exchange the sizes first.",
-            "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
-        ],
-    )
-
-
-def _went_past(case: Case, rank: int) -> bool:
-    """Return whether a rank made calls after the point where its half is missing."""
-    pair = case.finding.pair
-    half = (pair.send or pair.recv) if pair is not None else None
-    if half is None:
-        return False
-    record = case.incident.ranks[rank]
-    later = [
-        q
-        for q in (*record.queues.values(), *record.p2p.values())
-        if len(q) and int(q.created.max()) > half.created > 0
-    ]
-    return bool(later)
 
 
 def circular_wait(case: Case) -> Match | None:

@@ -21,9 +21,10 @@ def one_sided_call(case: Case) -> Match | None:
     sure, why = 0, ""
     test = d.rank_test(culprits)
     skips = d.skips(culprits)
+    left_out = bool(d.skipped) and not d.inserted
     if finding.form == "extra":
         sure, why = (0 if finding.tie else 1), f"{who} made {describe(d.own)}, which the others did not make"
-    elif d.skipped and (finding.edit is not None or d.times_before(d.own)):
+    elif left_out and (finding.edit is not None or d.times_before(d.own)):
         sure, why = (
             2,
             f"{who} left out {describe(d.skipped[0])}"
@@ -57,8 +58,9 @@ def one_sided_call(case: Case) -> Match | None:
         )
     if skips:
         sure = 2
-    call = d.own.op if d.own is not None else "collective"
-    if d.skipped or skips:
+    odd = d.added[0] if d.added and not left_out else d.own
+    call = odd.op if odd is not None else "collective"
+    if left_out or skips:
         advice = [
             f"Let all ranks skip together: all_reduce the flag that made {who} skip, or run the step with a zero loss.",
             "Every rank must reach each collective of a step, or none.",
@@ -84,7 +86,7 @@ def one_sided_call(case: Case) -> Match | None:
         sure=sure,
         evidence=evidence,
         advice=advice,
-        frame=case.frame_of(d.own),
+        frame=case.frame_of(odd) or case.frame_of(d.own),
         frame_rank=culprits[0] if culprits else None,
     )
 

@@ -27,7 +27,7 @@ def assemble(
     `world_size` overrides what the inputs say; `attempt` picks a restart attempt (default: the last one; "all": mix).
     """
     notes = [note for reading in readings for note in reading.notes]
-    readings = _of_attempt(sorted(readings, key=lambda r: r.file), attempt, notes)
+    readings, attempts = _of_attempt(sorted(readings, key=lambda r: r.file), attempt, notes)
     claims = []
     for reading in readings:
         for recording in reading.recordings:
@@ -37,6 +37,7 @@ def assemble(
                 if claim is not None:
                     claims.append(claim)
     text = text_evidence.collect(readings, notes, attempt)
+    notes += _no_such_attempt(attempt, attempts | text.attempts)
     claims += text.claims_beside({c.rank for c in claims})
     chosen, unchanged, stale = snapshots.choose(claims, notes)
     index = GroupIndex(chosen)
@@ -102,12 +103,15 @@ def assemble(
     )
 
 
-def _of_attempt(readings: Sequence[Reading], wanted: int | str | None, notes: list[Note]) -> list[Reading]:
+def _of_attempt(
+    readings: Sequence[Reading], wanted: int | str | None, notes: list[Note]
+) -> tuple[list[Reading], set[int]]:
+    """Return the readings of one attempt and of none, and which attempts there are, by the paths of the files."""
     attempts = {r.file: snapshots.attempt_of(r.file) for r in readings}
-    known = sorted({a for a in attempts.values() if a is not None})
+    known = {a for a in attempts.values() if a is not None}
     if not known or wanted == "all":
-        return list(readings)
-    last = int(wanted) if wanted is not None else known[-1]
+        return list(readings), known
+    last = int(wanted) if wanted is not None else max(known)
     dropped = [r.file for r in readings if attempts[r.file] not in (None, last)]
     if dropped:
         notes.append(
@@ -118,7 +122,20 @@ def _of_attempt(readings: Sequence[Reading], wanted: int | str | None, notes: li
                 hint="--attempt N picks another",
             )
         )
-    return [r for r in readings if attempts[r.file] in (None, last)]
+    return [r for r in readings if attempts[r.file] in (None, last)], known
+
+
+def _no_such_attempt(wanted: int | str | None, known: set[int]) -> list[Note]:
+    if wanted in (None, "all") or int(wanted) in known:
+        return []
+    told = f"there are {', '.join(map(str, sorted(known)))}" if known else "none tells of any"
+    return [
+        Note(
+            "no_such_attempt",
+            f"no input is of restart attempt {wanted}: {told}",
+            hint="leave --attempt out for the last one",
+        )
+    ]
 
 
 def _world_size(

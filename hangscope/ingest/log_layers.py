@@ -16,7 +16,11 @@ _LAYERS = re.compile(
     r"(?P<rank>\[rank(\d{1,7})[\]\[]:? ?)"
     r"|(?P<role_ranks>\[[A-Za-z_]+-(\d{1,7})-(\d{1,7})\]: ?)"
     r"|(?P<role>\[[A-Za-z_][A-Za-z_.-]{0,60}(\d{1,7})\]:)"
-    r"|(?P<mpi>\[\d{1,9},(?:mpirank:)?(\d{1,7})(?:,([\w.-]{1,253}))?\](?:<std(?:out|err|diag)>)?:(?: (?=(?: {2}){0,20}\S))?)"
+    # Open MPI 4, and 5 (`--output tag`, `tag-fullname`, `tag-detailed`, `rank`; openpmix/src/common/pmix_iof.c)
+    r"|(?P<mpi>\[(?:[\w.-]{1,253}@)?\d{1,9},(?:mpirank:)?(\d{1,7})(?:,([\w.-]{1,253}))?\](?:\[([\w.-]{1,253}):(\d{1,10})\])?"
+    r"(?:<std(?:out|err|diag)>)?:(?: (?=(?: {2}){0,20}\S))?)"
+    r"|(?P<mpi_rank>\[(\d{1,7})\]<std(?:out|err|diag)>:(?: (?=(?: {2}){0,20}\S))?)"
+    rf"|(?P<ctime>\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([A-Z][a-z]{{2}}) ([ \d]\d) {CLOCK} (\d{{4}})\](?:<std(?:out|err|diag)>:)? ?)"
     r"|(?P<ray>\((?:[A-Za-z_][\w.<>]{0,80}(?: rank=(\d{1,7}))?,? )?pid=(\d{1,9})(?:, ip=([\w.:]{2,64}))?\) ?)"
     r"|(?P<pod>\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?)"
     rf"|(?P<iso>\[?(\d{{4}})[-/](\d\d)[-/](\d\d)[T_ ]{CLOCK}(?:[.,](\d{{1,9}}))? ?(Z|UTC|[+-]\d\d:?\d\d)?\]?"
@@ -91,10 +95,11 @@ def _task(found: dict[str, Any], task: str) -> None:
     found["task"] = int(task)
 
 
-def _mpi(found: dict[str, Any], task: str, host: str | None) -> None:
+def _mpi(found: dict[str, Any], task: str, host: str | None, node: str | None, pid: str | None) -> None:
     found["task"] = int(task)
-    if host:
-        found["host"] = host
+    _host(found, host or node)
+    if pid:
+        found["pid"] = int(pid)
 
 
 def _unit(found: dict[str, Any], host: str | None, pid: str) -> None:
@@ -138,6 +143,10 @@ def _iso(
         found["time"] = moment.timestamp() + seconds
     except (ValueError, OverflowError):
         return
+
+
+def _ctime(found: dict[str, Any], month: str, day: str, h: str, m: str, s: str, year: str) -> None:
+    _iso(found, year, str(_MONTHS.get(month, 0)), day, h, m, s, None, None)
 
 
 def _syslog(found: dict[str, Any], month: str, day: str, h: str, m: str, s: str, host: str) -> None:
@@ -189,16 +198,29 @@ def _clock(found: dict[str, Any], month: int, day: int, h: str, m: str, s: str, 
 
 
 _READ: dict[str, Any] = {
-    "rank": _rank, "role_ranks": _role_ranks, "role": _role, "mpi": _mpi, "ray": _ray, "pod": _host, "iso": _iso, "cri": _nothing,
+    "rank": _rank, "role_ranks": _role_ranks, "role": _role, "mpi": _mpi, "mpi_rank": _task, "ctime": _ctime, "ray": _ray, "pod": _host, "iso": _iso, "cri": _nothing,
     "stream": _host, "syslog": _syslog, "unit": _unit, "glog": read_glog, "c10": _c10, "logger": _level, "root_logger": _level, "number": _nothing, "hydra": _task,
     "debris": _nothing, "task": _task, "pdsh": _host, "compose": _host,
 }  # fmt: skip
 _ARITY = {
-    "rank": 1, "role_ranks": 2, "role": 1, "mpi": 2, "ray": 3, "pod": 1, "iso": 8, "cri": 0, "stream": 1, "syslog": 6, "unit": 2, "glog": 10,
+    "rank": 1, "role_ranks": 2, "role": 1, "mpi": 4, "mpi_rank": 1, "ctime": 6, "ray": 3, "pod": 1, "iso": 8, "cri": 0, "stream": 1, "syslog": 6, "unit": 2, "glog": 10,
     "c10": 3, "logger": 1, "root_logger": 1, "number": 0, "hydra": 1, "debris": 0, "task": 1, "pdsh": 1, "compose": 1,
 }  # fmt: skip
 _IDENTITY = frozenset(
-    {"rank", "role_ranks", "role", "mpi", "ray", "pod", "unit", "hydra", "task", "pdsh", "compose"}
+    {
+        "rank",
+        "role_ranks",
+        "role",
+        "mpi",
+        "mpi_rank",
+        "ray",
+        "pod",
+        "unit",
+        "hydra",
+        "task",
+        "pdsh",
+        "compose",
+    }
 )
 _BARE = frozenset({"task", "pdsh", "hydra", "compose"})
-_OUTSIDE = frozenset({"iso", "debris", "cri", "stream", "pod", "syslog", "unit"})
+_OUTSIDE = frozenset({"iso", "ctime", "debris", "cri", "stream", "pod", "syslog", "unit"})

@@ -36,6 +36,7 @@ class TextEvidence:
     hosts: dict[int, str] = field(default_factory=dict)
     world_size: int = 0
     cut: set[tuple[int, str]] = field(default_factory=set)
+    attempts: set[int] = field(default_factory=set)  # restart attempts that were told of, taken or not
 
     def claims_beside(self, dumped: set[int]) -> list[Claim]:
         """Return the text recordings of ranks that left no dump, of the kind of recorder that more ranks have.
@@ -196,13 +197,11 @@ def _of_attempt(
     events: list[Event], wanted: int | str | None, text: TextEvidence, notes: list[Note]
 ) -> list[Event]:
     """Return the events of one attempt, and keep of the text recordings those of the same one."""
-    attempts = sorted(
-        {e.attempt for e in events if e.attempt is not None}
-        | {c.recording.attempt for c in text.recorded if c.recording.attempt is not None}
-    )
+    told = [*(e.attempt for e in events), *(c.recording.attempt for c in text.recorded)]
+    text.attempts = attempts = {attempt for attempt in told if attempt is not None}
     if not attempts or wanted == "all":
         return events
-    chosen = int(wanted) if wanted is not None else attempts[-1]
+    chosen = int(wanted) if wanted is not None else max(attempts)
     if len(attempts) > 1:
         notes.append(
             Note(

@@ -1,0 +1,166 @@
+"""What one rank's program called: its calls of all groups in enqueue order, and the pattern that they repeat.
+
+Calls are numbered twice: by their site (what matches, and from which line), and by a token that adds what the group is
+for, so that ranks of one role can be compared although they are in different groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hangscope.align.frontier import site_keys
+from hangscope.align.sequence_diff import continues
+from hangscope.incident import CallKind, Incident
+
+HISTORY = 768  # calls before one that a rank's own pattern is taken from
+
+
+@dataclass(slots=True)
+class Program:
+    """One rank's calls of all groups in enqueue order, as parallel columns."""
+
+    gid: Any
+    seq: Any
+    kind: Any
+    created: Any
+    order: Any
+    is_p2p: Any
+    sites: list[int]
+    tokens: list[int]
+    labels: dict[int, Any]
+
+    @property
+    def whole(self) -> bool:
+        """Return whether every group's calls are kept from the first one on."""
+        return len(self.seq) > 0 and all(
+            int(self.seq[self.gid == gid].min()) <= 1 for gid in np.unique(self.gid)
+        )
+
+    def row_of(self, gid: int, seq: int) -> int | None:
+        """Return the row of a collective, or None where it was not kept."""
+        found = np.flatnonzero((self.gid == gid) & (self.seq == seq) & ~self.is_p2p)
+        return int(found[0]) if len(found) else None
+
+
+class Programs:
+    """The programs of an incident's ranks, built when they are asked for."""
+
+    def __init__(self, incident: Incident) -> None:
+        self.incident = incident
+        self._programs: dict[int, Program] = {}
+        self._tokens: dict[Any, int] = {}
+        self._site: Any = None
+        self._sites: dict[tuple[int, int | None], int] = {}
+        self._keeping: dict[tuple[int, int], bool | None] = {}
+
+    def of(self, rank: int) -> Program:
+        """Return one rank's program."""
+        found = self._programs.get(rank)
+        if found is None:
+            found = self._programs[rank] = self._build(rank)
+        return found
+
+    def _build(self, rank: int) -> Program:
+        if self._site is None:
+            self._site = site_keys(self.incident.kinds)
+        record = self.incident.ranks[rank]
+        queues = [
+            (q, p2p)
+            for queues, p2p in ((record.queues, False), (record.p2p, True))
+            for _, q in sorted(queues.items())
+            if len(q)
+        ]
+        if not queues:
+            empty = np.empty(0, np.int64)
+            return Program(empty, empty, empty, empty, empty, empty.astype(bool), [], [], {})
+        order = np.concatenate([q.order for q, _ in queues])
+        by_order = np.argsort(order, kind="stable")
+        labels = self._labels(rank)
+        gid = np.concatenate([np.full(len(q), q.gid, np.int64) for q, _ in queues])[by_order]
+        kind = np.concatenate([q.kind for q, _ in queues])[by_order]
+        site, tokens = self._numbers(gid, kind, labels)
+        return Program(
+            gid=gid,
+            seq=np.concatenate([q.seq for q, _ in queues])[by_order],
+            kind=kind,
+            created=np.concatenate([q.created for q, _ in queues])[by_order],
+            order=order[by_order],
+            is_p2p=np.concatenate([np.full(len(q), p2p, bool) for q, p2p in queues])[by_order],
+            sites=site.tolist(),
+            tokens=tokens.tolist(),
+            labels=labels,
+        )
+
+    def _numbers(self, gid: Any, kind: Any, labels: dict[int, Any]) -> tuple[Any, Any]:
+        """Return the numbers of each call's site and of its token (site and what its group is for), equal for equal ones."""
+        both = gid * len(self.incident.kinds) + kind
+        _, first, places = np.unique(both, return_index=True, return_inverse=True)
+        sites, tokens = [], []
+        for g, k in zip(gid[first].tolist(), kind[first].tolist(), strict=True):
+            site = self._sites.setdefault((int(self._site[k]), self._offset(g, k)), len(self._sites))
+            sites.append(site)
+            tokens.append(self._tokens.setdefault((labels[g], site), len(self._tokens)))
+        return np.array(sites, np.int64)[places], np.array(tokens, np.int64)[places]
+
+    def _offset(self, gid: int, kind: int) -> int | None:
+        """Return how many places of the group a send or receive goes on by, None for a collective.
+
+        A rank that turns to another peer leaves its pattern; in a ring all members go on by equally many.
+        """
+        call = self.incident.kinds[kind]
+        if call.src is None or call.dst is None:
+            return None
+        return (call.dst - call.src) % max(1, len(self.incident.groups[gid].ranks))
+
+    def _labels(self, rank: int) -> dict[int, Any]:
+        """Return what each of a rank's groups is for: its description and size, or its place among the rank's groups."""
+        record = self.incident.ranks[rank]
+        labels: dict[int, Any] = {}
+        counts: dict[Any, int] = {}
+        for gid in sorted(set(record.queues) | set(record.p2p)):
+            group = self.incident.groups[gid]
+            base = (group.desc, len(group.ranks))
+            counts[base] = counts.get(base, 0) + 1
+            labels[gid] = (*base, counts[base])
+        return labels
+
+    def likeness(self, one: int, other: int) -> float:
+        """Return how much two ranks' programs are made of the same calls, 0 to 1."""
+        mine, theirs = set(self.of(one).tokens), set(self.of(other).tokens)
+        return len(mine & theirs) / max(1, len(mine | theirs))
+
+    def keeps_pattern(self, rank: int, row: int) -> bool | None:
+        """Return whether a rank's row continues the pattern that the rank repeated before; None: too little history."""
+        key = (rank, row)
+        if key not in self._keeping:
+            tokens = self.of(rank).tokens
+            self._keeping[key] = continues(tokens[max(0, row - HISTORY) : row], tokens[row])
+        return self._keeping[key]
+
+    def row_of(self, rank: int, order: int) -> int | None:
+        """Return the row of a rank's call with this enqueue number."""
+        rows = np.flatnonzero(self.of(rank).order == order)
+        return int(rows[0]) if len(rows) else None
+
+    def breaks_pattern(self, rank: int, order: int) -> bool:
+        """Return whether a rank's call with this enqueue number leaves the pattern that the rank repeated before."""
+        row = self.row_of(rank, order)
+        return row is not None and self.keeps_pattern(rank, row) is False
+
+    def before(self, rank: int, row: int) -> list[CallKind]:
+        """Return what a rank called before a row, oldest first."""
+        program = self.of(rank)
+        return [self.incident.kinds[int(k)] for k in program.kind[max(0, row - HISTORY) : row]]
+
+    def call(self, rank: int, row: int) -> tuple[int, int, CallKind, int]:
+        """Return (gid, seq, kind, enqueue time in ns) of a rank's row."""
+        program = self.of(rank)
+        return (
+            int(program.gid[row]),
+            int(program.seq[row]),
+            self.incident.kinds[int(program.kind[row])],
+            int(program.created[row]),
+        )

@@ -1,0 +1,73 @@
+"""Ranks that left the pattern of their own program shortly before the freeze."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hangscope.align.program import HISTORY, Programs
+from hangscope.align.sequence_diff import expected
+from hangscope.incident import CallKind
+
+LAST_CALLS = 48  # how far back a rank's own straying is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A call by which a rank left the pattern of its own program, and what the pattern calls for before it or instead.
+
+    `foreign`: the pattern does not hold the call at all, so it was made in addition; else `wanted` was left out before it.
+    """
+
+    row: int
+    kind: CallKind
+    seq: int
+    wanted: tuple[CallKind, ...]
+    foreign: bool
+    last: bool
+
+    @property
+    def is_p2p(self) -> bool:
+        """Return whether it is about sends and receives: which of them were left out, or that this one is another."""
+        return self.kind.is_p2p if self.foreign else any(kind.is_p2p for kind in self.wanted)
+
+
+def strays(programs: Programs, ranks: Iterable[int]) -> dict[int, list[Stray]]:
+    """Return which of a rank's last calls leave its own pattern and no other's of these ranks, latest first.
+
+    What several of them do alike, such as the beginning of an epoch, is new to each and nobody's fault. Ranks without
+    such a call are left out.
+    """
+    breaks = {rank: _breaks(programs, rank) for rank in sorted(set(ranks))}
+    found = {}
+    for rank, steps in breaks.items():
+        others = {step for other, theirs in breaks.items() if other != rank for step in theirs}
+        own = [_stray(programs, rank, row) for step, row in steps.items() if step not in others]
+        if own:
+            found[rank] = sorted(own, key=lambda stray: -stray.row)
+    return found
+
+
+def _breaks(programs: Programs, rank: int) -> dict[tuple[int, int], int]:
+    """Return the rows among a rank's last calls that leave its pattern, by the step from the call before."""
+    tokens = programs.of(rank).tokens
+    rows = range(max(1, len(tokens) - LAST_CALLS), len(tokens))
+    return {(tokens[row - 1], tokens[row]): row for row in rows if programs.keeps_pattern(rank, row) is False}
+
+
+def _stray(programs: Programs, rank: int, row: int) -> Stray:
+    program, kinds = programs.of(rank), programs.incident.kinds
+    ahead = expected(program.tokens[max(0, row - HISTORY) : row], 96)
+    token = program.tokens[row]
+    foreign = token not in ahead[1:]
+    wanted = ahead[:1] if foreign else ahead[: ahead.index(token, 1)]
+    kind_of = {t: kinds[int(k)] for t, k in zip(program.tokens[:row], program.kind, strict=False)}
+    _, seq, kind, _ = programs.call(rank, row)
+    return Stray(
+        row,
+        kind,
+        seq,
+        tuple(kind_of[t] for t in wanted if t in kind_of),
+        foreign,
+        row == len(program.tokens) - 1,
+    )

@@ -1,0 +1,142 @@
+"""The rule about sends and receives that do not pair."""
+
+from __future__ import annotations
+
+from hangscope.align.rankset import ranks_phrase
+from hangscope.causes.case import Case, Match
+from hangscope.causes.mismatch import describe
+from hangscope.incident import CallKind, Evidence, Source
+
+
+def unpaired(case: Case) -> Match | None:
+    """A send without its receive, or the reverse, on a rank that went on to something else."""
+    finding = case.finding
+    pair = finding.pair
+    if (
+        finding.form == "absent"
+        and pair is not None
+        and finding.culprits
+        and _went_past(case, finding.culprits[0])
+    ):
+        pass
+    elif finding.form != "unpaired" or pair is None:
+        return None
+    assert pair is not None
+    if pair.send is not None and pair.recv is not None:
+        return _left_out(case) if finding.skipped else _unequal(case)
+    _, source, destination, index = pair.key
+    missing, made = ("send", "recv") if pair.send is None else ("receive", "send")
+    absent, waiter = (source, destination) if pair.send is None else (destination, source)
+    culprit = finding.culprits[0] if finding.form == "unpaired" and finding.culprits else absent
+    number = f"{made} number {index + 1} of the pair {source} -> {destination}"
+    if culprit == waiter:
+        said = f"rank {waiter} waits in {made} {source} -> {destination}, which its own program does not call for there, and rank {absent} never made the {missing}"
+    elif culprit == absent:
+        said = f"rank {waiter} waits in {number}, and rank {absent} never made the {missing}"
+    else:
+        said = f"rank {culprit} left its own program, and since then sends and receives do not meet: rank {waiter} waits in {number}, and rank {absent} is not there"
+    strayed = _strayed(case, culprit)
+    own = bool(strayed) and culprit != waiter
+    return Match(
+        "p2p_mismatch",
+        (culprit,),
+        said,
+        # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
+        sure=1 if finding.assumed or finding.form == "absent" else 2,
+        frame=case.frame_of(finding.own_kind if own else finding.waiting_kind),
+        frame_rank=culprit if own else waiter,
+        evidence=[
+            *strayed,
+            Evidence(
+                case.incident.ranks[absent].recorder,
+                f"rank {absent} has no {missing} for it, and is in {'another' if case.graph.open_calls.get(absent) else 'no'} call itself",
+                absent,
+                Source(case.incident.ranks[absent].calls_file or ""),
+            ),
+        ],
+        advice=_schedules(source, destination),
+    )
+
+
+def _left_out(case: Case) -> Match:
+    """Return the answer for sends and receives that all have a counterpart, but not the one that was meant."""
+    finding = case.finding
+    (culprit,) = finding.culprits
+    wanted = _peered(case, culprit, finding.skipped[0])
+    return Match(
+        "p2p_mismatch",
+        (culprit,),
+        f"rank {culprit} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle",
+        sure=1,
+        frame=case.frame_of(finding.own_kind),
+        frame_rank=culprit,
+        evidence=_strayed(case, culprit),
+        advice=_schedules(culprit, None),
+    )
+
+
+def _schedules(one: int, other: int | None) -> list[str]:
+    who = f"ranks {one} and {other}" if other is not None else f"rank {one} and its neighbours"
+    return [
+        f"Put the send/receive schedules of {who} side by side: number of microbatches, peers, order.",
+        "Post both halves in one batch_isend_irecv where two ranks exchange.",
+    ]
+
+
+def _strayed(case: Case, rank: int) -> list[Evidence]:
+    """Return what a rank's own program called for where it made another call, if that was found."""
+    finding = case.finding
+    if finding.form != "unpaired" or not finding.skipped:
+        return []
+    wanted = " and ".join(_peered(case, rank, kind) for kind in finding.skipped[:2])
+    record = case.incident.ranks[rank]
+    text = (
+        f"where its own program calls for {wanted}, rank {rank} made {_peered(case, rank, finding.own_kind)}"
+    )
+    return [Evidence(record.recorder, text, rank, Source(record.calls_file or ""))]
+
+
+def _peered(case: Case, rank: int, kind: CallKind | None) -> str:
+    """Return a call of a rank for a sentence, a send or receive with its global ranks: `send 2 -> 18`."""
+    if kind is None or kind.src is None or kind.dst is None:
+        return describe(kind)
+    for gid, queue in case.incident.ranks[rank].p2p.items():
+        ranks = case.incident.groups[gid].ranks
+        if max(kind.src, kind.dst) < len(ranks) and kind in {
+            case.incident.kinds[k] for k in set(queue.kind.tolist())
+        }:
+            return f"{kind.op} {ranks[kind.src]} -> {ranks[kind.dst]}"
+    return f"{kind.op} {kind.src} -> {kind.dst} (group-local)"
+
+
+def _unequal(case: Case) -> Match:
+    """Return the answer for a send and a receive that meet with different sizes."""
+    finding = case.finding
+    who = ranks_phrase(finding.culprits) if finding.culprits else "one side"
+    return Match(
+        "p2p_mismatch",
+        finding.culprits,
+        f"{describe(finding.own_kind)} meets {describe(finding.waiting_kind)}: a send and its receive of different sizes",
+        sure=2,
+        frame=case.frame_of(finding.own_kind),
+        frame_rank=finding.culprits[0] if finding.culprits else None,
+        advice=[
+            f"Make {who} use the size that this pair exchanged before, or exchange the sizes first.",
+            "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
+        ],
+    )
+
+
+def _went_past(case: Case, rank: int) -> bool:
+    """Return whether a rank made calls after the point where its half is missing."""
+    pair = case.finding.pair
+    half = (pair.send or pair.recv) if pair is not None else None
+    if half is None:
+        return False
+    record = case.incident.ranks[rank]
+    later = [
+        q
+        for q in (*record.queues.values(), *record.p2p.values())
+        if len(q) and int(q.created.max()) > half.created > 0
+    ]
+    return bool(later)
