@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import resource
@@ -237,7 +238,7 @@ def test_a_worker_that_dies_costs_warnings(hang: Path, tmp_path: Path) -> None:
     for path in hang.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "nccl_trace_rank_9").write_bytes(nested_key())
-    with ProcessPoolExecutor(1) as pool:
+    with ProcessPoolExecutor(1, initializer=faulthandler.disable) as pool:
         report = hangscope.analyze(tmp_path, executor=pool)
     assert "nccl_trace_rank_9" in {w.file for w in report.warnings if w.code == "reader_died"}
     assert report.verdict is None or set(report.verdict.culprit_ranks) <= {2}
