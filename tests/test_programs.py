@@ -177,3 +177,73 @@ def test_a_call_by_hand_that_looks_like_a_bucket_is_no_bucket(tmp_path: Path) ->
     assert blame(report) == ("hang", "rank_conditional_collective", (3,))
     assert report.verdict is not None and report.verdict.location is not None
     assert (report.verdict.location.line, report.verdict.location.function) == (77, "log_samples")
+
+
+# -- circles ---------------------------------------------------------------------------------------------------------
+
+
+def test_in_a_circle_the_one_with_the_reverse_order_is_odd(tmp_path: Path) -> None:
+    """No history: what most ranks do is the order, whichever of the two is new to each of them."""
+    groups = {"0": ("default_pg", range(6)), "1": ("tp", (0, 1)), "2": ("tp", (2, 3)), "3": ("tp", (4, 5))}
+    recorders = [Recorder(rank, groups) for rank in range(6)]
+    for recorder in recorders:
+        own = str(1 + recorder.rank // 2)
+        order = [("0", 41), (own, 42)] if recorder.rank != 3 else [(own, 42), ("0", 41)]
+        for (group, line), state in zip(order, ("started", "scheduled"), strict=True):
+            recorder.call("all_reduce", group, line=line, state=state)
+    write_all(recorders, tmp_path)
+    assert blame(analyze(tmp_path)) == ("hang", "collective_order_mismatch", (3,))
+
+
+# -- the end of the loop ---------------------------------------------------------------------------------------------
+
+
+def epochs(recorder: Recorder, count: int = 2, steps: int = 6) -> None:
+    for _ in range(count):
+        recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", times=steps)
+        recorder.call("all_reduce", sizes=[[3]], line=88, function="epoch_average")
+
+
+def test_who_says_that_an_epoch_is_over_that_was_over_for_all_did_not_run_out(tmp_path: Path) -> None:
+    recorders = [Recorder(rank, RING) for rank in range(4)]
+    for recorder in recorders:
+        epochs(recorder)
+        rank, waits = recorder.rank, recorder.rank != 2
+        if waits:
+            recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", state="started")
+        lines = [f"[rank {rank}] epoch 1 step 6/6", f"[rank {rank}] epoch 1 finished"]
+        lines += [f"[rank {rank}] epoch 2 step 1/6"] if waits else []
+        (tmp_path / f"rank_{rank}.log").write_text("\n".join(lines) + "\n")
+    write_all(recorders, tmp_path)
+    assert blame(analyze(tmp_path)) == ("hang", "stuck_rank", (2,))
+
+
+def test_a_call_in_a_function_named_after_the_epoch_is_behind_the_loop(tmp_path: Path) -> None:
+    recorders = [Recorder(rank, RING) for rank in range(4)]
+    for recorder in recorders:
+        recorder.call("all_reduce", sizes=[[512]], line=41, function="train", times=7)
+        if recorder.rank == 1:
+            recorder.call("all_reduce", sizes=[[3]], line=30, function="on_epoch_end", state="started")
+        else:
+            recorder.call("all_reduce", sizes=[[512]], line=41, function="train", state="started")
+    write_all(recorders, tmp_path)
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "uneven_loader", (1,))
+    assert report.verdict is not None and report.verdict.confidence != "high"
+
+
+def test_the_call_that_all_have_just_made_once_more_is_no_end_of_an_epoch(tmp_path: Path) -> None:
+    """A call too many, equal to the one that was due, was taken for it; since then the rank is one call behind."""
+    recorders = [Recorder(rank, RING) for rank in range(4)]
+    for recorder in recorders:
+        epochs(recorder)
+        recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", times=6)
+        if recorder.rank == 1:
+            recorder.call("all_reduce", sizes=[[3]], line=77, function="log_samples")
+            recorder.call("all_reduce", sizes=[[3]], line=88, function="epoch_average", state="started")
+        else:
+            recorder.call("all_reduce", sizes=[[3]], line=88, function="epoch_average")
+            recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", state="started")
+    write_all(recorders, tmp_path)
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "rank_conditional_collective", (1,))

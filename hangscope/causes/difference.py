@@ -247,18 +247,22 @@ class Difference:
         return None
 
     def loop_over(self, ranks: Sequence[int]) -> Event | None:
-        """Return a culprit's last output where it says that its loop is over and most waiting ranks' last output does not."""
+        """Return a culprit's last output where it says that its loop is over and most waiting ranks do not say so."""
         for rank in ranks:
             last = self._last_progress(rank)
             if last is not None and last.fields.get("done"):
-                others = [
-                    e
-                    for r in self.finding.waiting
-                    if (e := self._last_progress(r)) is not None and e.fields.get("done")
-                ]
+                others = [r for r in self.finding.waiting if self._says_over(r, last)]
                 if len(others) * 2 <= len(self.finding.waiting):
                     return last
         return None
+
+    def _says_over(self, rank: int, done: Event) -> bool:
+        """Return whether a rank's last output says that a loop is over, or it said so of that same epoch and went on."""
+        last, epoch = self._last_progress(rank), done.fields.get("epoch")
+        return (last is not None and bool(last.fields.get("done"))) or any(
+            e.fields.get("done") and e.fields.get("epoch") == epoch is not None
+            for e in self.case.facts.of(rank, "progress")
+        )
 
     def _last_progress(self, rank: int) -> Event | None:
         events = self.case.facts.of(rank, "progress")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hangscope.align.callsite import is_user, position_to_loop, user_frames
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
@@ -44,11 +46,14 @@ def left_the_loop(case: Case) -> Match | None:
             advice=_batches(who),
         )
     elif finding.form == "different" and not finding.tie:
-        if d.stays_inside:
-            return None
+        if d.stays_inside or (d.own is not None and d.history[-1:] == [d.own]):
+            return None  # the call that all have just made, once more: one too many before shifted it
+        of_epoch = _names_epoch(d)
         if (
             d.own is not None
             and not d.ends_epochs
+            and told is None
+            and not of_epoch
             and (d.in_loop_before or (d.position is not None and d.position[0] == "inside"))
         ):
             return None
@@ -65,7 +70,6 @@ def left_the_loop(case: Case) -> Match | None:
             line = d.position[1]
             if d.side_work and not told:
                 return None
-            of_epoch = _names_epoch(d)
             if not (d.peer_gradient or told or of_epoch or finding.history is None) and not _forward(d):
                 return None  # a loop of hand-made calls: an extra call at its end looks the same
             sure, why = (
@@ -83,6 +87,11 @@ def left_the_loop(case: Case) -> Match | None:
             sure, why = (
                 0,
                 f"{its} peers began one more backward pass while {it_is} in a call that the loop never made",
+            )
+        elif of_epoch:
+            sure, why = (
+                1,
+                f"{it_is} in {frame}, which is named after an epoch, while {its} peers are in a step",
             )
         if told is not None:
             sure, why = (
@@ -156,10 +165,12 @@ def _returned_from_epoch(peer: Stack, own: Stack) -> bool:
 
 
 def _names_epoch(d: Difference) -> bool:
-    """Return whether the culprit's call was made in a function of the user's that is named after an epoch and that its peers are not in."""
+    """Return whether the culprit's call was made in a function of the user's that is named after an epoch and that is no part of the loop."""
     if d.own is None or d.peer is None:
         return False
-    shared = {(frame.name, frame.file) for frame in d.peer.stack}
+    made = Counter(d.history)
+    loop = [kind for kind, times in made.items() if times > max(1, made[d.own])]
+    shared = {(frame.name, frame.file) for kind in (d.peer, *loop) for frame in kind.stack}
     return any(
         "epoch" in frame.name.lower() and (frame.name, frame.file) not in shared
         for frame in user_frames(d.own.stack)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import ranks_phrase
 from hangscope.align.sequence_diff import continues
@@ -152,9 +154,20 @@ def _opposite_orders(heads: dict[int, list[OpenCall]]) -> bool:
 
 
 def _odd_order(case: Case, heads: dict[int, list[OpenCall]]) -> tuple[int, ...]:
-    """Return the ranks in the cycle whose first open call breaks the order that they repeated before."""
+    """Return the few ranks in the cycle whose first open call breaks the order that they repeated before, or that others have."""
     broken = [rank for rank, calls in sorted(heads.items()) if _breaks_own_pattern(case, rank, calls[0])]
-    return tuple(broken) if 0 < len(broken) < len(heads) else ()
+    if 0 < 2 * len(broken) <= len(heads):
+        return tuple(broken)
+    orders = {rank: _roles(case, calls) for rank, calls in sorted(heads.items())}
+    (usual, count), *_ = Counter(orders.values()).most_common(1) or [((), 0)]
+    others = tuple(rank for rank, order in orders.items() if order != usual)
+    return others if 2 * count > len(heads) and all(orders[r] == usual[::-1] for r in others) else ()
+
+
+def _roles(case: Case, calls: list[OpenCall]) -> tuple[tuple[str, int], ...]:
+    """Return what the groups of a rank's first two open calls are for: description and size, which ranks of a mesh share."""
+    groups = [case.incident.groups[call.gid] for call in calls[:2]]
+    return tuple((group.desc, len(group.ranks)) for group in groups)
 
 
 def _breaks_own_pattern(case: Case, rank: int, call: OpenCall) -> bool:

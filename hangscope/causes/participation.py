@@ -26,7 +26,8 @@ def one_sided_call(case: Case) -> Match | None:
         sure, why = (0 if finding.tie else 1), f"{who} made {describe(d.own)}, which the others did not make"
     elif left_out and (finding.edit is not None or d.times_before(d.own)):
         sure, why = (
-            2,
+            # Who leaves out whole steps may have left the loop.
+            2 if finding.edit is not None or d.skipped_part_of_a_step or not d.period else 1,
             f"{who} left out {describe(d.skipped[0])}"
             + (f" and {len(d.skipped) - 1} more" if len(d.skipped) > 1 else "")
             + " and went on",
