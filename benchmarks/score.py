@@ -157,7 +157,8 @@ def table(scores: list[Score]) -> str:
 
 def _share(flags: Iterable[bool]) -> str:
     values = list(flags)
-    return f"{sum(values) / len(values):.0%}"
+    share = f"{sum(values) / len(values):.0%}"
+    return share if share != "100%" or all(values) else f"{sum(values) / len(values):.1%}"
 
 
 def _same_device(one: Path, other: Path) -> bool:

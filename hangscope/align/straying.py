@@ -16,7 +16,7 @@ LAST_CALLS = 48  # how far back a rank's own straying is looked for
 class Stray:
     """A call by which a rank left the pattern of its own program, and what the pattern calls for before it or instead.
 
-    `foreign`: the pattern does not hold the call at all, so it was made in addition; else `wanted` was left out before it.
+    `foreign`: no rank made the call before, so it was made in addition; else `wanted` was left out before it.
     """
 
     row: int
@@ -42,7 +42,8 @@ def strays(programs: Programs, ranks: Iterable[int]) -> dict[int, list[Stray]]:
     found = {}
     for rank, steps in breaks.items():
         others = {step for other, theirs in breaks.items() if other != rank for step in theirs}
-        own = [_stray(programs, rank, row) for step, row in steps.items() if step not in others]
+        known = {token for other in breaks if other != rank for token in programs.of(other).tokens}
+        own = [_stray(programs, rank, row, known) for step, row in steps.items() if step not in others]
         if own:
             found[rank] = sorted(own, key=lambda stray: -stray.row)
     return found
@@ -55,12 +56,12 @@ def _breaks(programs: Programs, rank: int) -> dict[tuple[int, int], int]:
     return {(tokens[row - 1], tokens[row]): row for row in rows if programs.keeps_pattern(rank, row) is False}
 
 
-def _stray(programs: Programs, rank: int, row: int) -> Stray:
+def _stray(programs: Programs, rank: int, row: int, known: set[int]) -> Stray:
     program, kinds = programs.of(rank), programs.incident.kinds
     ahead = expected(program.tokens[max(0, row - HISTORY) : row], 96)
     token = program.tokens[row]
-    foreign = token not in ahead[1:]
-    wanted = ahead[:1] if foreign else ahead[: ahead.index(token, 1)]
+    foreign = token not in ahead[1:] and token not in program.tokens[:row] and token not in known
+    wanted = ahead[: ahead.index(token, 1)] if token in ahead[1:] else ahead[:1]
     kind_of = {t: kinds[int(k)] for t, k in zip(program.tokens[:row], program.kind, strict=False)}
     _, seq, kind, _ = programs.call(rank, row)
     return Stray(
