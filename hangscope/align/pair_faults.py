@@ -12,6 +12,8 @@ from hangscope.align.straying import Stray, strays
 from hangscope.align.waitgraph import Node, Root
 from hangscope.incident import State
 
+COMPARED = 128  # ranks of a circle whose programs are looked at, those of its sends and receives first
+
 
 class PairFaults:
     """Finds faulty pairs among the open calls."""
@@ -89,8 +91,9 @@ class PairFaults:
         pairs = [node for node in calls if node[0] == "P"]
         if not pairs:
             return None
-        inside = {rank for node in calls for rank, _ in self.scene.calls_of(node)} | {r for _, r in missing}
-        astray = strays(self.scene.programs, inside)
+        inside = [rank for _, rank in missing]
+        inside += [rank for node in (*unpaired, *pairs, *calls) for rank, _ in self.scene.calls_of(node)]
+        astray = strays(self.scene.programs, list(dict.fromkeys(inside))[:COMPARED])
         for node in unpaired:
             pair = self.scene.graph.pairs[node[1:]]  # type: ignore[index]
             half = pair.send or pair.recv

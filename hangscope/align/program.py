@@ -30,6 +30,7 @@ class Program:
     is_p2p: Any
     sites: list[int]
     tokens: list[int]
+    made: frozenset[int]  # the tokens, each once
     labels: dict[int, Any]
 
     @property
@@ -75,7 +76,7 @@ class Programs:
         ]
         if not queues:
             empty = np.empty(0, np.int64)
-            return Program(empty, empty, empty, empty, empty, empty.astype(bool), [], [], {})
+            return Program(empty, empty, empty, empty, empty, empty.astype(bool), [], [], frozenset(), {})
         order = np.concatenate([q.order for q, _ in queues])
         by_order = np.argsort(order, kind="stable")
         labels = self._labels(rank)
@@ -91,6 +92,7 @@ class Programs:
             is_p2p=np.concatenate([np.full(len(q), p2p, bool) for q, p2p in queues])[by_order],
             sites=site.tolist(),
             tokens=tokens.tolist(),
+            made=frozenset(np.unique(tokens).tolist()),
             labels=labels,
         )
 
@@ -129,7 +131,7 @@ class Programs:
 
     def likeness(self, one: int, other: int) -> float:
         """Return how much two ranks' programs are made of the same calls, 0 to 1."""
-        mine, theirs = set(self.of(one).tokens), set(self.of(other).tokens)
+        mine, theirs = self.of(one).made, self.of(other).made
         return len(mine & theirs) / max(1, len(mine | theirs))
 
     def keeps_pattern(self, rank: int, row: int) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -39,11 +40,12 @@ def strays(programs: Programs, ranks: Iterable[int]) -> dict[int, list[Stray]]:
     such a call are left out.
     """
     breaks = {rank: _breaks(programs, rank) for rank in sorted(set(ranks))}
+    steps_made = Counter(step for steps in breaks.values() for step in steps)
+    makers = Counter(token for rank in breaks for token in programs.of(rank).made)
+    known = {token for token, count in makers.items() if count > 1}
     found = {}
     for rank, steps in breaks.items():
-        others = {step for other, theirs in breaks.items() if other != rank for step in theirs}
-        known = {token for other in breaks if other != rank for token in programs.of(other).tokens}
-        own = [_stray(programs, rank, row, known) for step, row in steps.items() if step not in others]
+        own = [_stray(programs, rank, row, known) for step, row in steps.items() if steps_made[step] == 1]
         if own:
             found[rank] = sorted(own, key=lambda stray: -stray.row)
     return found
