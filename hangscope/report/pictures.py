@@ -203,12 +203,12 @@ def _call_label(analysis: Analysis, node: Node, rank: int | None = None) -> str:
     incident = analysis.incident
     if node[0] == "P":
         _, gid, source, destination, index = node
-        return f"send {source} -> {destination} number {int(index) + 1} on {incident.groups[int(gid)].label}"  # type: ignore[call-overload]
+        return f"send {source} -> {destination} number {int(index) + 1} on group {incident.groups[int(gid)].label}"  # type: ignore[call-overload]
     gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
     view = analysis.views[gid]
     members = view.members if rank is None or view.kind_of(rank, seq) is None else [rank]
     ops = sorted({kind.op for r in members if (kind := view.kind_of(r, seq)) is not None})
-    return f"{' / '.join(ops) or 'call'} seq {seq} on {view.group.label}"
+    return f"{' / '.join(ops) or 'call'} seq {seq} on group {view.group.label}"
 
 
 def _chain(analysis: Analysis) -> list[str]:

@@ -168,7 +168,7 @@ def _last_call(analysis: Analysis, record: RankRecord) -> str | None:
     kind = analysis.incident.kinds[index]
     frame = user_frame(kind.stack)
     group = analysis.incident.groups[queue.gid]
-    return f"{kind.op} seq {int(queue.seq[-1])} on {group.label}" + (f" at {frame}" if frame else "")
+    return f"{kind.op} seq {int(queue.seq[-1])} on group {group.label}" + (f" at {frame}" if frame else "")
 
 
 def _inputs(inputs: Sequence[Input]) -> list[dict[str, Any]]:
