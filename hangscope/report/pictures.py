@@ -175,7 +175,10 @@ def waitfor(analysis: Analysis) -> dict[str, Any] | None:
                 "kind": "host" if members[0][0] == "H" else "call",
                 "label": ranks_phrase(ranks).capitalize()
                 if members[0][0] == "H"
-                else _call_label(analysis, members[0]),
+                else _call_name(analysis, members[0]),
+                "group": None
+                if members[0][0] == "H"
+                else f"group {analysis.incident.groups[int(members[0][1])].name}",  # type: ignore[call-overload]
                 "ranks": compress(ranks),
                 "count": len(ranks),
                 "root": any(n in roots for n in members),
@@ -199,16 +202,20 @@ def waitfor(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def _call_label(analysis: Analysis, node: Node, rank: int | None = None) -> str:
-    """Return an instance for a person: as `rank` called it, or with every op that its members made of it."""
-    incident = analysis.incident
+    """Return an instance for a person, with its group."""
+    return f"{_call_name(analysis, node, rank)} on group {analysis.incident.groups[int(node[1])].label}"  # type: ignore[call-overload]
+
+
+def _call_name(analysis: Analysis, node: Node, rank: int | None = None) -> str:
+    """Return an instance as `rank` called it, or with every op that its members made of it."""
     if node[0] == "P":
-        _, gid, source, destination, index = node
-        return f"send {source} -> {destination} number {int(index) + 1} on group {incident.groups[int(gid)].label}"  # type: ignore[call-overload]
+        _, _, source, destination, index = node
+        return f"send {source} -> {destination} number {int(index) + 1}"  # type: ignore[call-overload]
     gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
     view = analysis.views[gid]
     members = view.members if rank is None or view.kind_of(rank, seq) is None else [rank]
     ops = sorted({kind.op for r in members if (kind := view.kind_of(r, seq)) is not None})
-    return f"{' / '.join(ops) or 'call'} seq {seq} on group {view.group.label}"
+    return f"{' / '.join(ops) or 'call'} seq {seq}"
 
 
 def _chain(analysis: Analysis) -> list[str]:

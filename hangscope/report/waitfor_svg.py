@@ -15,6 +15,7 @@ from hangscope.report.reading import cut, is_number, mappings, text, texts
 
 NODE_LIMIT = 30
 LABEL_CHARS = 25
+SUB_CHARS = 29  # of the smaller line below it
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 190, 46, 46, 20, 6
 
@@ -113,13 +114,14 @@ def _node(node: Mapping[str, Any], x: int, y: int) -> Node:
         ranks = f"{count:,} ranks: {ranks}"
     elif ranks:
         ranks = f"rank {ranks}" if count == 1 else f"ranks {ranks}"
-    parts = (["root"] if node.get("root") else []) + ([ranks] if ranks else [])
+    group = text(node.get("group"), SUB_CHARS)
+    parts = (["root"] if node.get("root") else []) + [part for part in (group, ranks) if part]
     return Node(
         x=x,
         y=y,
         kind="call" if node.get("kind") == "call" else "host",
         label=text(node.get("label"), LABEL_CHARS),
-        ranks=cut(" · ".join(parts), LABEL_CHARS),
+        ranks=cut(" · ".join(parts), SUB_CHARS),
         root=bool(node.get("root")),
         cycle=bool(node.get("cycle")),
     )
