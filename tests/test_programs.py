@@ -7,19 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.api import Report
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, write_all
-from tests.verdicts import blame
+from tests.verdicts import blame, said
 
 STEPS = 12
 RING = {"0": ("default_pg", range(4))}
 PIPELINES = {"0": ("default_pg", range(4)), "1": ("pp", (0, 2)), "2": ("pp", (1, 3))}
-
-
-def said(report: Report) -> str:
-    assert report.verdict is not None
-    return " ".join([report.verdict.summary, *(e.text for e in report.verdict.evidence)])
 
 
 # -- a ring: send to the next, receive from the one before, then a metric -------------------------------------------

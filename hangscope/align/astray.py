@@ -12,8 +12,8 @@ from hangscope.align.scene import Scene
 from hangscope.align.waitgraph import Node
 from hangscope.incident import CallKind
 
-PEERS = 2  # that a rank's program is compared with
-NEAR = 6  # ranks by number that are looked at as such
+PEERS = 2  # that a rank's program is compared with: of those looked at, the most like it
+NEAR = 6  # of the nearest numbers are looked at
 
 
 class Astray:
@@ -132,6 +132,7 @@ class Astray:
             if halves:
                 finding = self.scene.at(min(halves, key=self.scene.when), "unpaired", culprits)
                 finding.own_kind, finding.own_seq = own_kind, own_seq
+                finding.skipped = parting.skipped if len(culprits) == 1 else ()
                 return finding
         history = self.scene.histories.get(gid)
         edit = (

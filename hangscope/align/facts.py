@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from hangscope.align.callsite import user_frame
-from hangscope.align.local_ranks import LocalRanks
+from hangscope.align.group_ranks import GroupRanks
 from hangscope.incident import CallKind, Event, Frame, Incident, Stack
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
@@ -71,7 +71,7 @@ class Facts:
     of_rank: dict[int, dict[str, list[Event]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-    local_ranks: LocalRanks = field(default_factory=lambda: LocalRanks((), ()))
+    group_ranks: GroupRanks = field(default_factory=lambda: GroupRanks((), ()))
 
     def all(self, *kinds: str) -> list[Event]:
         """Return the events of these kinds in input order."""
@@ -86,7 +86,7 @@ class Facts:
         """Return an event of c10d with its printer's global rank, where the line prints only a group-local one."""
         if event.rank is not None or event.group_rank is None or event.kind not in _PRINT_LOCAL_RANKS:
             return event
-        ranks, assumed = self.local_ranks.resolve(event, (event.group_rank,))
+        ranks, assumed = self.group_ranks.resolve(event, (event.group_rank,))
         return (
             replace(event, rank=ranks[0], fields={**event.fields, "rank_assumed": assumed})
             if ranks
@@ -133,7 +133,7 @@ def _earliest(deaths: list[Death]) -> list[Death]:
 
 def digest(incident: Incident) -> Facts:
     """Return the facts of an incident."""
-    facts = Facts(local_ranks=LocalRanks(incident.groups, incident.events))
+    facts = Facts(group_ranks=GroupRanks(incident.groups, incident.events))
     for event in map(facts.with_rank, incident.events):
         facts.kinds[event.kind].append(event)
         if event.rank is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from hangscope.align.facts import Facts, stack_of
 from hangscope.align.finding import Candidate, Finding
-from hangscope.align.local_ranks import Label, label_of
+from hangscope.align.group_ranks import Label, label_of
 from hangscope.align.matching import match_key
 from hangscope.align.text_output import last_words, progress, silent, sites
 from hangscope.align.text_ras import ras
@@ -99,7 +99,7 @@ def _barrier_absent(facts: Facts) -> tuple[int, ...]:
 
 
 def _absent(event: Event, facts: Facts) -> tuple[tuple[int, ...], bool]:
-    return facts.local_ranks.resolve(
+    return facts.group_ranks.resolve(
         event, [int(r) for r in event.fields.get("absent") or () if isinstance(r, int)]
     )
 
@@ -183,12 +183,12 @@ def _desync(incident: Incident, facts: Facts) -> Finding | None:
     for event in facts.all("desync"):
         parts = [(None, event.fields.get("never_joined") or ()), *sorted(_by_number(event, "not_joined"))]
         for number, ranks in parts:
-            found, guessed = facts.local_ranks.resolve(event, ranks)
+            found, guessed = facts.group_ranks.resolve(event, ranks)
             absent.update(found)
             assumed = assumed or guessed
             seq = number if number is not None and found else seq
         for number, ranks in _by_number(event, "joined_not_finished"):
-            found, guessed = facts.local_ranks.resolve(event, ranks)
+            found, guessed = facts.group_ranks.resolve(event, ranks)
             joined.update(found)
             assumed = assumed or guessed
             seq = number if seq is None else seq

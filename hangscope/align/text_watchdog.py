@@ -105,7 +105,7 @@ def _members(
             return list(known.ranks), True
     if group in ("0", "") or desc == "default_pg":
         return sorted(incident.ranks), True
-    told = set(facts.local_ranks.members(next(iter(events.values())))) | set(events)
+    told = set(facts.group_ranks.members(next(iter(events.values())))) | set(events)
     return (sorted(told), False) if len(told) > len(events) else (sorted(incident.ranks), False)
 
 

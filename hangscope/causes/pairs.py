@@ -27,7 +27,8 @@ def unpaired(case: Case) -> Match | None:
     _, source, destination, index = pair.key
     missing, made = ("send", "recv") if pair.send is None else ("receive", "send")
     absent, waiter = (source, destination) if pair.send is None else (destination, source)
-    culprit = finding.culprits[0] if finding.form == "unpaired" and finding.culprits else absent
+    named = finding.culprits if finding.form == "unpaired" else ()
+    culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     number = f"{made} number {index + 1} of the pair {source} -> {destination}"
     if culprit == waiter:
         said = f"rank {waiter} waits in {made} {source} -> {destination}, which its own program does not call for there, and rank {absent} never made the {missing}"
@@ -62,7 +63,7 @@ def _left_out(case: Case) -> Match:
     """Return the answer for sends and receives that all have a counterpart, but not the one that was meant."""
     finding = case.finding
     (culprit,) = finding.culprits
-    wanted = _peered(case, culprit, finding.skipped[0])
+    wanted = _peered(case, culprit, next(kind for kind in finding.skipped if kind.is_p2p))
     return Match(
         "p2p_mismatch",
         (culprit,),

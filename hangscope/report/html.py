@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
 
 from hangscope.report.page import build_page, world_size
 from hangscope.report.reading import clean
@@ -50,21 +49,15 @@ def render_html(view: Mapping[str, Any], *, markdown: str = "") -> str:
     """
     cleaned: dict[str, Any] = clean(view)
     report = {key: value for key, value in cleaned.items() if key not in VIEW_ONLY}
-    style, script = _read("report.css"), _read("report.js")
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            page=build_page(cleaned),
-            policy=_policy(style, script),
-            # Safe to leave unescaped: two files of this project, in which nothing of a job is put; and escaped they would
-            # not have the hashes by which the policy allows them, and nothing else.
-            style=Markup(style),
-            script=Markup(script),
-            report=report,
-            packed=_packed(report) if world_size(cleaned) > PLAIN_RANKS else "",
-            markdown=clean(markdown),
-        )
+    environment = _environment()
+    # As the page includes them, to the last character: the policy allows what has their hashes, and nothing else.
+    style, script = (environment.get_template(name).render() for name in ("report.css", "report.js"))
+    return environment.get_template("report.html.j2").render(
+        page=build_page(cleaned),
+        policy=_policy(style, script),
+        report=report,
+        packed=_packed(report) if world_size(cleaned) > PLAIN_RANKS else "",
+        markdown=clean(markdown),
     )
 
 

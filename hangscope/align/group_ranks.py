@@ -23,7 +23,7 @@ def label_of(event: Event) -> Label:
     return (None, event.rank is None or event.group_rank is None or event.rank == event.group_rank)
 
 
-class LocalRanks:
+class GroupRanks:
     """The mapping of one incident. `resolve` never guesses across a group whose numbers are known to differ."""
 
     def __init__(self, groups: Iterable[Group], events: Iterable[Event]) -> None:
