@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from hangscope.ingest.log_reading import read_log
-from hangscope.ingest.nccl_log import NcclParser
+from hangscope.ingest.nccl.log import NcclParser
+from hangscope.ingest.workers.log_reading import read_log
 
 STEP = (
     "[default{local}]:2026-11-20 15:{minute:02}:{second:02} | INFO | trainer.py:412 | epoch 3 step {step} "

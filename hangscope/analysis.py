@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangscope.align import divergence, facts, finder, frontier, scene, text_finding, waitgraph
+from hangscope.align import divergence, frontier, waitgraph
 from hangscope.causes.case import Case
+from hangscope.explain import facts, finder, scene, text_finding
 from hangscope.incident import ASSUMED, Incident
-from hangscope.verdict import Judgement, judge
+from hangscope.verdict.judge import Judgement, judge
 
 
 @dataclass(slots=True)

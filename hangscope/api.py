@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from hangscope._version import __version__
 from hangscope.errors import HangscopeError, NoInputError, Note, UsageError
-from hangscope.ingest.members import MAX_RANKS
-from hangscope.ingest.reader import DEFAULT_MAX_BYTES
-from hangscope.ingest.recorder_values import short_number
+from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.ingest.recorder.values import short_number
+from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from hangscope.analysis import Analysis
     from hangscope.incident import Verdict
-    from hangscope.ingest.reading import Reading
+    from hangscope.ingest.workers.reading import Reading
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 REDACTIONS = ("hosts", "paths", "users")
@@ -92,7 +92,7 @@ class Report:
 
     def to_html(self) -> str:
         """Return the report as one self-contained HTML page."""
-        from hangscope.report.html import render_html
+        from hangscope.report.html.render import render_html
 
         return render_html(self._view, markdown=self.to_markdown())
 
@@ -130,10 +130,10 @@ def analyze(
     """
     from hangscope.analysis import analyse
     from hangscope.ingest.assemble import assemble
-    from hangscope.ingest.children import read_files
-    from hangscope.ingest.interning import Interner
-    from hangscope.ingest.reading import readings_of
-    from hangscope.ingest.sources import find_files
+    from hangscope.ingest.files.sources import find_files
+    from hangscope.ingest.recorder.interning import Interner
+    from hangscope.ingest.workers.children import read_files
+    from hangscope.ingest.workers.reading import readings_of
     from hangscope.report.masking import redact as redacted
     from hangscope.report.view import build_view
 

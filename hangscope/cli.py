@@ -152,7 +152,7 @@ def analyze(
     hangscope-report.html, everything else to stderr.
     """
     from hangscope import api
-    from hangscope.ingest.reader import DEFAULT_MAX_BYTES
+    from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
 
     if verbose and quiet:
         raise UsageError("-v and -q contradict each other")
@@ -222,7 +222,7 @@ def pack(
     the `parquet` extra.
     """
     from hangscope import pack as packing
-    from hangscope.ingest.reader import DEFAULT_MAX_BYTES
+    from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
 
     bar = ProgressBar(quiet=quiet)
     try:

@@ -265,6 +265,20 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One explanation that was weighed: what fits it, what contradicts it, and the one observation that would decide.
+
+    `ranks` are global. `would_decide` tells it from the best explanation and is empty for the best one itself.
+    """
+
+    cause: str
+    ranks: tuple[int, ...]
+    fits: tuple[str, ...] = ()
+    contradicts: tuple[str, ...] = ()
+    would_decide: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CallRef:
     """One call as a verdict quotes it. Frames are innermost first."""
 
@@ -290,7 +304,9 @@ class Verdict:
     """The one root, what it is called, and how sure that is. See the README for the JSON form.
 
     `waiting_ranks` are all that wait, each in a call of its own group; `in_call` are those of them that are in the call
-    which `group`, `op` and `seq` name. Both are global.
+    which `group`, `op` and `seq` name. Both are global. `deciding` are indexes into `evidence`: what tells this cause from
+    its rivals. `api` is the library call of the user's that contains the culprit's collective. `since` and `until` are ns
+    since the epoch: the last progress and the end of the job, None where unknown.
     """
 
     cause: str
@@ -312,3 +328,7 @@ class Verdict:
     advice: Sequence[str] = ()
     alternatives: Sequence[Alternative] = ()
     fingerprint: str = ""
+    deciding: tuple[int, ...] = ()
+    api: str | None = None
+    since: int | None = None
+    until: int | None = None

@@ -1,4 +1,4 @@
-"""`hangscope pack`: reduce a node's dumps and logs to one small file that is read in their place (`ingest/pack_file.py`)."""
+"""`hangscope pack`: reduce a node's dumps and logs to one small file that is read in their place (`ingest/recorder/pack_file.py`)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hangscope.errors import NoInputError, Note, UsageError
-from hangscope.ingest.pack_file import MAGIC, METADATA_KEY, Entry, write_pack
-from hangscope.ingest.reader import DEFAULT_MAX_BYTES
+from hangscope.ingest.recorder.pack_file import MAGIC, METADATA_KEY, Entry, write_pack
+from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ def pack(
     NoInputError where there are no files, UsageError without pyarrow or where `output` is a file that is no pack and `force`
     is not given, OSError where it cannot be written.
     """
-    from hangscope.ingest.children import read_files
-    from hangscope.ingest.sources import find_files
+    from hangscope.ingest.files.sources import find_files
+    from hangscope.ingest.workers.children import read_files
 
     target = Path(output)
     _check(target, force)

@@ -11,9 +11,10 @@ FOLDER = Path(__file__).parent / "golden"
 
 #: every captured incident
 INCIDENTS = tuple(sorted(p.parent.name for p in FIXTURES.glob("*/truth.json")))
-#: those of them whose page is kept too; the others' pages differ from these in words only, which the texts hold
+#: those of them whose text, Markdown and page are kept too: together they show every section
 PAGES = (
     "healthy",
+    "mesh_killed_rank",
     "mesh_opposite_order",
     "raising_rank_torchrun",
     "rank_conditional_barrier",
@@ -32,12 +33,15 @@ _VERSION = re.compile(
 def render(incident: str) -> dict[str, str]:
     """Return every golden file of an incident: its name and its scrubbed text."""
     report = analyze(FIXTURES / incident / "dumps")
-    reports = {
+    data = {f"{incident}.json": scrub(report.to_json())}
+    if incident not in PAGES:
+        return data
+    return {
+        **data,
         f"{incident}.txt": report.to_text(width=100),
-        f"{incident}.json": scrub(report.to_json()),
         f"{incident}.md": scrub(report.to_markdown()),
+        f"{incident}.html": scrub_page(report.to_html()),
     }
-    return {**reports, f"{incident}.html": scrub_page(report.to_html())} if incident in PAGES else reports
 
 
 def scrub(text: str) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hangscope.align.callsite import user_frame
-from hangscope.align.facts import Facts
-from hangscope.align.finding import Finding
 from hangscope.align.waitgraph import WaitGraph
+from hangscope.explain.facts import Facts
+from hangscope.explain.finding import Finding
 from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hangscope.align.callsite import user_frames
-from hangscope.align.facts import stack_of
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.facts import stack_of
 from hangscope.incident import Event, Evidence
 
 _MOST = 8

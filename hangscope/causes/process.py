@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hangscope.align.facts import Death
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.facts import Death
 from hangscope.incident import Absence, Evidence
 
 _REASONS = {

@@ -24,7 +24,7 @@ import torch._dynamo  # DDP() imports it, which takes seconds when all ranks do;
 import torch.distributed as dist
 
 from hangscope.demo import settings
-from hangscope.ingest import safe_pickle
+from hangscope.ingest.recorder import safe_pickle
 
 # Neither the recorder's functions nor DDP's logger are in torch's stubs.
 _c10d: Any = importlib.import_module("torch._C._distributed_c10d")

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
-from hangscope.ingest import snapshots, text_evidence
+from hangscope.ingest import snapshots
+from hangscope.ingest.evidence import text_evidence
+from hangscope.ingest.files.naming import rank_from_name
 from hangscope.ingest.groups import GroupIndex, detail_helpers
-from hangscope.ingest.members import MAX_RANKS
-from hangscope.ingest.naming import rank_from_name
 from hangscope.ingest.queues import QueueBuilder
-from hangscope.ingest.reading import Reading
+from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.roles import roles
+from hangscope.ingest.workers.reading import Reading
 
 
 def assemble(

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hangscope.incident import Group
-from hangscope.ingest.recorder_values import short_number
-from hangscope.ingest.recording import Recording
+from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.values import short_number
 from hangscope.ingest.snapshots import Claim
 
 Members = tuple[int, ...]

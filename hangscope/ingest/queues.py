@@ -13,7 +13,7 @@ import numpy as np
 
 from hangscope.incident import Absence, CallKind, Frame, Frontier, Queue, RankRecord, State
 from hangscope.ingest.groups import GroupIndex
-from hangscope.ingest.recording import Recording
+from hangscope.ingest.recorder.recording import Recording
 
 
 class KindTable:

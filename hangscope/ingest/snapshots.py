@@ -13,9 +13,9 @@ import numpy as np
 
 from hangscope.errors import Note
 from hangscope.incident import State
-from hangscope.ingest.members import MAX_RANKS
-from hangscope.ingest.naming import rank_from_name, says_rank
-from hangscope.ingest.recording import Recording
+from hangscope.ingest.files.naming import rank_from_name, says_rank
+from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.ingest.recorder.recording import Recording
 
 CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
 _ATTEMPT = re.compile(r"(?:^|/)(?:attempt|restart)[_-]?([0-9]{1,9})(?:/|$)")

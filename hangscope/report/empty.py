@@ -18,6 +18,7 @@ def empty_view(message: str, hint: str, tool_version: str) -> dict[str, Any]:
         "missing": [hint] if hint else [],
         "sources": {"dump": 0, "log": 0, "stack": 0},
         "candidates": [],
+        "hypotheses": [],
         "groups": [],
         "ranks": [],
         "inputs": [],

@@ -49,6 +49,10 @@ def verdict_from_view(view: Mapping[str, Any]) -> Verdict | None:
         advice=tuple(raw["advice"]),
         alternatives=tuple(Alternative(a["cause"], a["why"]) for a in raw["alternatives"]),
         fingerprint=raw["fingerprint"],
+        deciding=tuple(raw["deciding"]),
+        api=raw["api"],
+        since=None if raw["since"] is None else int(raw["since"]),
+        until=None if raw["until"] is None else int(raw["until"]),
     )
 
 

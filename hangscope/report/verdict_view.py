@@ -56,6 +56,10 @@ def verdict_view(verdict: Verdict, incident: Incident) -> dict[str, Any]:
         ],
         "advice": list(verdict.advice),
         "alternatives": [{"cause": a.cause, "why": a.why} for a in verdict.alternatives],
+        "deciding": list(verdict.deciding),
+        "api": verdict.api,
+        "since": None if verdict.since is None else str(verdict.since),
+        "until": None if verdict.until is None else str(verdict.until),
     }
 
 

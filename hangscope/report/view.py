@@ -15,8 +15,8 @@ from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.analysis import Analysis
 from hangscope.incident import Incident, Input, RankRecord
-from hangscope.report import pictures
 from hangscope.report.masking import mask
+from hangscope.report.pictures import gather
 from hangscope.report.verdict_view import both_stacks, verdict_view
 
 SCHEMA = "hangscope.report/1"
@@ -42,15 +42,25 @@ def build_view(analysis: Analysis, tool_version: str) -> View:
             {"ranks": compress(c.ranks), "cause": c.what, "why_set_aside": c.why_set_aside}
             for c in judgement.candidates
         ],
+        "hypotheses": [
+            {
+                "cause": h.cause,
+                "ranks": list(h.ranks),
+                "fits": list(h.fits),
+                "contradicts": list(h.contradicts),
+                "would_decide": h.would_decide,
+            }
+            for h in judgement.hypotheses
+        ],
         "groups": _groups(analysis),
         "ranks": _ranks(analysis),
         "inputs": _inputs(incident.inputs),
         "coverage": _coverage(analysis),
         "stacks": both_stacks(verdict, incident),
-        "lanes": pictures.lanes(analysis),
-        "rankmap": pictures.rankmap(analysis),
-        "waitfor": pictures.waitfor(analysis),
-        "timeline": pictures.timeline(analysis),
+        "lanes": gather.lanes(analysis),
+        "rankmap": gather.rankmap(analysis),
+        "waitfor": gather.waitfor(analysis),
+        "timeline": gather.timeline(analysis),
         "warnings": [
             {"code": n.code, "file": n.file, "line": n.line, "message": n.message, "hint": n.hint}
             for n in incident.notes
@@ -130,7 +140,7 @@ def _ranks(analysis: Analysis) -> list[dict[str, Any]]:
             {
                 "rank": rank,
                 "host": record.host,
-                "state": pictures.role_of(analysis, rank),
+                "state": gather.role_of(analysis, rank),
                 "absence": record.absence.value if record.absence else None,
                 "last_call": _last_call(analysis, record),
                 "files": record.files,

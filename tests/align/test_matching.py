@@ -13,8 +13,8 @@ import pytest
 
 from hangscope.align.matching import PROVING_OPS, difference, match_key, match_keys, proves_participation
 from hangscope.incident import CallKind
-from hangscope.ingest.flight_recorder import reduce_dump
-from hangscope.ingest.recorder_values import user_op
+from hangscope.ingest.recorder.flight_recorder import reduce_dump
+from hangscope.ingest.recorder.values import user_op
 from tests.conftest import analyze
 from tests.dump_writer import job, write_all
 

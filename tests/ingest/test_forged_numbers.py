@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from hangscope import UsageError
-from hangscope.ingest import reader
-from hangscope.ingest.flight_recorder import reduce_dump
-from hangscope.ingest.members import MAX_RANKS, Members
-from hangscope.ingest.nccl_calls import parse_coll
-from hangscope.ingest.nccl_comm import Communicator
-from hangscope.ingest.nccl_init import parse_life
-from hangscope.ingest.nccl_join import join_processes
-from hangscope.ingest.recorder_values import TENSORS_PER_CALL, p2p_sides, short_number
-from hangscope.ingest.recording import Recording
+from hangscope.ingest.nccl.calls import parse_coll
+from hangscope.ingest.nccl.comm import Communicator
+from hangscope.ingest.nccl.init import parse_life
+from hangscope.ingest.nccl.join import join_processes
+from hangscope.ingest.recorder.flight_recorder import reduce_dump
+from hangscope.ingest.recorder.members import MAX_RANKS, Members
+from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.values import TENSORS_PER_CALL, p2p_sides, short_number
+from hangscope.ingest.workers import reader
 from tests.conftest import analyze
 from tests.dump_writer import stuck
 

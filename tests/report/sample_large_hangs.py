@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sample_hang_8 import CULPRIT_FRAMES, WAITING_FRAMES, bare, cell, frame, hang_8
+from tests.report.sample_hang_8 import CULPRIT_FRAMES, WAITING_FRAMES, bare, cell, frame, hang_8
 
 
 def hang_512() -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from sample_hang_8 import hang_8
-from sample_large_hangs import hang_512, hang_16384
+from tests.report.sample_hang_8 import hang_8
+from tests.report.sample_large_hangs import hang_512, hang_16384
 
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`{{7*7}}{% raw %}<!--&amp;]]>"

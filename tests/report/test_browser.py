@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import Browser, find_chromium
-from sample_reports import HOSTILE, MARKDOWN, SAMPLES
 
-from hangscope.report.html import VIEW_ONLY, render_html
+from hangscope.report.html.render import VIEW_ONLY, render_html
+from tests.report.chromium import Browser, find_chromium
+from tests.report.sample_reports import HOSTILE, MARKDOWN, SAMPLES
 
 pytestmark = pytest.mark.browser
 

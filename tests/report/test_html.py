@@ -15,7 +15,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_reports import (
+
+from hangscope.report.html.render import VIEW_ONLY, render_html
+from hangscope.report.pictures.rankmap_svg import draw_rankmap, indexed_png
+from hangscope.report.pictures.timeline_svg import draw_timeline, duration
+from hangscope.report.pictures.waitfor_svg import NODE_LIMIT, draw_waitfor
+from tests.report.sample_reports import (
     HOSTILE,
     MARKDOWN,
     SAMPLES,
@@ -27,11 +32,6 @@ from sample_reports import (
     inconclusive,
     no_hang,
 )
-
-from hangscope.report.html import VIEW_ONLY, render_html
-from hangscope.report.rankmap_svg import draw_rankmap, indexed_png
-from hangscope.report.timeline_svg import draw_timeline, duration
-from hangscope.report.waitfor_svg import NODE_LIMIT, draw_waitfor
 
 
 class Outline(HTMLParser):

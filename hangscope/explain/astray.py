@@ -1,0 +1,159 @@
+"""Ranks that left their peers' program: a call skipped, added or made in another order, across all groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangscope.align.frontier import GroupFrontier
+from hangscope.align.waitgraph import Node
+from hangscope.explain.finding import Finding
+from hangscope.explain.interleaving import Parting
+from hangscope.explain.pair_faults import PairFaults
+from hangscope.explain.scene import Scene
+from hangscope.incident import CallKind
+
+PEERS = 2  # that a rank's program is compared with: of those looked at, the most like it
+NEAR = 6  # of the nearest numbers are looked at
+
+
+class Astray:
+    """Compares the programs of those who made a call with those who did not."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.pairs = PairFaults(scene)
+
+    def find(self, nodes: set[Node], hosts: Sequence[int] | None = None) -> Finding | None:
+        """Return a finding where ranks left their peers' program, by comparing those who made a call with those who did not."""
+        partings: list[Parting] = []
+        decided: list[Parting] = []
+        for node in sorted((n for n in nodes if n[0] == "I"), key=self.scene.when)[:64]:
+            gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
+            view = self.scene.views[gid]
+            joined = [r for r in view.seen if view.members[r].row_of(seq) is not None]
+            absent = [
+                r
+                for r in view.seen
+                if (view.members[r].enqueued or 0) < seq and (hosts is None or r in hosts)
+            ]
+            for behind in absent[:32]:
+                found = self._partings(behind, joined, gid, seq)
+                partings += found
+                decided += [told for parting in found for told in self._by_majority(parting)]
+        told = decided or [p for p in partings if p.odd is not None]
+        odd = {p.odd for p in told if p.odd is not None}
+        alone = self._alone(partings)
+        if alone is not None:
+            guilty = {alone}
+            told = [self.scene.interleaving.blame(p, alone) for p in partings]
+        elif not told:
+            return None
+        elif decided:
+            guilty = odd
+        else:  # a rank that kept its own pattern was only misled by the others
+            waiting = {int(n[1]) for n in nodes if n[0] == "H"}  # type: ignore[call-overload]
+            broke = {
+                r
+                for r in waiting
+                if (cs := self.scene.graph.open_calls.get(r))
+                and self.scene.programs.breaks_pattern(r, cs[0].order)
+            }
+            guilty = {r for p in partings for r in p.broke} | broke
+            guilty = guilty - {r for p in partings for r in p.kept} or odd
+        culprits = tuple(sorted(guilty))
+        if decided and len(culprits) * 2 > len(self.scene.incident.ranks):
+            return None
+        first = min((p for p in told if set(p.ranks) & guilty), key=lambda p: self._time(p))
+        return self._finding(first, culprits)
+
+    def _alone(self, partings: Sequence[Parting]) -> int | None:
+        """Return the one rank that parted from each of at least three others, if there is one."""
+        common = set.intersection(*(set(p.ranks) for p in partings)) if partings else set()
+        return common.pop() if len(common) == 1 and len({r for p in partings for r in p.ranks}) >= 4 else None
+
+    def _partings(self, behind: int, joined: Sequence[int], gid: int, seq: int) -> list[Parting]:
+        """Return where a rank parted from those who made the call and whose programs are most like its own.
+
+        Ranks of another pipeline stage run another program and cannot be compared. Ranks of one stage mostly have near
+        numbers, so the nearest are looked at along with the first.
+        """
+        near = sorted(joined, key=lambda rank: abs(rank - behind))[:NEAR]
+        peers = sorted(
+            dict.fromkeys([*joined[:PEERS], *near]),
+            key=lambda rank: -self.scene.programs.likeness(behind, rank),
+        )
+        found = [self.scene.interleaving.part(behind, ahead, gid, seq) for ahead in peers[:PEERS]]
+        return [parting for parting in found if parting is not None]
+
+    def _by_majority(self, parting: Parting) -> list[Parting]:
+        """Let the members decide where they can: the side whose call most of its group made is not the odd one."""
+        made: list[bool] = []
+        for (rank, row), other in zip(
+            zip(parting.ranks, parting.rows, strict=True), reversed(parting.ranks), strict=True
+        ):
+            gid, seq, kind, _ = self.scene.programs.call(rank, row)
+            view = self.scene.views[gid]
+            most = (
+                not kind.is_p2p
+                and len(view.members) > 2
+                and sum(self._made(view, r, seq, kind) for r in view.members) * 2 > len(view.members)
+            )
+            made.append(most and other in view.members and (view.members[other].enqueued or 0) < seq)
+        if made == [True, False]:
+            return [self.scene.interleaving.blame(parting, parting.ranks[1])]
+        if made == [False, True]:
+            return [self.scene.interleaving.blame(parting, parting.ranks[0])]
+        return []
+
+    def _made(self, view: GroupFrontier, rank: int, seq: int, kind: CallKind) -> bool:
+        """Return whether a member made a call at `seq`, from the same line as far as its row was kept."""
+        own = view.kind_of(rank, seq)
+        return (view.members[rank].enqueued or 0) >= seq and (own is None or own.stack == kind.stack)
+
+    def _time(self, parting: Parting) -> tuple[int, tuple[int, int]]:
+        return (
+            min(
+                self.scene.programs.call(r, row)[3]
+                for r, row in zip(parting.ranks, parting.rows, strict=True)
+            ),
+            parting.ranks,
+        )
+
+    def _finding(self, parting: Parting, culprits: tuple[int, ...]) -> Finding:
+        odd = next(r for r in parting.ranks if r in culprits)
+        peer = next(r for r in parting.ranks if r != odd)
+        rows = dict(zip(parting.ranks, parting.rows, strict=True))
+        gid, seq, kind, _ = self.scene.programs.call(peer, rows[peer])
+        _, own_seq, own_kind, _ = self.scene.programs.call(odd, rows[odd])
+        if parting.skipped and all(k.is_p2p for k in parting.skipped):
+            halves = [
+                n for n in self.scene.graph.nodes if n[0] == "P" and self.pairs.missing_half(n) in culprits
+            ]
+            if halves:
+                finding = self.scene.at(min(halves, key=self.scene.when), "unpaired", culprits)
+                finding.own_kind, finding.own_seq = own_kind, own_seq
+                finding.skipped = parting.skipped if len(culprits) == 1 else ()
+                return finding
+        history = self.scene.histories.get(gid)
+        edit = (
+            next((e for e in history.edits() if set(e.ranks) & set(culprits)), None)
+            if history is not None
+            else None
+        )
+        return Finding(
+            "different",
+            culprits,
+            self.scene.views[gid],
+            history,
+            seq,
+            edit=edit,
+            waiting_rank=peer,
+            waiting_kind=kind,
+            own_kind=own_kind,
+            own_seq=own_seq,
+            skipped=parting.skipped,
+            added=(parting.added,) if parting.added is not None else (),
+            swapped=parting.swapped,
+            last_word=rows[odd] == len(self.scene.programs.of(odd).tokens) - 1,
+            before=self.scene.programs.before(peer, rows[peer]),
+        )

@@ -1,0 +1,105 @@
+"""Calls of one group that cannot match: which is the first, and whose side is the odd one."""
+
+from __future__ import annotations
+
+from hangscope.align.divergence import GroupHistory, Mismatch
+from hangscope.explain.finding import Finding
+from hangscope.explain.scene import Scene
+from hangscope.explain.sisters import odd_among_sisters
+from hangscope.incident import CallKind
+
+
+class Mismatches:
+    """Finds the first calls that cannot match."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def find(self) -> Finding | None:
+        """Return the finding of the first mismatch, or None."""
+        found: list[tuple[int, int, int, Mismatch]] = []
+        for gid, history in sorted(self.scene.histories.items()):
+            mismatch = history.mismatch()
+            if mismatch is not None and not self._legal_offset(history, mismatch):
+                when = min(
+                    (
+                        history.view.created(r, mismatch.seq)
+                        for side in mismatch.sides
+                        for r in side
+                        if history.view.created(r, mismatch.seq)
+                    ),
+                    default=0,
+                )
+                found.append((when, gid, mismatch.seq, mismatch))
+        for _, gid, seq, mismatch in sorted(found, key=lambda f: f[:3]):
+            finding = self._mismatch_finding(self.scene.histories[gid], seq, mismatch)
+            if finding is not None:
+                return finding
+        return None
+
+    def _legal_offset(self, history: GroupHistory, mismatch: Mismatch) -> bool:
+        """Return whether seqs merely count differently: everything matches again under one constant shift.
+
+        Recorders that number point-to-point batches with the collectives burn seqs on the participants only. The call
+        that does not match has to find its match in this way, too.
+        """
+        if not history.view.calls_in_p2p_numbers:
+            return False
+        odd, peer = mismatch.sides[-1][0], mismatch.sides[0][0]
+        a, b = list(map(int, history.hard[odd])), list(map(int, history.hard[peer]))
+        place = mismatch.seq - history.sequences.first
+        return any(
+            len(a) - s > 8
+            and (
+                (a[s:] == b[: len(a) - s] and place < len(a) - s)
+                or (a[: len(b) - s] == b[s:] and place < len(b) - s)
+            )
+            for s in range(1, min(33, len(a), len(b)))
+        )
+
+    def _mismatch_finding(self, history: GroupHistory, seq: int, mismatch: Mismatch) -> Finding | None:
+        view = history.view
+        sides = mismatch.sides
+        odd: tuple[int, ...] = tuple(r for side in sides[1:] for r in side)
+        majority = sides[0]
+        # The largest side of those that were seen is not the majority where it is less than half of the group.
+        outvoted = bool(view.unseen) and 2 * len(sides[0]) < len(view.members)
+        tie = outvoted or len(sides[0]) == len(sides[1])
+        if tie:
+            even = list(sides) if outvoted else [s for s in sides if len(s) == len(sides[0])]
+            broken = history.odd_side(seq - history.sequences.first, even) or odd_among_sisters(
+                self.scene.views.values(), view, seq, even
+            )
+            if broken is not None:
+                tie = False
+                odd, majority = broken, next(s for s in sides if s != broken)
+        culprits = () if tie else tuple(sorted(odd))
+        odd_rank, waiting_rank = (odd or majority)[0], majority[0]
+        skipped = None if tie else history.skipped(odd_rank, waiting_rank, seq)
+        finding = Finding(
+            "different",
+            culprits,
+            view,
+            history,
+            seq,
+            waiting_rank=waiting_rank,
+            waiting_kind=view.kind_of(waiting_rank, seq),
+            own_kind=view.kind_of(odd_rank, seq),
+            own_seq=seq,
+            sides=sides,
+            tie=tie,
+            skipped=tuple(self._kind_of_site(history, waiting_rank, t) for t in skipped or ()),
+            edit=next((e for e in history.edits() if set(e.ranks) & set(culprits)), None),
+        )
+        members = set(view.group.ranks)
+        stuck_here = {r for r in self.scene.waiting if r in members}
+        reach = set(stuck_here)
+        for root in self.scene.graph.roots:
+            if any(n[0] == "I" and n[1] == view.group.gid for n in root.nodes) or set(root.ranks) & members:
+                reach |= root.explains
+        return self.scene.with_waiting(finding, reach)
+
+    def _kind_of_site(self, history: GroupHistory, rank: int, site: int) -> CallKind:
+        tokens = history.sequences.tokens[rank]
+        position = next(i for i, s in enumerate(history.site[rank]) if int(s) == site)
+        return history.view.kinds[int(tokens[position])]

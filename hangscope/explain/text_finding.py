@@ -1,0 +1,230 @@
+"""The root as text alone shows it, for jobs that left no usable dump.
+
+What counts, strongest first: calls that ranks themselves say they were in (DETAIL fingerprints); members that a monitored
+barrier, the desync report, the watchdog's counters or RAS show absent; the lines at which ranks were blocked; who printed
+what last. All ranks are global here; a group-local number that nothing maps is taken as global and the finding says so by
+`assumed`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+
+from hangscope.align.group_ranks import Label, label_of
+from hangscope.align.matching import match_key
+from hangscope.explain.facts import Facts, stack_of
+from hangscope.explain.finding import Candidate, Finding
+from hangscope.explain.text_output import last_words, progress, silent, sites
+from hangscope.explain.text_ras import ras
+from hangscope.explain.text_sides import two_sides
+from hangscope.explain.text_watchdog import watchdog
+from hangscope.incident import CallKind, Event, Incident, Stack
+
+
+def find_in_text(incident: Incident, facts: Facts) -> Finding:
+    """Return what the text shows; form `none` where it names no divergence."""
+    steps: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
+        _fingerprints, _late, _barrier, _desync, watchdog, ras, silent, sites, progress, last_words,
+    )  # fmt: skip
+    for step in steps:
+        finding = step(incident, facts)
+        if finding is not None:
+            return finding
+    return Finding("none")
+
+
+def _kind_of(event: Event, facts: Facts) -> CallKind:
+    """Return the call that a fingerprint describes, with the stack of the same rank's traceback."""
+    shape = event.fields.get("shape")
+    sizes = (
+        (tuple(int(n) for n in shape),)
+        if isinstance(shape, (list, tuple)) and all(isinstance(n, int) for n in shape)
+        else ()
+    )
+    dtype = str(event.fields.get("dtype") or "")
+    stack: Stack = ()
+    if event.rank is not None:
+        stack = next((stack_of(e) for e in facts.of(event.rank, "exception") if e.fields.get("frames")), ())
+    return CallKind(
+        str(event.fields.get("op", "")),
+        "",
+        sizes,
+        sizes,
+        (dtype,) if dtype else (),
+        (dtype,) if dtype else (),
+        stack=stack,
+    )
+
+
+def _halves(facts: Facts) -> dict[tuple[Label, int], dict[int, Event]]:
+    """Return the ranks' own halves of DETAIL's fingerprints by group, as far as lines tell it, and seq."""
+    halves: dict[tuple[Label, int], dict[int, Event]] = defaultdict(dict)
+    for event in facts.all("fingerprint"):
+        seq = event.fields.get("seq")
+        if event.rank is not None and isinstance(seq, int):
+            halves[(label_of(event), seq)].setdefault(event.rank, event)
+    return halves
+
+
+def _fingerprints(incident: Incident, facts: Facts) -> Finding | None:
+    """Compare the ranks' own halves of DETAIL's fingerprints at the first seq where they differ."""
+    halves = _halves(facts)
+    for label, seq in sorted(halves, key=lambda k: (k[1], not k[0][1], str(k[0][0]))):
+        events = halves[(label, seq)]
+        sides: dict[object, list[int]] = defaultdict(list)
+        for rank, event in sorted(events.items()):
+            sides[match_key(_kind_of(event, facts))].append(rank)
+        if len(sides) > 1:
+            ordered = sorted((tuple(r) for r in sides.values()), key=lambda r: (-len(r), r))
+            finding = two_sides(
+                incident, facts, seq, ordered, {r: _kind_of(e, facts) for r, e in events.items()}
+            )
+            finding.events = [events[r] for side in ordered for r in side[:2]]
+            finding.assumed = any(e.fields.get("rank_assumed") for e in events.values())
+            if not label[1]:  # a subgroup: the other ranks wait for its members, not in this call
+                finding.candidates = [
+                    Candidate(
+                        _barrier_absent(facts),
+                        "absent from a monitored barrier",
+                        "they are in a call of another group",
+                    )
+                ]
+            return finding
+    return None
+
+
+def _barrier_absent(facts: Facts) -> tuple[int, ...]:
+    return tuple(sorted({r for e in facts.all("monitored_barrier") for r in _absent(e, facts)[0]}))
+
+
+def _absent(event: Event, facts: Facts) -> tuple[tuple[int, ...], bool]:
+    return facts.group_ranks.resolve(
+        event, [int(r) for r in event.fields.get("absent") or () if isinstance(r, int)]
+    )
+
+
+def _late(incident: Incident, facts: Facts) -> Finding | None:
+    """Name those whom a barrier missed and who later report the very call that the others were in."""
+    absent = set(_barrier_absent(facts))
+    errors = [
+        e
+        for e in facts.all("fingerprint")
+        if e.fields.get("context") == "barrier_error" and e.rank is not None
+    ]
+    first = next((e for e in errors if e.rank in absent), None)
+    if first is None:
+        return None
+    on_time = next((e for s in _halves(facts).values() for r, e in s.items() if r not in absent), None)
+    own = _kind_of(first, facts)
+    if on_time is not None and match_key(_kind_of(on_time, facts)) != match_key(own):
+        return None
+    waiting = tuple(r for r in incident.ranks if r not in absent)
+    seq = first.fields.get("seq")
+    return Finding(
+        "late",
+        tuple(sorted(absent)),
+        seq=seq if isinstance(seq, int) else None,
+        waiting=waiting,
+        explained=len(waiting),
+        own_kind=own,
+        waiting_kind=own,
+        waiting_rank=waiting[0] if waiting else None,
+    )
+
+
+def _barrier(incident: Incident, facts: Facts) -> Finding | None:
+    """Name those that a monitored barrier missed: the absent, or those who are in another call."""
+    votes: Counter[tuple[int, ...]] = Counter()
+    assumed = False
+    for event in facts.all("monitored_barrier"):
+        absent, guessed = _absent(event, facts)
+        if absent:
+            votes[absent] += 1
+            assumed = assumed or guessed
+    if not votes:
+        return None
+    absent = max(votes, key=lambda a: (len(a), votes[a], a))
+    waiting = tuple(r for r in sorted(incident.ranks) if r not in absent)
+    where = facts.whereabouts.get(waiting[0]) if waiting else None
+    finding = Finding(
+        "absent",
+        absent,
+        waiting=waiting,
+        explained=len(waiting),
+        waiting_rank=waiting[0] if waiting else None,
+        waiting_kind=where.call if where is not None else None,
+        assumed=assumed,
+        events=facts.all("monitored_barrier", "monitored_barrier_witness")[:3],
+    )
+    if len(absent) > len(waiting):
+        # The rank that makes an extra call reports the innocent majority absent.
+        finding.form, finding.culprits, finding.waiting = "extra", waiting, absent
+        finding.explained, finding.own_kind = len(absent), finding.waiting_kind
+        finding.candidates = [
+            Candidate(
+                absent,
+                "absent",
+                "they are the majority: the few who wait made a call that the others do not make",
+            )
+        ]
+    return finding
+
+
+def _desync(incident: Incident, facts: Facts) -> Finding | None:
+    """Read the report of TORCH_NCCL_DESYNC_DEBUG: finished #n but did not join #n+1, or never joined.
+
+    Where all joined and nobody finished, the sentence that calls them lagging is void: the call itself stands still.
+    """
+    absent: set[int] = set()
+    joined: set[int] = set()
+    seq: int | None = None
+    assumed = False
+    for event in facts.all("desync"):
+        parts = [(None, event.fields.get("never_joined") or ()), *sorted(_by_number(event, "not_joined"))]
+        for number, ranks in parts:
+            found, guessed = facts.group_ranks.resolve(event, ranks)
+            absent.update(found)
+            assumed = assumed or guessed
+            seq = number if number is not None and found else seq
+        for number, ranks in _by_number(event, "joined_not_finished"):
+            found, guessed = facts.group_ranks.resolve(event, ranks)
+            joined.update(found)
+            assumed = assumed or guessed
+            seq = number if seq is None else seq
+    if not absent and not joined:
+        return None
+    reports = facts.all("desync")
+    kind = next((CallKind(str(e.fields["op"]), "nccl") for e in reports if e.fields.get("op")), None)
+    waiting = tuple(sorted(joined - absent)) or tuple(r for r in sorted(incident.ranks) if r not in absent)
+    if not absent:
+        return Finding(
+            "stalled",
+            (),
+            seq=seq,
+            waiting=waiting,
+            explained=len(waiting),
+            waiting_rank=waiting[0] if waiting else None,
+            waiting_kind=kind,
+            assumed=assumed,
+            events=reports[:3],
+        )
+    if not waiting:
+        return None
+    return Finding(
+        "absent",
+        tuple(sorted(absent)),
+        seq=seq,
+        waiting=waiting,
+        explained=len(waiting),
+        waiting_rank=waiting[0],
+        waiting_kind=kind,
+        assumed=assumed,
+        events=reports[:3],
+    )
+
+
+def _by_number(event: Event, field: str) -> Sequence[tuple[int, Sequence[int]]]:
+    return [
+        (int(number), list(ranks)) for number, ranks in sorted(dict(event.fields.get(field) or {}).items())
+    ]

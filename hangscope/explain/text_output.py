@@ -1,0 +1,186 @@
+"""What ranks printed last: who fell silent while its peers failed, at which lines they were blocked, how far they counted.
+
+The weakest evidence of all. That the job stood still must be told by something else: an error of the communication layer,
+or a watcher's line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from hangscope.align.callsite import is_user, user_frame, user_frames
+from hangscope.explain.facts import Facts
+from hangscope.explain.finding import Finding
+from hangscope.explain.text_sides import two_sides
+from hangscope.incident import Event, Incident
+
+_LOST = ("gloo_closed",)
+_WAITED = ("gloo_timeout", "watchdog_timeout")
+_INVOLVED = (
+    "gloo_size_mismatch",
+    "terminate",
+    "monitored_barrier",
+    "monitored_barrier_witness",
+    "fingerprint",
+)
+_BEGINNINGS = ("store_timeout", "store_barrier", "store_unreachable", "rendezvous_timeout")
+_ENDED_BY_LAUNCHER = frozenset({-15, 143})
+_NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
+
+
+def _lost_a_peer(rank: int, facts: Facts) -> bool:
+    return (
+        bool(facts.of(rank, *_LOST))
+        or any(e.fields.get("class") == "closed_by_peer" for e in facts.of(rank, "nccl_warn"))
+        or any(e.fields.get("error") == "remote" for e in facts.of(rank, "async_error"))
+    )
+
+
+def _failed(rank: int, facts: Facts) -> bool:
+    """Return whether a rank shows that it waited: it timed out, lost a peer, or was aborted over what a peer sent."""
+    symptom = any(e.fields.get("symptom") for e in facts.of(rank, "exception"))
+    return symptom or _lost_a_peer(rank, facts) or bool(facts.of(rank, *_WAITED, *_INVOLVED))
+
+
+def silent(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the few ranks that printed no error while all the others timed out or lost a peer.
+
+    Who lost the connection lost it to a process that ended; who timed out had a peer that was still there.
+    """
+    failed = [r for r in sorted(incident.ranks) if _failed(r, facts)]
+    quiet = [r for r in sorted(incident.ranks) if r not in failed]
+    if not failed or not quiet or len(quiet) > len(failed):
+        return None
+    if facts.all(*_BEGINNINGS) and not facts.all(*_LOST, *_WAITED, "nccl_warn", "async_error"):
+        return None  # the group never formed: who is missing is told by the store
+    swept = [
+        r
+        for r in quiet
+        if (e := facts.exits.get(r)) is not None and e.fields.get("code") in _ENDED_BY_LAUNCHER
+    ]
+    if swept and len(quiet) > 1:
+        return None  # the launcher ended them before they could print, the innocent with the guilty
+    lost = [r for r in failed if _lost_a_peer(r, facts)]
+    # Who left no file at all may have timed out like the others.
+    files = [file for r in failed for file in incident.ranks[r].files]
+    unread = bool(files) and len(files) == len(set(files)) and any(not incident.ranks[r].files for r in quiet)
+    form = "unseen" if len(lost) == len(failed) or unread else "absent"
+    where = facts.whereabouts.get(failed[0])
+    return Finding(
+        form,
+        tuple(quiet),
+        waiting=tuple(failed),
+        explained=len(failed),
+        waiting_rank=failed[0],
+        waiting_kind=where.call if where is not None else None,
+        events=_errors(failed, facts),
+    )
+
+
+def _errors(ranks: list[int], facts: Facts) -> list[Event]:
+    """Return one error line of each of the first few ranks."""
+    return [e for r in ranks[:3] for e in facts.of(r, *_LOST, *_WAITED, "exception", "nccl_warn")[:1]]
+
+
+def sites(incident: Incident, facts: Facts) -> Finding | None:
+    """Compare the lines of user code at which the ranks were blocked."""
+    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank, where in sorted(facts.whereabouts.items()):
+        frames = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
+        if frames and where.inside:
+            found[(where.op, frames)].append(rank)
+    outside = [
+        r
+        for r, w in sorted(facts.whereabouts.items())
+        if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"
+    ]
+    inside = sorted(r for ranks in found.values() for r in ranks)
+    # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
+    if outside and len(outside) < len(inside):
+        kind = facts.whereabouts[inside[0]].call
+        return Finding(
+            "absent",
+            tuple(outside),
+            waiting=tuple(inside),
+            explained=len(inside),
+            waiting_rank=inside[0],
+            waiting_kind=kind,
+        )
+    if len(found) < 2:
+        return None
+    ordered = sorted((tuple(r) for r in found.values()), key=lambda r: (-len(r), r))
+    kinds = {r: w.call for r, w in facts.whereabouts.items()}
+    finding = two_sides(incident, facts, None, ordered, kinds)
+    finding.events = [e for side in ordered[:4] for e in facts.of(side[0], "failed_stack", "exception")[:1]]
+    return finding
+
+
+def _stuck(facts: Facts) -> bool:
+    """Return whether anything says that the job stood still, and nothing tells better than the output why."""
+    if (
+        facts.deaths
+        or facts.external is not None
+        or facts.all("ddp_params", "ddp_shape", "ddp_unused", "ddp_unfinished")
+    ):
+        return False
+    return bool(facts.all("gloo_timeout", "gloo_closed", "watchdog_timeout", "no_progress", "exception"))
+
+
+def progress(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the ranks whose output counts fewer or more steps than the others', or says alone that the loop is over."""
+    if not _stuck(facts):
+        return None
+    steps: dict[int, tuple[int, int]] = {}
+    done: set[int] = set()
+    for event in facts.all("progress"):
+        if event.rank is None:
+            continue
+        if event.fields.get("done"):
+            done.add(event.rank)
+        step, epoch = event.fields.get("step"), event.fields.get("epoch")
+        if isinstance(step, int) and not event.fields.get("leaving"):
+            at = (epoch if isinstance(epoch, int) else 0, step)
+            steps[event.rank] = max(at, steps.get(event.rank, at))
+    everybody = set(incident.ranks)
+    if done and len(done) * 2 <= len(everybody) and done < everybody:
+        return _by_output("different", tuple(sorted(done)), incident)
+    places = sorted(set(steps.values()))
+    if len(places) == 2 and set(steps) == everybody:
+        low, high = (tuple(r for r in sorted(steps) if steps[r] == place) for place in places)
+        few, form = (low, "absent") if len(low) < len(high) else (high, "different")
+        if len(few) == 1 or len(few) * 4 <= len(everybody):
+            return _by_output(form, few, incident) if len(low) != len(high) else None
+    return None
+
+
+def last_words(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the few ranks whose last line of progress, numbers apart, is another than that of all others, who agree."""
+    if not _stuck(facts):
+        return None
+    last: dict[int, Event] = {}
+    for event in facts.all("progress"):
+        if event.rank is not None and event.line >= (last[event.rank].line if event.rank in last else 0):
+            last[event.rank] = event
+    if set(last) != set(incident.ranks):
+        return None
+    sides: dict[str, list[int]] = defaultdict(list)
+    for rank, event in sorted(last.items()):
+        sides[_NUMBERS.sub("#", event.text)].append(rank)
+    ordered = sorted((tuple(r) for r in sides.values()), key=lambda r: (-len(r), r))
+    few = tuple(sorted(r for side in ordered[1:] for r in side))
+    if not few or len(ordered[0]) * 2 <= len(last) or (len(few) > 1 and len(few) * 4 > len(last)):
+        return None
+    return _by_output("different", few, incident)
+
+
+def _by_output(form: str, culprits: tuple[int, ...], incident: Incident) -> Finding:
+    waiting = tuple(r for r in sorted(incident.ranks) if r not in culprits)
+    return Finding(
+        form,
+        culprits,
+        waiting=waiting,
+        explained=len(waiting),
+        waiting_rank=waiting[0] if waiting else None,
+        guess=True,
+    )

@@ -1,0 +1,1 @@
+"""What text and stacks say, put to the ranks it belongs to."""

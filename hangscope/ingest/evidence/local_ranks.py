@@ -1,0 +1,70 @@
+"""Which global rank a launcher's local one is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangscope.incident import Event
+from hangscope.ingest.workers.reading import Reading
+
+
+class LocalRanks:
+    """Maps local ranks to global ones: by lines that carry both, else equal where nothing contradicts it.
+
+    Each node numbers its own from 0. So what a file of one folder maps counts for that folder first, and further up only
+    where the folders below agree, and where it is no other node's: on one node global and local ranks differ by one number.
+    """
+
+    def __init__(self, readings: Sequence[Reading]) -> None:
+        self._known: dict[tuple[str, int], set[int]] = {}
+        self._within: dict[tuple[str, int], set[int]] = {}
+        for reading in readings:
+            for (host, local), rank in reading.log.local_to_global.items() if reading.log is not None else ():
+                self._known.setdefault((host, local), set()).add(rank)
+                for folder in _folders(reading.file):
+                    self._within.setdefault((folder, local), set()).add(rank)
+        self._bases: dict[str, set[int]] = {}
+        for (folder, local), ranks in self._within.items():
+            self._bases.setdefault(folder, set()).update(rank - local for rank in ranks)
+        self._pids: dict[int, set[int]] = {}
+        for reading in readings:
+            for event in (*reading.events, *(reading.log.events if reading.log else ())):
+                pid = event.pid if event.pid is not None else event.fields.get("pid")
+                if event.rank is not None and isinstance(pid, int):
+                    self._pids.setdefault(pid, set()).add(event.rank)
+        hosts = {host for host, _ in self._known}
+        self._identity = len(hosts) <= 1 and all(
+            ranks == {local} for (_, local), ranks in self._known.items()
+        )
+
+    def rank(self, host: str | None, local: int, file: str) -> int | None:
+        """Return the global rank of a local one that `file` speaks of, or None."""
+        if host and len(named := self._known.get((host, local), set())) == 1:
+            return next(iter(named))
+        bases: set[int] = set()
+        for folder in _folders(file):
+            bases = bases or self._bases.get(folder, set())
+            found = self._within.get((folder, local))
+            if found:
+                rank = next(iter(found))
+                return rank if len(found) == 1 and rank - local in bases else None
+        return local if self._identity else None
+
+    def of_pid(self, pid: int | None) -> int | None:
+        """Return the global rank of a process id that one rank alone is known by, or None."""
+        found = self._pids.get(pid, set()) if pid is not None else set()
+        return next(iter(found)) if len(found) == 1 else None
+
+    def event(self, event: Event) -> Event:
+        """Return the event with its global rank where its local one tells it."""
+        local = event.fields.get("local_rank")
+        if event.rank is None and isinstance(local, int):
+            return replace(event, rank=self.rank(event.host, local, event.file))
+        return event
+
+
+def _folders(file: str) -> list[str]:
+    """Return the folders that a file lies in, the innermost first; the last is the top, `""`."""
+    parts = file.replace("\\", "/").split("/")[:-1]
+    return ["/".join(parts[:n]) for n in range(len(parts), -1, -1)]

@@ -1,0 +1,214 @@
+"""Everything that text inputs and stacks say, put to the ranks it belongs to.
+
+Local ranks become global ones, repeats of one message across files become one event, the last attempt is kept, and the
+calls that logs recorded (DETAIL's running collectives, NCCL's COLL lines) stand in for ranks without a dump.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from hangscope.errors import Note
+from hangscope.incident import Event, Group, RankRecord
+from hangscope.ingest.evidence.identity import merge_repeats
+from hangscope.ingest.evidence.local_ranks import LocalRanks
+from hangscope.ingest.evidence.numbered_logs import without_job_numbers
+from hangscope.ingest.evidence.told_size import MOST_RANKS, sizes
+from hangscope.ingest.files.log_path import rank_from_path
+from hangscope.ingest.nccl.join import join_processes
+from hangscope.ingest.nccl.unmade import unmade_events
+from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.snapshots import Claim
+from hangscope.ingest.stacks.owners import owners, unplaced
+from hangscope.ingest.workers.reading import Reading, Thread
+
+
+@dataclass(slots=True)
+class TextEvidence:
+    """The events of the whole job and, per global rank, its threads, its log files and its text recordings."""
+
+    events: list[Event] = field(default_factory=list)
+    threads: dict[int, tuple[str, list[Thread]]] = field(default_factory=dict)
+    files: dict[int, list[str]] = field(default_factory=dict)
+    recorded: list[Claim] = field(default_factory=list)
+    hosts: dict[int, str] = field(default_factory=dict)
+    world_size: int = 0
+    cut: set[tuple[int, str]] = field(default_factory=set)
+    attempts: set[int] = field(default_factory=set)  # restart attempts that were told of, taken or not
+
+    def claims_beside(self, dumped: set[int]) -> list[Claim]:
+        """Return the text recordings of ranks that left no dump, of the kind of recorder that more ranks have.
+
+        NCCL's communicators have other names than the groups of dumps: its lines are used where there is no dump at all.
+        """
+        by_source = Counter(
+            claim.recording.source
+            for claim in self.recorded
+            if not dumped or claim.recording.source != "nccl_log"
+        )
+        if not by_source:
+            return []
+        chosen = max(by_source, key=lambda source: (by_source[source], source == "detail_log"))
+        return [
+            claim for claim in self.recorded if claim.rank not in dumped and claim.recording.source == chosen
+        ]
+
+    def attach(self, ranks: dict[int, RankRecord], groups: Sequence[Group]) -> None:
+        """Put threads, hosts, files and events to their ranks, and mark the text recordings whose end may be missing."""
+        names = {group.gid: group.name for group in groups}
+        for rank, record in ranks.items():
+            for gid, queue in record.queues.items():
+                queue.cut = (rank, names[gid]) in self.cut
+        for rank, (file, threads) in self.threads.items():
+            if rank in ranks:
+                ranks[rank].threads = [
+                    (t.name, t.stack) for t in sorted(threads, key=lambda t: not t.is_main)
+                ]
+                ranks[rank].stack_file = file
+                ranks[rank].files.append(file)
+        for rank, files in self.files.items():
+            if rank in ranks:
+                ranks[rank].files += [f for f in sorted(files) if f not in ranks[rank].files]
+        for rank, host in self.hosts.items():
+            if rank in ranks and ranks[rank].host is None:
+                ranks[rank].host = host
+        for event in self.events:
+            if event.rank in ranks and event.rank is not None:
+                record = ranks[event.rank]
+                record.events.append(event)
+                local = event.fields.get("local_rank")
+                if record.local_rank is None and isinstance(local, int):
+                    record.local_rank = local
+                if record.pid is None and event.pid is not None and event.kind != "cleanup_signal":
+                    record.pid = event.pid
+
+
+def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str | None = None) -> TextEvidence:
+    """Return what all text inputs say together, of one restart attempt (default: the last; "all": of all of them)."""
+    text = TextEvidence()
+    readings, job_numbers = without_job_numbers(readings)
+    mapping = LocalRanks(readings)
+    events: list[Event] = []
+    for reading in readings:
+        rank = reading.log.rank if reading.log else None
+        own = [mapping.event(e) for e in (*reading.events, *(reading.log.events if reading.log else ()))]
+        events += own
+        if rank is None and reading.log is not None and reading.log.local_rank is not None:
+            rank = mapping.rank(None, reading.log.local_rank, reading.file)
+        named = sorted({t.rank for t in reading.threads if t.rank is not None})
+        for member in named:
+            text.threads[member] = (reading.file, [t for t in reading.threads if t.rank == member])
+        if reading.threads and not named:
+            if rank is None and reading.file not in job_numbers:
+                rank = rank_from_path(reading.file)[0]
+            placed, missed = owners(reading, mapping, rank)
+            rank = next(iter(placed)) if rank is None and len(placed) == 1 and not missed else rank
+            text.threads |= {member: (reading.file, threads) for member, threads in placed.items()}
+            notes += unplaced(reading.file, len(placed), missed)
+        if rank is not None and reading.log is not None:
+            text.files.setdefault(rank, []).append(reading.file)
+        for recording in reading.log.recordings if reading.log else ():
+            if recording.rank is not None:
+                text.recorded.append(Claim(reading.file, recording, recording.rank))
+    text.events = [
+        e if e.rank is None or e.rank < MOST_RANKS else replace(e, rank=None)
+        for e in _of_attempt(merge_repeats(events), attempt, text, notes)
+    ]
+    _join_nccl(readings, text, notes)
+    text.events = _name_victims(text.events)
+    for event in text.events:
+        if event.rank is not None and event.host:
+            text.hosts.setdefault(event.rank, event.host)
+    text.threads = {rank: told for rank, told in text.threads.items() if rank < MOST_RANKS}
+    text.files = {rank: files for rank, files in text.files.items() if rank < MOST_RANKS}
+    text.recorded = [claim for claim in text.recorded if claim.rank < MOST_RANKS]
+    seen = (
+        [e.rank for e in text.events if e.rank is not None]
+        + list(text.threads)
+        + list(text.files)
+        + [c.rank for c in text.recorded]
+    )
+    text.world_size = max([max(seen, default=-1) + 1, *(n for e in text.events for n in sizes(e))])
+    return text
+
+
+def _name_victims(events: list[Event]) -> list[Event]:
+    """Give kernel and driver lines, which know process ids only, the rank of the process that they speak of."""
+    ranks: dict[int, set[int]] = {}
+    for event in events:
+        for pid in (event.pid, event.fields.get("pid")):
+            if event.rank is not None and isinstance(pid, int):
+                ranks.setdefault(pid, set()).add(event.rank)
+    named = []
+    for event in events:
+        pid = event.fields.get("victim_pid")
+        known = ranks.get(pid, set()) if isinstance(pid, int) else set()
+        named.append(
+            replace(event, rank=next(iter(known)))
+            if event.kind in ("xid", "oom_host") and event.rank is None and len(known) == 1
+            else event
+        )
+    return named
+
+
+def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note]) -> None:
+    communicators = [c for r in readings for c in r.communicators]
+    if not communicators:
+        return
+    recordings = [rec for r in readings for rec in r.nccl_recordings]
+    hints = {r.file: r.log.rank for r in readings if r.log is not None and r.log.rank is not None}
+    joined = join_processes(recordings, communicators, rank_hints=hints)
+    notes.extend(joined.notes)
+    for recording in joined.recordings:
+        if recording.rank is not None:
+            text.recorded.append(Claim(_file_of(recording, communicators), recording, recording.rank))
+            if recording.host:
+                text.hosts.setdefault(recording.rank, recording.host)
+    text.cut = {
+        (rank, joined.name_of.get(c.local_id, c.name))
+        for c in communicators
+        if not c.intact and (rank := joined.rank_of_process.get((c.file, c.host, c.pid))) is not None
+    }
+    by_process = {
+        (host, pid): rank for (_, host, pid), rank in joined.rank_of_process.items() if rank is not None
+    }
+
+    def rank_of(event: Event) -> int | None:
+        host = joined.host_of_ip.get(event.host or "", event.host)  # RAS names nodes by address
+        return event.rank if event.rank is not None or host is None else by_process.get((host, event.pid))
+
+    def peers_of(event: Event) -> Event:
+        host = joined.host_of_ip.get(str(event.fields.get("peer_host")))
+        return event if host is None else replace(event, fields={**event.fields, "peer_node": host})
+
+    text.events = [peers_of(replace(e, rank=rank_of(e))) for e in text.events] + unmade_events(
+        joined, communicators
+    )
+
+
+def _file_of(recording: Recording, communicators: Sequence[object]) -> str:
+    wanted = {group[0] for group in recording.groups}
+    return next((c.file for c in communicators if c.local_id in wanted), "nccl log")  # type: ignore[attr-defined]
+
+
+def _of_attempt(
+    events: list[Event], wanted: int | str | None, text: TextEvidence, notes: list[Note]
+) -> list[Event]:
+    """Return the events of one attempt, and keep of the text recordings those of the same one."""
+    told = [*(e.attempt for e in events), *(c.recording.attempt for c in text.recorded)]
+    text.attempts = attempts = {attempt for attempt in told if attempt is not None}
+    if not attempts or wanted == "all":
+        return events
+    chosen = int(wanted) if wanted is not None else max(attempts)
+    if len(attempts) > 1:
+        notes.append(
+            Note(
+                "several_attempts",
+                f"the logs hold {len(attempts)} restart attempts; attempt {chosen} is analysed",
+                hint="--attempt N picks another",
+            )
+        )
+    text.recorded = [c for c in text.recorded if c.recording.attempt in (None, chosen)]
+    return [e for e in events if e.attempt in (None, chosen)]

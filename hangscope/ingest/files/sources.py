@@ -1,0 +1,174 @@
+"""Find the files of an incident: paths, folders, archives and URLs become an ordered list of files.
+
+Archives are unpacked (`archives.py`) for as long as the analysis lasts; what a URL lists is fetched when it is read.
+Names shown to people stay relative to the path that was given, so that a report says the same wherever it is made.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from hangscope.errors import NoSuchPathError, Note
+from hangscope.ingest.files import remote
+from hangscope.ingest.files.archives import Unpacker, is_archive, is_named_so
+
+MAX_DEPTH = 4  # archives inside archives
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file to read: where it lies (a local path or a URL), how it is shown, and its size in bytes."""
+
+    path: str
+    shown: str
+    size: int
+
+
+@contextmanager
+def find_files(paths: Iterable[str | os.PathLike[str]], notes: list[Note]) -> Iterator[list[SourceFile]]:
+    """Yield every regular file below `paths`, ordered by the name that is shown.
+
+    Appends a Note for each thing that cannot be opened or is no regular file. Raises NoSuchPathError for a path
+    that does not exist.
+    """
+    with ExitStack() as cleanup:
+        search = _Search(notes, cleanup)
+        seen: set[str] = set()
+        per_path: list[tuple[str, list[SourceFile]]] = []
+        for given in paths:
+            path, files = os.fspath(given), []
+            for file in search.expand(path):
+                place = file.path if remote.is_remote(file.path) else os.path.realpath(file.path)
+                if place not in seen:
+                    seen.add(place)
+                    files.append(file)
+            per_path.append((path, files))
+        yield sorted(_told_apart(per_path), key=lambda f: f.shown)
+
+
+class _Search:
+    """One search: what could not be opened, and the archives that were unpacked in it."""
+
+    def __init__(self, notes: list[Note], cleanup: ExitStack) -> None:
+        self._notes, self._cleanup = notes, cleanup
+        self._unpacker = Unpacker()
+
+    def expand(self, path: str) -> Iterator[SourceFile]:
+        """Yield the files of one path that was given."""
+        if remote.is_remote(path):
+            yield from self._fetch(path)
+        elif os.path.isdir(path):
+            yield from self._walk(path, "", 0)
+        elif os.path.lexists(path):
+            yield from self._one(path, os.path.basename(path), 0)
+        else:
+            raise NoSuchPathError(
+                f"there is no file or folder {path!r}",
+                "check the spelling, or whether the job wrote elsewhere",
+            )
+
+    def _walk(self, folder: str, prefix: str, depth: int) -> Iterator[SourceFile]:
+        """Yield the files of a folder that lies inside `depth` archives."""
+
+        def unreadable(error: OSError) -> None:
+            shown = prefix + os.path.relpath(str(error.filename), folder)
+            self._note("unreadable", f"the folder cannot be listed: {error.strerror}", shown)
+
+        given = os.path.realpath(folder)
+        visited: set[str] = set()
+        links = [folder]
+        for start in links:  # grows: what is linked comes after what lies here, and each folder once
+            for base, folders, names in os.walk(start, onerror=unreadable):
+                real = os.path.realpath(base)
+                if real in visited or (base != folder and _holds(real, given)):
+                    folders.clear()
+                    continue
+                visited.add(real)
+                folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))
+                links += [path for f in folders if os.path.islink(path := os.path.join(base, f))]
+                for name in sorted(names):
+                    path = os.path.join(base, name)
+                    yield from self._one(path, prefix + os.path.relpath(path, folder), depth)
+
+    def _one(self, path: str, shown: str, depth: int) -> Iterator[SourceFile]:
+        shown = os.fsencode(shown).decode("utf-8", "replace")  # a name is bytes, and need not be UTF-8
+        try:
+            info = os.stat(path)
+        except OSError as error:
+            self._note("unreadable", f"cannot be opened: {error.strerror}", shown)
+            return
+        if not stat.S_ISREG(info.st_mode):
+            self._note("not_a_file", "is a pipe, socket or device and was not read", shown)
+        elif is_archive(path):
+            yield from self._unpack(path, shown, depth)
+        else:
+            yield SourceFile(path, shown, info.st_size)
+
+    def _unpack(self, path: str, shown: str, depth: int) -> Iterator[SourceFile]:
+        if depth >= MAX_DEPTH:
+            self._note("bad_archive", f"lies inside {depth} archives and was not unpacked", shown)
+            return
+        folder = self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="hangscope-"))
+        self._unpacker.unpack(path, folder, shown, self._notes)
+        yield from self._walk(folder, f"{shown}!/", depth + 1)
+
+    def _fetch(self, url: str) -> Iterator[SourceFile]:
+        """Yield the files below a URL; only archives are fetched now, as what is in them must be known."""
+        for address, shown, size in remote.listed(url):
+            if not is_named_so(shown):
+                yield SourceFile(address, shown, size)
+                continue
+            try:
+                copy = self._cleanup.enter_context(remote.local_copy(address))
+            except OSError as error:
+                self._note("unreadable", f"could not be fetched: {error}", shown)
+                continue
+            yield from self._unpack(copy, shown, 0)
+
+    def _note(self, code: str, message: str, shown: str, hint: str = "") -> None:
+        self._notes.append(Note(code, message, shown, hint=hint))
+
+
+def _holds(folder: str, other: str) -> bool:
+    """Return whether a folder is another one or above it: a link up there would bring in what was not given."""
+    return os.path.commonpath([folder, other]) == folder
+
+
+def _told_apart(per_path: list[tuple[str, list[SourceFile]]]) -> list[SourceFile]:
+    """Return the files of all paths; where paths have a file's name in common, their own last parts go before it."""
+    count = Counter(shown for _, files in per_path for shown in {file.shown for file in files})
+    clashing = [
+        number for number, (_, files) in enumerate(per_path) if any(count[f.shown] > 1 for f in files)
+    ]
+    prefixes = dict(zip(clashing, _last_parts([_folder(*per_path[n]) for n in clashing]), strict=True))
+    return [
+        replace(file, shown=f"{prefixes[number]}/{file.shown}") if number in prefixes else file
+        for number, (_, files) in enumerate(per_path)
+        for file in files
+    ]
+
+
+def _folder(path: str, files: list[SourceFile]) -> str:
+    """Return the folder that a path is, or that it lies in."""
+    if remote.is_remote(path):
+        path = path.rstrip("/")
+        return os.path.dirname(path) if any(file.path == path for file in files) else path
+    path = os.path.abspath(path)
+    return path if os.path.isdir(path) else os.path.dirname(path)
+
+
+def _last_parts(folders: list[str]) -> list[str]:
+    """Return for each folder as few of its last parts as tell them all apart; equal folders get a number."""
+    parts = [[part for part in folder.split("/") if part] or ["root"] for folder in folders]
+    names: list[str] = []
+    for length in range(1, 1 + max(map(len, parts), default=0)):
+        names = ["/".join(own[-length:]) for own in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number} {name}" for number, name in enumerate(names, start=1)]

@@ -1,0 +1,1 @@
+"""What launchers, the kernel and the ranks themselves print."""

@@ -1,0 +1,181 @@
+"""torchrun's table of failed workers, and the error file that a worker leaves for it.
+
+    torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+    Root Cause (first observed failure):
+    [0]:
+      time      : 2026-11-20_15:31:49
+      host      : gpu07
+      rank      : 1 (local_rank: 1)
+      exitcode  : -9 (pid: 29461)  (SIGKILL)
+      error_file: <N/A>
+      traceback : Signal 9 (SIGKILL) received by PID 29461
+
+(torch/distributed/elastic/multiprocessing/errors/__init__.py; 1.9 wrote `msg` for `traceback`.) Ranks here
+are global.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+from hangscope.incident import Event
+from hangscope.ingest.job_logs.launcher import exit_event
+from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
+from hangscope.ingest.torch_logs.traceback import TracebackParser
+
+_LINES_OF_A_TABLE = 200_000
+_LINES_WITHOUT_ENTRY = 60
+_FIELD = re.compile(r"^\s{0,6}(time|host|rank|exitcode|error_file|traceback|msg)\s*: ?(.*)$")
+_START = "errors.ChildFailedError"
+_ROOT = re.compile(r"^\s*Root Cause\b")
+_OTHERS = re.compile(r"^\s*(?:Failures|Other Failures):\s*$")
+_ENTRY = re.compile(r"^\s*\[(\d{1,7})\]:\s*$")
+_RULER = re.compile(r"^\s*={20,}\s*$")
+
+
+class FailureTableParser:
+    """Turns each entry of a table into one `exit` event; `first` marks the launcher's own root cause."""
+
+    literals = (b"errors.ChildFailedError", b"Root Cause (first observed failure)", b"Root Cause:")
+
+    def __init__(self) -> None:
+        self._origin: str | None = None
+        self._root = False
+        self._entry: dict[str, str] = {}
+        self._where: Line | None = None
+        self._left = self._idle = 0
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether a table is being read."""
+        return self._origin is not None
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Read one line of the table."""
+        if self._origin is None:
+            if _START not in line.text and not _ROOT.match(line.text):
+                return []
+            self._origin, self._root, self._left, self._idle = (
+                line.origin,
+                bool(_ROOT.match(line.text)),
+                _LINES_OF_A_TABLE,
+                _LINES_WITHOUT_ENTRY,
+            )
+            return []
+        if line.origin != self._origin:
+            return []
+        self._left -= 1
+        self._idle -= 1
+        return self._line(line)
+
+    def _line(self, line: Line) -> list[Event]:
+        field = _FIELD.match(line.text)
+        if field and self._where is not None:
+            name, value = field.groups()
+            self._entry.setdefault(name, value.strip())
+            if name == "exitcode":
+                self._where = line
+            self._idle = _LINES_WITHOUT_ENTRY
+            return []
+        done: list[Event] = []
+        if _ENTRY.match(line.text):
+            done = self._flush()
+            self._where, self._entry, self._idle = line, {}, _LINES_WITHOUT_ENTRY
+        elif _ROOT.match(line.text):
+            done = self._flush()
+            self._root = True
+        elif _OTHERS.match(line.text):
+            done = self._flush()
+            self._root = False
+        elif self._left <= 0 or self._idle <= 0 or (_RULER.match(line.text) and (self._where is not None)):
+            return list(self.close())
+        elif self._where is not None and re.match(r"^\s+\S", line.text) and "traceback" in self._entry:
+            self._entry["message"] = line.text.strip()
+        return done
+
+    def _flush(self) -> list[Event]:
+        where, entry = self._where, self._entry
+        self._where, self._entry = None, {}
+        if where is None:
+            return []
+        rank = re.match(r"(\d{1,7}) \(local_rank: (\d{1,6})\)", entry.get("rank", ""))
+        code = re.match(r"(-?\d{1,4}) \(pid: (\d{1,9})\)", entry.get("exitcode", ""))
+        if not code:
+            return []
+        host = entry.get("host") or None
+        where = replace(where, host=host, time=_table_time(entry.get("time", "")) or where.time)
+        if rank:
+            where = replace(where, rank=int(rank.group(1)), local_rank=int(rank.group(2)))
+        message = entry.get("message") or entry.get("msg")
+        return [
+            exit_event(
+                where, int(code.group(1)), pid=int(code.group(2)), host=host, via="table", first=True if self._root else None,
+                message=quote(message) if message else None,
+            )
+        ]  # fmt: skip
+
+    def close(self) -> Iterable[Event]:
+        """Return the entry that the table, or the file, ends in."""
+        done = self._flush()
+        self._origin = None
+        return done
+
+
+def _table_time(text: str) -> float | None:
+    try:
+        return datetime.strptime(text[:19], "%Y-%m-%d_%H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None
+
+
+def sniff_error_file(head: bytes) -> bool:
+    """Return whether the bytes begin an error file (`TORCHELASTIC_ERROR_FILE`)."""
+    return bool(re.match(rb'\s*\{\s*"message"\s*:\s*[{"]', head))
+
+
+def read_error_file(data: bytes, file: str) -> list[Event]:
+    """Return the `exception` and the `exit` that a worker's error file tells; nothing where it is not one. Never raises."""
+    try:
+        content = json.loads(data[: 1 << 24].decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return []
+    record = content.get("message") if isinstance(content, dict) else None
+    if isinstance(record, str):
+        record = {"message": record}
+    if not isinstance(record, dict) or "message" not in record:
+        return []
+    extra = record.get("extraInfo")
+    extra = extra if isinstance(extra, dict) else {}
+    time = _number(extra.get("timestamp"))
+    events = _exceptions(str(extra.get("py_callstack") or ""), file)
+    message = strip_prefix(str(record["message"])[:2000], 1, file)
+    if not events:
+        kind, _, rest = message.text.partition(": ")
+        events = [message.event("exception", type=kind.rsplit(".", 1)[-1], message=rest, frames=[])]
+    code = _number(record.get("errorCode"))
+    line = replace(message, time=time)
+    return [
+        *(replace(event, time=time) for event in events),
+        exit_event(line, int(code) if code else 1, via="error_file", message=quote(message.text)),
+    ]
+
+
+def _exceptions(stack: str, file: str) -> list[Event]:
+    parser = TracebackParser()
+    events: list[Event] = []
+    for number, text in enumerate(stack.splitlines()[:5000], 1):
+        events.extend(parser.feed(strip_prefix(text, number, file)))
+    return [replace(event, line=1) for event in [*events, *parser.close()]]
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if abs(number) < 1e15 else None

@@ -1,0 +1,150 @@
+"""Deaths and faults that a process, the driver or the kernel prints: they beat every timeout that comes later.
+
+    RuntimeError: CUDA error: an illegal memory access was encountered
+    NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.
+    Memory cgroup out of memory: Killed process 1234 (python) ...
+
+(c10/cuda/CUDAException.cpp, torch/utils/data/_utils, the NVIDIA driver, Linux mm/oom_kill.c.)
+"""
+
+from __future__ import annotations
+
+import re
+
+from hangscope.incident import Event
+from hangscope.ingest.lines.prefixes import Line, quote
+from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
+
+_SIZES = {
+    "bytes": 1,
+    "B": 1,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+    "PiB": 2**50,
+    "EB": 2**60,
+    "EiB": 2**60,
+}
+IMPLAUSIBLE = 2**50
+
+
+def _oom_cuda(line: Line, match: re.Match[str]) -> Event:
+    amount = re.search(r"Tried to allocate (?:more than )?(\d{1,15}(?:\.\d{1,6})?) ?(\w{1,5})", line.text)
+    requested = int(float(amount.group(1)) * _SIZES.get(amount.group(2), 1)) if amount else None
+    return line.event(
+        "oom_cuda", requested=requested, implausible=True if requested and requested >= IMPLAUSIBLE else None
+    )
+
+
+def _oom_host(line: Line, match: re.Match[str]) -> Event:
+    pid = match.groupdict().get("pid")
+    return line.event("oom_host", victim_pid=integer(pid))
+
+
+def _cuda(line: Line, match: re.Match[str]) -> Event | None:
+    error = match.group(1).strip(" .")
+    return None if error.startswith("out of memory") else line.event("cuda_error", error=error)
+
+
+def _xid(line: Line, match: re.Match[str]) -> Event:
+    return line.event(
+        "xid", device=match.group(1), code=int(match.group(2)), victim_pid=integer(match.group(3))
+    )
+
+
+def _worker(line: Line, match: re.Match[str]) -> Event:
+    found = match.groupdict()
+    return line.event("loader_worker_death", worker_pid=integer(found.get("pid")), signal=found.get("signal"))
+
+
+def _fatal(line: Line, match: re.Match[str]) -> Event:
+    return line.event("terminate", what=quote(match.group(0), 200))
+
+
+def _actor(line: Line, match: re.Match[str]) -> Event:
+    return line.event("terminate", what="a Ray worker ended unexpectedly")
+
+
+RULES: tuple[Rule, ...] = (
+    rule(
+        "out of memory. Tried to allocate", r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate", _oom_cuda
+    ),
+    rule("CUDA error: out of memory", r"CUDA error: out of memory", _oom_cuda),
+    rule("CUDA error: ", r"CUDA error: ([^\n(]{3,120})", _cuda),
+    rule("CUDA driver error: ", r"CUDA driver error: ([^\n(]{3,120})", _cuda),
+    rule("HIP error: ", r"HIP error: ([^\n(]{3,120})", _cuda),
+    rule("ncorrectable ECC error", r"(uncorrectable ECC error[\w ]{0,60})", _cuda),
+    rule("NVRM: Xid", r"Xid \((?:PCI:)?([\w:.]{4,20})\): (\d{1,4})(?:, pid='?(\d{1,9})\b)?", _xid),
+    rule(
+        "Killed process ", r"(?:[Oo]ut of memory|oom.kill).{0,80}?Killed process (?P<pid>\d{1,9})", _oom_host
+    ),
+    rule("oom-kill:", r"oom-kill:.{0,400}?,pid=(?P<pid>\d{1,9})", _oom_host),
+    rule("oom_kill event", r"Detected \d+ oom[_-]kill event", _oom_host),
+    rule("OOMKilled", r"OOMKilled", _oom_host),
+    rule("killed due to memory pressure", r"killed due to memory pressure", _oom_host),
+    rule(
+        "DataLoader worker (pid",
+        r"DataLoader worker \(pid\(?s?\)? (?P<pid>\d{1,9})[\d, ]{0,400}\) (?:is killed by signal: "
+        r"(?P<signal>[\w ]{1,40})|exited unexpectedly)",
+        _worker,
+    ),
+    rule(
+        "bus error encountered in worker", r"Unexpected (?P<signal>bus error) encountered in worker", _worker
+    ),
+    rule("No space left on device", r"No space left on device", lambda line, match: line.event("disk_full")),
+    rule("Disk quota exceeded", r"Disk quota exceeded", lambda line, match: line.event("disk_full")),
+    rule("*** SIGSEGV", r"\*\*\* SIGSEGV.{0,100}", _fatal),
+    rule("Segmentation fault (core dumped)", r"^Segmentation fault \(core dumped\)", _fatal),
+    rule(
+        "Worker unexpectedly exits with a connection error",
+        r"Worker unexpectedly exits with a connection error",
+        _actor,
+    ),
+)
+
+_NUMBER_WORDS = r"(?:loss|grad\w{0,20}|norm|logits|output|activation\w{0,3}|tensor)"
+_SKIP = (
+    r"(?i)\bskip(?:ping|ped|s)?\b.{0,60}\b(?:batch|step|update|iteration|sample|optimi[sz]er|loss|backward)"
+    r"|\b(?:batch|step|update|iteration|sample)\b.{0,60}\bskip(?:ping|ped)\b"
+    rf"|\b{_NUMBER_WORDS}\b.{{0,40}}\b(?:nan|inf|infinite|non-?finite)\b"
+    rf"|\b(?:nan|inf|non-?finite)\b.{{0,40}}\b{_NUMBER_WORDS}\b|\bNaN (?:detected|encountered|found)\b"
+)
+SKIP_RULES: tuple[Rule, ...] = tuple(
+    Rule(literal, re.compile(_SKIP), lambda line, match: line.event("skip", what=quote(match.group(0), 120)))
+    for literal in (
+        "kipping", "kipped ", " skipped", " is NaN", " is nan", "NaN loss", "nan loss", "NaN detected", "NaN encountered", "NaN found", "NaN in ",
+        "on-finite", "onfinite ", "loss=nan", "loss: nan", "loss nan", "norm: nan", "norm=nan", "inf or nan", "nan/inf", "NaN/Inf", "or NaN ",
+    )
+)  # fmt: skip
+
+
+_STALL = r"(?i)\bno progress (?:for|in|within|since) (?:the (?:last|past) )?(\d{1,9})(?:\.\d{1,9})? ?(ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _stall(line: Line, match: re.Match[str]) -> Event:
+    unit = match.group(2).lower()
+    return line.event(
+        "no_progress", seconds=int(match.group(1)) * _SECONDS["ms" if unit == "ms" else unit[0]]
+    )
+
+
+STALL_RULES: tuple[Rule, ...] = tuple(
+    Rule(literal, re.compile(_STALL), _stall) for literal in ("no progress ", "No progress ")
+)
+
+
+def stall_parser() -> RuleParser:
+    """Return the parser of lines by which a watcher in the job says that it does not move."""
+    return RuleParser(STALL_RULES)
+
+
+def fault_parser() -> RuleParser:
+    """Return the parser of faults that one line tells."""
+    return RuleParser(RULES)
+
+
+def skip_parser() -> RuleParser:
+    """Return the parser of lines that say a step was skipped or a number was not finite."""
+    return RuleParser(SKIP_RULES)

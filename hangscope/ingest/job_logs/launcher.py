@@ -1,0 +1,194 @@
+"""How processes ended, as launchers and schedulers tell it: torchrun, srun, Slurm, mpirun, DeepSpeed, Kubernetes.
+
+    E1120 15:31:49.819000 29458 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -9) local_rank: 1 (pid: 29461) of binary: ...
+    srun: error: gpu07: task 3: Killed
+    slurmstepd: error: *** JOB 12 ON gpu07 CANCELLED AT 2026-11-20T15:13:24 DUE TO PREEMPTION ***
+
+(torch/distributed/elastic/multiprocessing/api.py, agent/server; the wordings of 1.9 to 2.13.) What a launcher
+calls the first failure is the first that it *noticed*, with a clock of one second; a rank that left with exit
+code 0 is not in its table.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import replace
+from typing import Any
+
+from hangscope.incident import Event
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
+from hangscope.ingest.recorder.values import short_number
+
+_TASKS_SHOWN = 64
+_WORDS = {
+    "Killed": -9,
+    "Terminated": -15,
+    "Aborted": -6,
+    "Segmentation fault": -11,
+    "Bus error": -7,
+    "Floating point exception": -8,
+    "Out Of Memory": -9,
+}
+
+
+def signal_name(code: int | None) -> str | None:
+    """Return SIGKILL for -9 (and for a shell's 137), None for what is no signal."""
+    number = (
+        -code
+        if code is not None and code < 0
+        else code - 128
+        if code is not None and 128 < code < 128 + 32
+        else 0
+    )
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return None
+
+
+def exit_event(line: Line, code: int, **fields: Any) -> Event:
+    """Return an `exit` event of the process that ended; a shell's 128 + n becomes -n. `via` says whose word it is."""
+    if 128 < code < 128 + 32:
+        code = 128 - code
+    event = line.event("exit", code=code, **{"signal": signal_name(code), **fields})
+    return replace(event, pid=event.fields.get("pid"))
+
+
+def _agent(line: Line, match: re.Match[str]) -> Event:
+    code, local_rank, pid = (int(n) for n in match.groups())
+    return exit_event(line, code, local_rank=local_rank, pid=pid, via="agent", agent=line.pid)
+
+
+def _cleanup(line: Line, match: re.Match[str]) -> Event:
+    return line.event(
+        "cleanup_signal", target_pid=int(match.group(1)), signal=match.group(2).split(".")[-1], agent=line.pid
+    )
+
+
+def _restart(line: Line, match: re.Match[str]) -> Event:
+    return line.event("cleanup_signal", signal="restart", agent=line.pid)
+
+
+def _death_signal(line: Line, match: re.Match[str]) -> Event:
+    number = short_number(match.group(1))
+    name = signal_name(-number) if number is not None else match.group(1).rsplit(".", 1)[-1]
+    return line.event("external_end", reason="sigterm" if name == "SIGTERM" else "cancelled", signal=name)
+
+
+def _slurm(line: Line, match: re.Match[str]) -> Event:
+    why = (match.group(1) or "").upper()
+    reason = (
+        "preemption"
+        if "PREEMPT" in why or "REQUEUE" in why
+        else "time_limit"
+        if "TIME" in why
+        else "node_failure"
+        if "NODE" in why
+        else "cancelled"
+    )
+    return line.event("external_end", reason=reason)
+
+
+def _evicted(line: Line, match: re.Match[str]) -> Event:
+    return line.event("external_end", reason="preemption" if "reempt" in match.group(0) else "evicted")
+
+
+def _srun(line: Line, match: re.Match[str]) -> list[Event]:
+    host, tasks, what = match.groups()
+    exited = re.search(r"exit code (\d{1,3})", what)
+    code = (
+        int(exited.group(1))
+        if exited
+        else next((n for word, n in _WORDS.items() if what.startswith(word)), None)
+    )
+    if code is None:
+        return []
+    events = [exit_event(line, code, task=task, host=host, via="srun") for task in _task_numbers(tasks)]
+    return [*events, line.event("oom_host", host=host)] if what.startswith("Out Of Memory") else events
+
+
+def _task_numbers(text: str) -> list[int]:
+    """Return the task numbers of `0-3,7`, at most 64."""
+    numbers: list[int] = []
+    for part in text.split(",")[:_TASKS_SHOWN]:
+        first, _, last = part.partition("-")
+        numbers.extend(range(int(first), min(int(last or first), int(first) + _TASKS_SHOWN) + 1))
+    return numbers[:_TASKS_SHOWN]
+
+
+def _mpirun(line: Line, match: re.Match[str]) -> Event:
+    task, pid, host, number = match.groups()
+    return exit_event(line, -int(number), task=int(task), pid=int(pid), host=host, via="mpirun")
+
+
+def _spawn(line: Line, match: re.Match[str]) -> Event:
+    local, name, code = match.groups()
+    number = -int(getattr(signal, name, 0)) if name else int(code)
+    return exit_event(line, number, local_rank=int(local), via="spawn")
+
+
+def _deepspeed(line: Line, match: re.Match[str]) -> Event:
+    local = re.search(r"--local[_-]rank=(\d{1,6})", line.text)
+    return exit_event(
+        line, int(match.group(1)), local_rank=int(local.group(1)) if local else None, via="deepspeed"
+    )
+
+
+def _ended_well(line: Line, match: re.Match[str]) -> Event:
+    return line.event("exit_ok", pid=integer(match.groupdict().get("pid")))
+
+
+RULES: tuple[Rule, ...] = (
+    rule(
+        "failed (exitcode: ",
+        r"failed \(exitcode: (-?\d{1,4})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\) of ",
+        _agent,
+    ),
+    rule(" closing signal ", r"Sending process (\d{1,9}) closing signal ([\w.]{1,30})", _cleanup),
+    rule(
+        "forcefully exiting via",
+        r"Unable to shutdown process (\d{1,9}) via .{1,40}, forcefully exiting via ([\w.]{1,30})",
+        _cleanup,
+    ),
+    rule("will restart worker group", r"attempts left; will restart worker group", _restart),
+    rule(
+        " death signal, shutting down workers",
+        r"Received ([\w.]{1,30}) death signal, shutting down workers",
+        _death_signal,
+    ),
+    rule(
+        "SignalException: Process", r"SignalException: Process \d+ got signal: ([\w.]{1,30})", _death_signal
+    ),
+    rule(
+        " CANCELLED AT ",
+        r"\*\*\* (?:JOB|STEP) .{0,300}? CANCELLED AT \S{1,40}(?: DUE TO (.{1,60}?))? \*\*\*",
+        _slurm,
+    ),
+    rule(
+        " CANCELLED AT ", r"\*\*\* (?:JOB|STEP) .{0,300}? CANCELLED AT \S{1,40}(?: DUE TO (.{1,60}))?", _slurm
+    ),
+    rule("low on resource", r"node was low on resource", _evicted),
+    rule("DisruptionTarget", r"DisruptionTarget|PreemptionByScheduler", _evicted),
+    rule("PreemptionByScheduler", r"PreemptionByScheduler", _evicted),
+    rule("srun: error: ", r"srun: error: ([\w.-]{1,253}): tasks? ([\d,-]{1,4000}): (.{1,120})", _srun),
+    rule(
+        "noticed that process rank",
+        r"process rank (\d{1,7}) with PID (\d{1,9}) on node (\S{1,253}) exited on signal (\d{1,3})",
+        _mpirun,
+    ),
+    rule(
+        " terminated with ",
+        r"rocess (\d{1,6}) terminated with (?:signal (SIG[A-Z]{2,8})|exit code (\d{1,3}))",
+        _spawn,
+    ),
+    rule("exits with return code = ", r"exits with return code = (-?\d{1,4})", _deepspeed),
+    rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", _ended_well),
+    rule("worker group successfully finished", r"worker group successfully finished", _ended_well),
+)
+
+
+def launcher_parser() -> RuleParser:
+    """Return the parser of the single lines of launchers and schedulers."""
+    return RuleParser(RULES)

@@ -1,0 +1,93 @@
+"""The last sign of progress of each writer: a step count, or a line that says a loop ended.
+
+    app r1: train step 2 done
+    epoch done 1
+     45%|####5     | 450/1000 [00:10<00:12, 44.2it/s]
+
+Such lines are no format and there are millions of them, so only the text just before an error and at the end
+of a log is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hangscope.incident import Event
+from hangscope.ingest.lines.prefixes import Line, strip_prefix
+
+_LINE = re.compile(rb"[^\r\n]+")
+_CANDIDATE = re.compile(
+    rb"[Ss]tep|STEP|[Ii]ter|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xiting|eaving|uitting|borting|hutting|bye"
+)
+_CUT = 1000
+_DONE = re.compile(
+    r"(?i)\b(?:(?:loop|epoch(?: \d{1,9})?|training|train(?:ing)? loop|validation|evaluation) (?:is |has |was "
+    r")?(?:ended|done|finished|completed?|over)"
+    r"|(?:finished|completed|done|end of)(?: with)? (?:the )?(?:training|epoch|train(?:ing)? loop|loop|"
+    r"validation|evaluation)|reached (?:the )?end"
+    r"|exit(?:ing|ed) (?:the )?(?:train(?:ing)? )?loop|training complete)\b"
+)
+_LEAVING = re.compile(
+    r"(?i)\b(?:stop(?:ping|ped|s)? early|early[- ]stop(?:ping|ped)?|(?:stopping|leaving|quitting|aborting) (?:now|the job|training|the run)"
+    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|all done|job done|nothing left to do|goodbye)\b"
+)
+_STEP = re.compile(
+    r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,12})"
+)
+_EPOCH = re.compile(r"(?i)\bepoch\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,9})")
+_BAR = re.compile(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
+_NOT_PROGRESS = re.compile(
+    r"Traceback|Error|Running collective|WorkNCCL|NCCL (?:INFO|WARN)|\[[\w/]{0,30}\.(?:cpp|cc):"
+)
+
+
+def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Event]:
+    """Return per writer the last `progress` event that counts, the last that says a loop ended and the last that says it leaves.
+
+    `windows` are (number of the first line, bytes) as `log_scan.Scan` keeps them; the first line of each may
+    be cut.
+    """
+    last: dict[tuple[str, str], Event] = {}
+    for number, data in windows:
+        at = 0
+        for match in _LINE.finditer(data):
+            raw = match.group(0)[:_CUT]
+            if not _CANDIDATE.search(raw):
+                continue
+            number += data.count(b"\n", at, match.start())
+            at = match.start()
+            line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
+            event = _progress(line)
+            if event is None:
+                continue
+            key = (
+                f"{line.origin}|{line.host}",
+                "leaving" if event.fields.get("leaving") else "done" if event.fields.get("done") else "",
+            )
+            if key not in last or last[key].line <= event.line:
+                last[key] = event
+    return sorted(last.values(), key=lambda event: (event.line, event.text))
+
+
+def _progress(line: Line) -> Event | None:
+    if _NOT_PROGRESS.search(line.text) or (
+        line.source and not line.source.rpartition(":")[0].endswith(".py")
+    ):
+        return None
+    done = _DONE.search(line.text)
+    epoch = _EPOCH.search(line.text)
+    bar = _BAR.search(line.text)
+    if line.text[:1].isspace() and not bar:
+        return None  # a line of a traceback or of a report
+    counted = bar or _STEP.search(line.text)
+    leaving = _LEAVING.search(line.text)
+    if done is None and counted is None and epoch is None and leaving is None:
+        return None
+    return line.event(
+        "progress",
+        step=int(counted.group(1)) if counted else None,
+        epoch=int(epoch.group(1)) if epoch else None,
+        done=True if done and not leaving else None,
+        leaving=True if leaving else None,
+    )

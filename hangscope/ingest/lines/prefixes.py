@@ -1,0 +1,131 @@
+"""One line of a log without what wrappers put in front of it: who printed it, when, and the bare message.
+
+A line of a multi-node job can carry five layers, outermost first, for example
+
+    2026-11-20T15:13:24.870Z 11: [default3]:[rank11]:[E1120 15:13:24.220687360 ProcessGroupNCCL.cpp:632] [PG ID 0 ...
+
+a log shipper's stamp, srun's task number, torchrun's *local* rank, torch's global rank and the header of
+c10's logger (`c10/util/Logging.cpp`, `torch/_logging/_internal.py`,
+`torch/distributed/elastic/multiprocessing/tail_log.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from hangscope.incident import Event
+from hangscope.ingest.lines.layers import CLOCK, CODE, peel, read_glog
+
+TEXT_LIMIT = 500
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+# What nearly every line of a torch job starts with, in one match; the layers are for the rest.
+_COMMON = re.compile(
+    r"(?:(?!\[rank\d)\[[A-Za-z_]{1,60}(\d{1,7})\]:)?(\[rank(\d{1,7})\]:? ?)?"
+    rf"(?:\[?([IWEFV])(\d{{1,2}})(\d\d) {CLOCK}\.(\d{{3,9}}) (?:(\d{{1,19}}) +)?({CODE}):(\d{{1,6}})\] ?)?"
+)
+_MORE = frozenset("[(0123456789EWI")
+_RANK_INSIDE = re.compile(r"\[rank\d{1,7}\]:")
+_DOCKER = ('{"log":', '{"stream":', '{"time":', '{"attrs":')  # the keys stand in any order
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line as the parsers see it.
+
+    `text` is the message without its prefixes, `raw` the whole line; both without control characters. `rank`
+    is global (`[rank3]:`), `local_rank` is torchrun's (`[default3]:`), `task` is srun's or mpirun's number,
+    which is the rank only where one task is one rank. `origin` is what tells interleaved writers apart.
+    `time` is seconds since the epoch where the year is printed (UTC where no zone is), `stamp` seconds since
+    1 January of any leap year where only month and day are; c10's own headers count whole seconds only,
+    because their fraction comes from another clock. `source` is the `file:line` of the logging call.
+    """
+
+    file: str
+    number: int
+    text: str
+    raw: str
+    origin: str = ""
+    rank: int | None = None
+    local_rank: int | None = None
+    task: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    time: float | None = None
+    stamp: float | None = None
+    level: str | None = None
+    source: str | None = None
+
+    def event(self, kind: str, group_rank: int | None = None, **fields: Any) -> Event:
+        """Return an event that quotes this line; fields that are None are left out."""
+        kept = {name: value for name, value in fields.items() if value is not None}
+        for name in ("local_rank", "task", "stamp"):
+            value = getattr(self, name)
+            if value is not None:
+                kept.setdefault(name, value)
+        return Event(
+            kind, self.file, self.number, quote(self.raw), rank=self.rank, group_rank=group_rank, host=self.host,
+            pid=self.pid, time=self.time, fields=kept,
+        )  # fmt: skip
+
+
+def clean(text: str) -> str:
+    """Return the text without escape sequences, control characters and direction marks; tabs stay."""
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    return _CONTROL.sub("", text)
+
+
+def quote(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Return the text cut for quoting, with a mark where it was cut."""
+    text = text.strip()
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def strip_prefix(raw: str, number: int = 1, file: str = "") -> Line:
+    """Return the line without its prefixes. Any string is accepted; linear in its length."""
+    raw = clean(raw)
+    text = raw
+    if text.startswith(_DOCKER) and '"log":' in text:
+        text = _docker_json(text)
+    found: dict[str, Any] = {}
+    origin: list[str] = []
+    common = _COMMON.match(text)
+    if common and common.group(2):
+        _read_common(common, found, origin)
+        rest = text[common.end() :]
+        if "level" not in found and rest[:1] in _MORE:
+            rest = peel(rest, found, origin, {"rank"})
+    else:
+        rest = peel(text, found, origin)
+    if "rank" not in found and "[rank" in rest:
+        inside = _RANK_INSIDE.search(rest)  # behind a progress bar that ended without a line break
+        if inside:
+            rest = peel(rest[inside.start() :], found, origin)
+    return Line(file, number, rest, raw, "".join(origin), **found)
+
+
+def _docker_json(text: str) -> str:
+    """Return the message of one line of Docker's json-file driver, or the line where it is not one."""
+    try:
+        record = json.loads(text)
+        return clean(str(record["log"]).rstrip("\r\n"))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return text
+
+
+def _read_common(match: re.Match[str], found: dict[str, Any], origin: list[str]) -> None:
+    """Take torchrun's and torch's own prefixes from one match."""
+    local, _, rank, level, month, day, h, m, s, fraction, pid, code, line = match.groups()
+    found["rank"] = int(rank)
+    if local:
+        found["local_rank"] = int(local)
+        origin.append(f"{local}/")
+    origin.append(rank)
+    if level:
+        read_glog(found, level, month, day, h, m, s, fraction, pid, code, line)

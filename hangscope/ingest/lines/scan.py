@@ -1,0 +1,279 @@
+"""A log read as a stream: only lines that hold a parser's literal are ever decoded.
+
+Bytes come in blocks of 1 MiB, cut at line ends. A carriage return ends a line as well (progress bars), but
+lines are counted as an editor counts them, by line feeds. A line longer than 64 KiB is cut; a block without
+any line end is taken as one line. Nothing that grows with the file is kept: events are capped per kind and
+writer, with a note that counts the rest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Protocol
+
+from hangscope.errors import Note
+from hangscope.incident import Event
+from hangscope.ingest.lines.literals import LiteralFinder
+from hangscope.ingest.lines.prefixes import Line, strip_prefix
+
+BLOCK = 1 << 20
+LINE_LIMIT = 1 << 16
+BEFORE_HIT = 1 << 12
+WINDOW = 1 << 18
+EVENTS_PER_WRITER = 200
+EVENTS_IN_ALL = 60_000
+#: Kinds that a healthy job prints too: no reason to look at the text before them.
+_CALM = frozenset({"nccl_init", "skip", "exit_ok", "store_barrier"})
+_FILLER = b"\n\n\n"
+
+
+class LineParser(Protocol):
+    """Turns lines into events. It sees the lines with one of its literals, and while `wants_more` every line.
+
+    `literals` are byte strings of seven bytes or more (shorter ones cost a pass over the file each). `feed`
+    may keep state; `close` returns what is still held back at the end of the file.
+    """
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        """Return the byte strings of which a line must hold one."""
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether the next line is wanted whatever it holds."""
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Return the events that this line completes."""
+
+    def close(self) -> Iterable[Event]:
+        """Return the events that only the end of the file completes."""
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a pass over one log gave: events by line, notes, `lines` and bytes (`size`) read, and the raw text just before errors.
+
+    `windows` are (number of the first line, bytes) of up to 256 KiB before a first error and at the end of
+    the file: where the last line that a rank printed in peace is to be found.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    lines: int = 0
+    size: int = 0
+    windows: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
+    """Return what the parsers find in the stream, read once and to its end.
+
+    A parser that raises loses that line and leaves a note. A stream that breaks off (damaged gz) leaves a
+    note and what was read so far.
+    """
+    run = _Run(file, parsers)
+    number = 1
+    broken: list[str] = []
+    for block in _blocks(stream, broken):
+        number = run.block(block, number)
+    run.notes.extend(Note("truncated", f"the log breaks off: {error}", file, number) for error in broken)
+    return run.finish()
+
+
+def _blocks(stream: BinaryIO, broken: list[str]) -> Iterator[bytes]:
+    """Yield blocks of whole lines, each with three filler line feeds at its end; name in `broken` what ended the stream."""
+    carry = b""
+    while True:
+        try:
+            data = stream.read(BLOCK)
+        except Exception as error:  # damaged gz and zst streams raise whatever their decoders choose
+            broken.append(type(error).__name__)
+            break
+        if not data:
+            break
+        cut = data.rfind(b"\n") + 1 or data.rfind(b"\r") + 1
+        if not cut and len(carry) < BLOCK:
+            carry += data
+            continue
+        cut = cut or len(data)
+        yield b"".join((carry, data[:cut], _FILLER))
+        carry = data[cut:]
+    if carry:
+        yield carry + _FILLER
+
+
+class _Run:
+    """One pass: which parsers see which line."""
+
+    def __init__(self, file: str, parsers: Sequence[LineParser]) -> None:
+        self.file = file
+        self.parsers = parsers
+        self.by_bit = [(1 << i, parser) for i, parser in enumerate(parsers)]
+        self.finder = LiteralFinder(
+            [(literal, 1 << i) for i, p in enumerate(parsers) for literal in p.literals]
+        )
+        self.notes: list[Note] = []
+        self.kept = EventStore()
+        self.bytes = 0
+        self.last_number = 0
+        self.windows: list[tuple[int, bytes]] = []
+        self.before: tuple[int, bytes] = (1, b"")
+        self.quiet_bytes = 0  # since the last error
+        self.had_error = False
+        self.failed: dict[str, int] = {}
+
+    def block(self, block: bytes, number: int) -> int:
+        """Read one block whose first line has this number; return the number of the line after it."""
+        end = len(block) - len(_FILLER)
+        hits = deque(self.finder.find(block))
+        at = counted = 0
+        while True:
+            wanted = self._wanted()
+            if wanted:
+                if at >= end:
+                    break
+                start, mask = at, wanted
+            elif hits:
+                start, mask = hits[0][0], 0
+                low = max(at, start - LINE_LIMIT)
+                start = max(block.rfind(b"\n", low, start), block.rfind(b"\r", low, start), low - 1) + 1
+                start = max(start, hits[0][0] - BEFORE_HIT)
+            else:
+                break
+            stop = block.find(b"\n", start, start + LINE_LIMIT)
+            stop = stop if stop >= 0 else min(start + LINE_LIMIT, end)
+            bar = block.find(b"\r", start, stop)
+            stop = bar if bar >= 0 else stop
+            while hits and hits[0][0] < max(stop, start + 1):
+                mask |= hits.popleft()[1]
+            number += block.count(b"\n", counted, start)
+            counted = start
+            if stop > start:
+                self._line(block[start:stop], number, mask, block, start)
+            at = stop + 1 if block[stop : stop + 1] in (b"\n", b"\r") else stop
+            at = max(at, start + 1)
+        self.bytes += end
+        self.last_number = number + block.count(b"\n", counted, end)
+        self.before = (self.last_number, _tail(block[max(0, end - WINDOW - 1) : end]))
+        self.quiet_bytes += end
+        return self.last_number
+
+    def _wanted(self) -> int:
+        mask = 0
+        for bit, parser in self.by_bit:
+            if parser.wants_more:
+                mask |= bit
+        return mask
+
+    def _line(self, data: bytes, number: int, mask: int, block: bytes, start: int) -> None:
+        line = strip_prefix(data.decode("utf-8", "replace"), number, self.file)
+        for bit, parser in self.by_bit:
+            if mask & bit:
+                try:
+                    events = list(parser.feed(line))
+                except Exception as error:  # a parser's own fault must not cost the rest of the log
+                    self._failure(parser, error, number)
+                    continue
+                if events:
+                    self.kept.extend(events)
+                    if any(event.kind not in _CALM for event in events):
+                        self._window(block, start, number)
+
+    def _window(self, block: bytes, start: int, number: int) -> None:
+        """Keep the text before an error, unless an error close before it had its own."""
+        quiet, self.quiet_bytes = self.quiet_bytes, 0
+        if self.had_error and quiet < 8 * WINDOW:
+            return
+        self.had_error = True
+        here = _tail(self.before[1] + block[:start] if start < WINDOW else block[start - WINDOW - 1 : start])
+        self.windows = [*self.windows[-1:], (number - here.count(b"\n"), here)]
+
+    def _failure(self, parser: LineParser, error: Exception, number: int) -> None:
+        name = type(parser).__name__
+        self.failed[name] = self.failed.get(name, 0) + 1
+        if self.failed[name] == 1:
+            self.notes.append(
+                Note(
+                    "parser_failed",
+                    f"{name} could not read a line: {type(error).__name__}",
+                    self.file,
+                    number,
+                )
+            )
+
+    def finish(self) -> Scan:
+        for parser in self.parsers:
+            try:
+                self.kept.extend(parser.close())
+            except Exception as error:
+                self._failure(parser, error, self.last_number)
+        self.notes.extend(self.kept.notes(self.file))
+        number, data = self.before
+        if data:
+            self.windows.append((number - data.count(b"\n"), data))
+        return Scan(self.kept.events(), self.notes, self.last_number, self.bytes, self.windows)
+
+
+def _tail(data: bytes) -> bytes:
+    """Return at most the last 256 KiB, from the start of a line on."""
+    if len(data) <= WINDOW:
+        return data
+    cut = len(data) - WINDOW
+    return data[data.find(b"\n", cut - 1) + 1 or cut :]
+
+
+class EventStore:
+    """Events with a cap: of each kind and writer the first and the last 200 stay.
+
+    What a healthy job prints too counts apart: the start of a large job may not use up the room of its failure.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[Any, list[Event]] = {}
+        self._last: dict[Any, deque[Event]] = {}
+        self._totals = {True: 0, False: 0}  # of calm kinds, and of all others
+        self._dropped: dict[str, int] = {}
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Add events in file order."""
+        for event in events:
+            key = (
+                event.kind,
+                event.rank,
+                event.host,
+                event.fields.get("local_rank"),
+                event.fields.get("task"),
+            )
+            calm = event.kind in _CALM
+            first = self._first.get(key)
+            if first is None and self._totals[calm] < EVENTS_IN_ALL:
+                first = self._first[key] = []
+            if first is not None and len(first) < EVENTS_PER_WRITER and self._totals[calm] < EVENTS_IN_ALL:
+                first.append(event)
+                self._totals[calm] += 1
+                continue
+            last = self._last.get(key)
+            if last is None and first is not None and self._totals[calm] < EVENTS_IN_ALL:
+                last = self._last[key] = deque()
+            if last is None:
+                self._dropped[event.kind] = self._dropped.get(event.kind, 0) + 1
+                continue
+            last.append(event)
+            self._totals[calm] += 1
+            if len(last) > EVENTS_PER_WRITER or self._totals[calm] > EVENTS_IN_ALL:
+                dropped = last.popleft()
+                self._totals[calm] -= 1
+                self._dropped[dropped.kind] = self._dropped.get(dropped.kind, 0) + 1
+
+    def events(self) -> list[Event]:
+        """Return what is kept, by line; events of one line stay in the order in which they came."""
+        kept = [event for events in (*self._first.values(), *self._last.values()) for event in events]
+        return sorted(kept, key=lambda event: (event.line, event.kind))
+
+    def notes(self, file: str) -> list[Note]:
+        """Return one note per kind of which events were dropped."""
+        return [
+            Note("events_capped", f"{count} more {kind} lines were not kept", file)
+            for kind, count in sorted(self._dropped.items())
+        ]

@@ -1,0 +1,1 @@
+"""What NCCL and RCCL leave: debug logs, RAS, the Inspector."""

@@ -1,0 +1,301 @@
+"""NCCL and RCCL debug logs: warnings and communicator life cycles as events, COLL lines as recordings.
+
+One parser reads one input, which may hold one process or all processes of a job interleaved. Processes are
+told apart by host and pid (and by the launcher's prefix, for containers that share both); the grammar of the
+lines is in `nccl_line`, `nccl_init`, `nccl_warn` and `nccl_calls`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from hangscope.errors import Note
+from hangscope.incident import Event
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.nccl import calls, init, warn
+from hangscope.ingest.nccl.calls import Process
+from hangscope.ingest.nccl.comm import Communicator
+from hangscope.ingest.nccl.line import LITERALS, NcclLine, banner_version, parse_line
+from hangscope.ingest.recorder.recording import Recording
+
+# Bounds on what a hostile file can make the parser keep.
+MAX_PROCESSES = 65_536
+MAX_COMMUNICATORS = 262_144
+_MAX_NOTES = 50
+
+_NS = 1_000_000_000
+_RAS_DEAD = re.compile(r"RAS declaring peer (?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD")
+
+
+class NcclParser:
+    """Reads the lines of one input; a `LineParser`.
+
+    Yields `nccl_init`, `nccl_warn` and `nccl_ras` events. After `close`: `recordings()`, `communicators()`
+    and `notes`.
+    """
+
+    literals = LITERALS
+    wants_more = False
+
+    def __init__(self) -> None:
+        self.notes: list[Note] = []
+        self._processes: dict[tuple[str, str, int | None, str], Process] = {}
+        self._by_pid: dict[int, list[Process]] = {}
+        self._made = 0
+        self._torn = 0
+        self._version = ""
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Return the events in one line."""
+        messages = parse_line(line.text)
+        if not messages:
+            self._version = banner_version(line.text) or self._version
+            return ()
+        return [event for message in messages for event in self._message(message, line)]
+
+    def close(self) -> Iterable[Event]:
+        """Settle the names of communicators; no event waits for the end."""
+        for process in self._processes.values():
+            process.version = process.version or self._version
+            process.finish()
+        self._closing_notes()
+        return ()
+
+    def recordings(self) -> list[Recording]:
+        """Return one recording per process that has a communicator, in the order of their first lines."""
+        return [recording for process in self._processes.values() for recording in process.recordings()]
+
+    def communicators(self) -> list[Communicator]:
+        """Return every communicator of every process, in the order of creation per process."""
+        return [comm for process in self._processes.values() for comm in process.communicators]
+
+    def _message(self, message: NcclLine, line: Line) -> Iterator[Event]:
+        call = calls.parse_coll(message.message)
+        if call is not None or calls.is_coll(message.message):
+            self._call(call, message, line)
+            return
+        process = self._process(message, line)
+        if process is None:
+            return
+        if message.level == "INFO":
+            yield from self._info(message, line, process)
+        fields = warn.classify(message)
+        if fields is None and message.level == "INFO" and not process.traced:
+            fields = warn.traceback_result(message.message)
+            process.traced = fields is not None
+        if fields is not None:
+            yield _event(line, process, "nccl_warn", fields)
+
+    def _call(self, call: calls.CollLine | None, message: NcclLine, line: Line) -> None:
+        pointer = call.pointer if call else calls.torn_pointer(message.message)
+        process = self._process(message, line)
+        if process is None:
+            # A head that was cut off: whoever owns the pointer has lost a call.
+            for owner in self._processes.values():
+                if pointer in owner.live:
+                    self._tear(owner, pointer, line)
+            return
+        if call is None or message.truncated or _joined_to_a_cut_head(message, process):
+            self._tear(process, pointer, line)
+            return
+        if call.pointer not in process.live:
+            if not self._room(line):
+                return
+            self._made += 1
+        keep = max(calls.LEAST_KEPT, calls.CALL_BUDGET // (2 * len(self._processes)))
+        process.record(call, line.number, int(line.time * _NS) if line.time else 0, keep)
+
+    def _tear(self, process: Process, pointer: str | None, line: Line) -> None:
+        process.tear(pointer)
+        self._torn += 1
+        if self._torn == 1:
+            self._note(
+                "torn_line",
+                "an NCCL call line is torn or collapsed; the calls after it cannot be numbered for certain",
+                line,
+                "write NCCL logs with NCCL_DEBUG_FILE, one file per process",
+            )
+
+    def _info(self, message: NcclLine, line: Line, process: Process) -> Iterator[Event]:
+        text = message.message
+        life = init.parse_life(text)
+        if life is not None:
+            if life.comm in process.live or self._room(line):
+                yield from self._life(life, line, process)
+            return
+        if (address := init.bootstrap_address(text)) is not None:
+            if process.ip is None:
+                yield _event(
+                    line,
+                    process,
+                    "nccl_init",
+                    {"phase": "process", "interface": address[0], "ip": address[1]},
+                )
+            process.ip = address[1]
+        elif (version := banner_version(text)) is not None:
+            process.version = self._version = version
+        elif (network := init.network_name(text)) is not None:
+            process.network = network
+        elif (rank := init.rank_without_color(text)) is not None:
+            _count_split_without_color(process, rank)
+        elif (dead := _RAS_DEAD.match(text)) is not None:
+            yield _event(line, process, "nccl_ras", {"what": "dead", "peer_host": dead["peer"]})
+        elif init.is_bootstrap_done(text):
+            waiting = [c for c in process.communicators if c.phase == "start"]
+            if waiting:
+                yield _passed_bootstrap(line, process, waiting[-1])
+        elif (pointer := init.layout_pointer(text)) is not None:
+            track = process.live.get(pointer)
+            if track is not None and track.comm.phase == "start":
+                yield _passed_bootstrap(line, process, track.comm)
+
+    def _life(self, life: init.LifeLine, line: Line, process: Process) -> Iterator[Event]:
+        track = process.live.get(life.comm)
+        if (
+            track is None
+            or life.phase == "start"
+            or (life.phase == "complete" and track.comm.phase not in ("start", "bootstrap"))
+        ):
+            track = process.create(life.comm, line.number)
+            self._made += 1
+            _describe(track.comm, life, process)
+        comm = track.comm
+        comm.phase, comm.last_line = life.phase, line.number
+        comm.completed = comm.completed or life.phase == "complete"
+        comm.comm_id = comm.comm_id or life.comm_id
+        yield _event(line, process, "nccl_init", _life_fields(comm))
+        if life.phase == "start" and init.starts_after_bootstrap(life, process.version or self._version):
+            yield _passed_bootstrap(line, process, comm)
+        if life.ends:
+            del process.live[life.comm]
+            comm.intact = comm.intact and not track.suspect
+
+    def _process(self, message: NcclLine, line: Line) -> Process | None:
+        """Return whose line this is; None for a line without a head among lines that have one."""
+        if message.pid is None and self._by_pid:
+            return None
+        lane = f"dev{message.dev}" if message.pid is None and message.dev is not None else ""
+        key = (line.origin, message.host, message.pid, lane)
+        if message.pid is not None and key not in self._processes:
+            same = [p for p in self._by_pid.get(message.pid, ()) if _may_be(p, message, line)]
+            if len(same) == 1:
+                return same[0]
+        process = self._processes.get(key)
+        if process is None and not message.inner and len(self._processes) < MAX_PROCESSES:
+            process = Process(line.file, message.host, message.pid, line.origin, lane, task=line.task)
+            process.recording.rank = line.rank
+            self._processes[key] = process
+            if message.pid is not None:
+                self._by_pid.setdefault(message.pid, []).append(process)
+        return process
+
+    def _room(self, line: Line) -> bool:
+        if self._made >= MAX_COMMUNICATORS:
+            self._note(
+                "too_many_communicators",
+                f"more than {MAX_COMMUNICATORS:,} communicators; the rest is not read",
+                line,
+            )
+            return False
+        return True
+
+    def _note(self, code: str, message: str, line: Line, hint: str = "") -> None:
+        if len(self.notes) < _MAX_NOTES and all(note.code != code for note in self.notes):
+            self.notes.append(Note(code, message, line.file, line.number, hint))
+
+    def _closing_notes(self) -> None:
+        recorders = [p for p in self._processes.values() if len(p.recording)]
+        if not recorders:
+            return
+        file = recorders[0].file
+        if any(p.late for p in recorders):
+            self.notes.append(
+                Note(
+                    "late_start",
+                    "the log begins after communicators were made; their calls are numbered from its start",
+                    file,
+                )
+            )
+        if any(p.pid is None for p in recorders):
+            self.notes.append(
+                Note("anonymised", "lines without host and pid; they are told apart by device only", file)
+            )
+        if len(recorders) > 1:
+            self.notes.append(
+                Note(
+                    "shared_output",
+                    f"{len(recorders)} processes share this output, which NCCL 2.13+ does not flush: up to "
+                    "4,096 bytes may be missing at the end of each",
+                    file,
+                    hint="write NCCL logs with NCCL_DEBUG_FILE, one file per process",
+                )
+            )
+
+
+def _may_be(process: Process, message: NcclLine, line: Line) -> bool:
+    """Return whether a line of the same pid is a known process's, though its prefix or host differs."""
+    if process.host == message.host:
+        return message.truncated or not line.origin
+    return _joined_to_a_cut_head(message, process)
+
+
+def _joined_to_a_cut_head(message: NcclLine, process: Process) -> bool:
+    """Return whether the host begins with the rest of another line: `node1:42node2:12:12 [0] NCCL INFO`."""
+    joined = message.inner or message.before
+    return bool(
+        joined and process.host and message.host != process.host and message.host.endswith(process.host)
+    )
+
+
+def _describe(comm: Communicator, life: init.LifeLine, process: Process) -> None:
+    comm.comm_rank, comm.nranks, comm.cuda_dev = life.comm_rank, life.nranks, life.cuda_dev
+    comm.bus_id, comm.comm_id, comm.color, comm.api = life.bus_id, life.comm_id, life.color, life.api
+    if life.parent is None:
+        return
+    parent = process.live.get(life.parent)
+    comm.split_printed = life.split is not None
+    if parent is None:
+        comm.split = life.split or 0
+        return
+    comm.parent = parent.comm.local_id
+    comm.split = life.split if life.split is not None else parent.comm.children + 1
+    parent.comm.children = max(parent.comm.children + 1, comm.split)
+
+
+def _count_split_without_color(process: Process, rank: int) -> None:
+    """Count a split that this process took part in without joining, so that later ordinals agree."""
+    tracks = [t for t in process.live.values() if t.comm.comm_rank == rank and not t.comm.is_split]
+    if tracks:
+        max(tracks, key=lambda t: t.comm.nranks or 0).comm.children += 1
+
+
+def _life_fields(comm: Communicator) -> dict[str, Any]:
+    fields = {
+        "phase": comm.phase,
+        "comm": comm.pointer,
+        "local_id": comm.local_id,
+        "comm_id": comm.comm_id,
+        "comm_rank": comm.comm_rank,
+        "nranks": comm.nranks,
+        "bus_id": comm.bus_id,
+        "cuda_dev": comm.cuda_dev,
+        "parent": comm.parent,
+        "color": comm.color,
+        "split": comm.split,
+    }
+    return fields
+
+
+def _passed_bootstrap(line: Line, process: Process, comm: Communicator) -> Event:
+    comm.phase = "bootstrap"
+    return _event(line, process, "nccl_init", _life_fields(comm))
+
+
+def _event(line: Line, process: Process, kind: str, fields: dict[str, Any]) -> Event:
+    event = line.event(kind, fields.get("comm_rank"), **fields)
+    return replace(
+        event, host=process.host or line.host, pid=process.pid if process.pid is not None else line.pid
+    )

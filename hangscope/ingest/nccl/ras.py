@@ -1,0 +1,53 @@
+"""What NCCL's RAS client (`ncclras`, 2.24 on) says of a running job: ranks missing, dead, behind or in error.
+
+RAS counts the collectives that each rank *launched* on each communicator, five operations only and none of a
+captured CUDA graph; ranks of a communicator are group-local. One snapshot with different counts is normal;
+two with the same different counts are a freeze. Formats: src/ras/client_support.cc, text from 2.24 on and
+JSON from 2.28.7 on. Text::
+
+    #0-0 (9f21ab34cd56ef78) MISMATCH
+      Communicator ranks have different AllReduce operation counts
+      15 ranks have launched up to operation 41
+      Rank 3 has launched up to operation 40 -- GPU 3 managed by process 4242 on node 10.0.0.7
+"""
+
+from __future__ import annotations
+
+import re
+
+from hangscope.errors import Note
+from hangscope.ingest.nccl.ras_json import read_json
+from hangscope.ingest.nccl.ras_snapshot import RasSnapshot
+from hangscope.ingest.nccl.ras_text import read_text
+
+_TEXT_SIGN = re.compile(
+    rb"^(?:NCCL version [\d.]+ compiled with CUDA|Job summary|\[[^\]\n]{1,40}\] PEER_[A-Z]+: )", re.M
+)
+_JSON_SIGN = re.compile(rb'"(?:communicators_count|nccl_version)"\s*:|"event"\s*:\s*"PEER_')
+
+
+def sniff(head: bytes) -> str | None:
+    """Return `text` or `json` where the first bytes of a file are an answer of RAS, else None."""
+    if head.lstrip()[:1] == b"{":
+        return "json" if _JSON_SIGN.search(head) else None
+    return "text" if _TEXT_SIGN.search(head) else None
+
+
+def read(data: bytes, file: str) -> tuple[list[RasSnapshot], list[Note]]:
+    """Return the snapshots in a file, in file order, and notes on what could not be read. Never raises."""
+    text = data.decode("utf-8", "replace")
+    if text.lstrip()[:1] == "{":
+        return read_json(text, file)
+    return read_text(text, file), []
+
+
+def frozen(first: RasSnapshot, second: RasSnapshot) -> bool:
+    """Return whether two snapshots prove that nothing moved between them.
+
+    They do if they are of two moments (where they say when), know counts that differ among ranks, and agree
+    on all.
+    """
+    if first.timestamp is not None and first.timestamp == second.timestamp:
+        return False
+    behind = any(e.fields.get("what") == "behind" for e in first.events)
+    return behind and bool(first.counts) and first.counts == second.counts

@@ -1,0 +1,83 @@
+"""Communicators that never became whole, told from the life lines of all processes put together.
+
+One process's line says only that it began. Up to 2.22 START follows bootstrap, which waits for every member, so that
+those who wait print no more than the one who never came; from 2.23 START comes first and the absent show (src/init.cc).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hangscope.incident import Event
+from hangscope.ingest.nccl.comm import Communicator
+from hangscope.ingest.nccl.join import Joined
+
+
+def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list[Event]:
+    """Return one `nccl_init` event of phase `incomplete` per communicator that some members began and not all completed.
+
+    Its fields are those of `docs/events.md`; members in `absent`, `starting`, `connecting` and `complete` are global
+    ranks, as far as they are known. Where no release's line tells of such a communicator, but whole groups of
+    processes made one less than the others, one event of phase `fewer` names those processes.
+    """
+    first: dict[str, Communicator] = {}
+    for comm in communicators:
+        first.setdefault(joined.name_of.get(comm.local_id, comm.name), comm)
+    events = []
+    for name, state in sorted(joined.inits.items()):
+        if len(state.complete) >= state.nranks or not (state.starting or state.connecting):
+            continue
+        members = joined.members_of_group.get(name, ())
+        stages = {
+            "absent": state.absent,
+            "starting": state.starting,
+            "connecting": state.connecting,
+            "complete": state.complete,
+        }
+        fields: dict[str, object] = {"phase": "incomplete", "name": name, "nranks": state.nranks}
+        for stage, numbers in stages.items():
+            known = [members[n] for n in numbers if n < len(members) and members[n] is not None]
+            fields[stage] = known
+            if stage == "absent" and len(known) < len(numbers):
+                fields["absent_unknown"] = len(numbers) - len(known)
+        on_the_way = len(state.starting) + len(state.connecting)
+        text = (
+            f"communicator {name} of {state.nranks} ranks: {len(state.complete)} complete, {on_the_way} on the way, "
+            f"{len(state.absent)} not seen"
+        )
+        events.append(_event(first[name], text, fields))
+    return events or _fewer(joined, communicators)
+
+
+def _fewer(joined: Joined, communicators: Sequence[Communicator]) -> list[Event]:
+    """Return the event `fewer`, where the counts of completed communicators split the job into whole groups."""
+    if any(comm.calls for comm in communicators):
+        return []
+    made: Counter[int] = Counter()
+    last: dict[int, Communicator] = {}
+    for comm in communicators:
+        rank = joined.rank_of_process.get((comm.file, comm.host, comm.pid))
+        if rank is None or not comm.completed:
+            return []
+        made[rank] += 1
+        last[rank] = comm
+    if len(set(made.values())) != 2 or max(made.values()) - min(made.values()) != 1:
+        return []
+    fewer = sorted(r for r, count in made.items() if count == min(made.values()))
+    further = sorted(set(made) - set(fewer))
+    sizes = {last[r].nranks or 0 for r in further}
+    size = sizes.pop()
+    # Sister groups of one size cover all processes; anything else is a group that only some ranks have.
+    if sizes or size < 2 or len(further) % size or len(fewer) % size:
+        return []
+    text = f"{len(further)} processes completed one more communicator of {size} ranks than the other {len(fewer)}"
+    return [
+        _event(
+            last[further[0]], text, {"phase": "fewer", "nranks": size, "absent": fewer, "complete": further}
+        )
+    ]
+
+
+def _event(comm: Communicator, text: str, fields: dict[str, object]) -> Event:
+    return Event("nccl_init", comm.file, comm.first_line or 1, text, fields=fields)

@@ -1,0 +1,246 @@
+"""What an NCCL warning says went wrong, and whether it speaks of the process that printed it or of a peer.
+
+The process that prints "Connection closed by remote peer" or a retry-exceeded completion is a victim; a port
+error, a CUDA failure or a full /dev/shm is the printer's own. Wordings: src/misc/socket.cc, src/bootstrap.cc,
+src/transport/net_ib*.cc, src/misc/{ibvwrap,shmutils,cudawrap}.cc, src/include/{checks,alloc}.h of NCCL 2.4 to
+2.30.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from hangscope.ingest.nccl.line import NcclLine
+
+#: Whom a warning accuses.
+PRINTER, NAMED, NOBODY = "printer", "named", "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class WarnRule:
+    """One wording. `tier`: 1 a fault itself, 2 a path that failed, 3 the consequence of another failure."""
+
+    name: str
+    pattern: re.Pattern[str]
+    blames: str
+    tier: int
+    info: bool = False  # some releases print it at level INFO
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+# Bounded, because every mention of the words in a line is another place to begin at.
+_IB_EVENT = r"NET/IB\b.{0,120}?\bevent\b.{0,120}?"
+_PEER = r"(?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)?"
+
+
+def _rule(name: str, pattern: str, blames: str, tier: int, *, info: bool = False, **fields: Any) -> WarnRule:
+    return WarnRule(name, re.compile(pattern, re.IGNORECASE), blames, tier, info, fields)
+
+
+#: The first rule that matches wins. Benign asynchronous events have the name "" and make no event.
+RULES: tuple[WarnRule, ...] = (
+    # --- InfiniBand and RoCE: asynchronous events of the local adapter ---
+    _rule("catastrophic", rf"{_IB_EVENT}catastrophic", PRINTER, 1),
+    _rule(
+        "catastrophic",
+        r"Marking device \d{1,4} as permanently failed|Fatal error\. Detected \d{1,4} failed devices",
+        PRINTER,
+        1,
+    ),
+    _rule("port_error", rf"{_IB_EVENT}port err", PRINTER, 1),
+    _rule(
+        "",
+        rf"{_IB_EVENT}"
+        r"(?:client reregist|lid change|sm change|gid (?:table )?change|pkey change|port active)",
+        NOBODY,
+        3,
+    ),
+    _rule("ib_error", r"NET/IB\b.{0,120}?(?:async event|async fatal event|async error event)", PRINTER, 1),
+    # --- InfiniBand and RoCE: connections and transfers ---
+    _rule("connect", r"Call to ibv_modify_qp failed", NAMED, 2),
+    _rule(
+        "size_mismatch",
+        rf"(?:\[peer {_PEER}\s?\] ?)?collective mismatch error, local size \d+ remote size \d+",
+        NOBODY,
+        2,
+    ),
+    _rule("ib_error", rf"NET/IB\S* ?:? ?Got completion (?:from peer {_PEER} )?with ", NAMED, 2),
+    # --- sockets ---
+    _rule("size_mismatch", rf"NET/Socket ?: peer {_PEER} message truncated", NOBODY, 2),
+    _rule("closed_by_peer", rf"Connection closed by remote peer(?: {_PEER})?", NAMED, 3),
+    _rule("closed_by_peer", rf"Call to recv from {_PEER} failed", NAMED, 3),
+    _rule("connect", rf"connect to {_PEER} (?:failed|returned)", NAMED, 2, info=True),
+    _rule(
+        "connect",
+        r"Call to connect (?:failed|timeout)|: connect returned .{1,200}, retrying",
+        NAMED,
+        2,
+        info=True,
+    ),
+    _rule("other", r"socketFinalizeAccept: wrong (?:magic|type)|socket magic mismatch", NOBODY, 3),
+    # --- bootstrap and versions ---
+    _rule(
+        "bootstrap",
+        r"Bootstrap Root ?: rank (?P<rank>\d{1,7}) of \d{1,7} ranks has already checked in",
+        NAMED,
+        1,
+    ),
+    _rule("bootstrap", r"Bootstrap Root ?: mismatch in (?:rank count|info) from procs", NOBODY, 1),
+    _rule("bootstrap", r"Message truncated ?: received \d+ bytes instead of \d+", NOBODY, 2),
+    _rule(
+        "version_mismatch",
+        r"Mismatched NCCL version detected ?: rank (?P<rank_a>\d{1,7}) version \d+ rank (?P<rank>\d{1,7})\b",
+        NAMED,
+        1,
+    ),
+    # --- device, memory, topology ---
+    _rule(
+        "oom",
+        r"Cuda failure.{0,40}out of memory|Failed to (?:CUDA )?(?:malloc|calloc|host alloc)",
+        PRINTER,
+        1,
+    ),
+    _rule("cuda", r"Cuda failure|CUDA_ERROR_\w{1,60}", PRINTER, 1),
+    _rule(
+        "duplicate_gpu",
+        r"Duplicate GPU detected ?: rank (?P<rank_a>\d{1,7}) and rank (?P<rank>\d{1,7}) both on CUDA device "
+        r"(?P<bus>[0-9a-f]{1,16})",
+        NAMED,
+        1,
+    ),
+    _rule("duplicate_gpu", r"Multiple ranks (?:detected|are) using the same GPU", NOBODY, 1),
+    _rule(
+        "shm",
+        r"(?:creating|attaching to) shared memory segment|failed to extend \S{1,255} to \d+ bytes|"
+        r"No space left on device",
+        PRINTER,
+        1,
+    ),
+    _rule(
+        "connect",
+        r"No transport found for rank (?P<rank_a>\d{1,7})\[\w{1,16}\] -> rank (?P<rank>\d{1,7})",
+        NAMED,
+        2,
+    ),
+    # --- mismatch checks on the device, 2.4.2 to 2.7 only; the rank is the printer's own ---
+    _rule(
+        "size_mismatch",
+        r"Mismatched collective detected|this may be caused by a collective mismatch around rank",
+        NOBODY,
+        3,
+    ),
+    # --- proxies and communicators: consequences ---
+    _rule("other", r"Proxy Call to rank (?P<rank>\d{1,7}) failed", NAMED, 3),
+    _rule(
+        "other",
+        r"Socket recv failed while polling|\[(?:Proxy|Service)[^\]]{0,40}\] Failed to execute operation",
+        PRINTER,
+        3,
+    ),
+    _rule(
+        "other",
+        r"communicator was revoked|communicator encountered a fatal error|GIN Error detected",
+        NOBODY,
+        3,
+    ),
+)
+
+_STATUS = re.compile(r"\b(?:error |status=)(?:IBV_WC_\w{1,40}\()?(?P<status>\d{1,4})", re.IGNORECASE)
+_VENDOR = re.compile(r"vendor[ _]err[ =](?P<vendor>\d{1,10})")
+_HCA = re.compile(
+    r"\bhca (?P<nic>[\w.\-:]{1,64})|\bNET/IB ?: ?(?P<dev>\w[\w.\-]{0,63}:\d{1,3}) |"
+    r"\bon dev (?P<qp>[\w.\-]{1,64}:\d{1,3})"
+)
+# No space separates `remoteGids` from the address since 2.20; `::ffff:` marks an IPv4 address.
+_REMOTE_GID = re.compile(r"remote ?Gids? ?(?:::ffff:)?(?P<gid>[0-9a-fA-F:.]{2,45})", re.IGNORECASE)
+_TRACE = re.compile(
+    r"^(?:\((?:\w{1,128})\) )?\S{1,512}:\d{1,7} (?:\(\w{1,128}\) )?-> (?P<result>\d{1,2})(?: [\[(]|$)"
+)
+
+# ibv_wc_status: whose fault a failed completion is. 5 (flushed) is never primary.
+_LOCAL_STATUS = frozenset({1, 2, 3, 4, 6})
+_FLUSHED = 5
+_LIMIT = 2_048  # of a message: NCCL itself cut lines at 1,024 bytes up to 2.28, RCCL at 4,096
+#: ncclResult_t of a trace-back line: 1 CUDA, 2 system, 5 invalid usage are the printer's own; 6 is remote.
+_LOCAL_RESULTS = frozenset({1, 2, 5})
+_REMOTE_RESULT = 6
+
+
+def classify(line: NcclLine) -> dict[str, Any] | None:
+    """Return the fields of a `nccl_warn` event for a line, or None where it names no fault.
+
+    Keys: `class`, `blames` (printer, named or nobody), `tier`, and where the line carries them `peer_host`
+    (name or address without port), `peer_rank` and `rank_a` (ranks of that communicator), `status`
+    (ibv_wc_status), `vendor`, `nic`, `bus_id`.
+    """
+    message = line.message[:_LIMIT]
+    for rule in RULES:
+        if line.level != "WARN" and line.level != "ABORT" and not rule.info:
+            continue
+        match = rule.pattern.search(message)
+        if match is None:
+            continue
+        if not rule.name:
+            return None
+        return _fields(rule, match, message)
+    if line.level in ("WARN", "ABORT"):
+        return {"class": "other", "blames": NOBODY, "tier": 3}
+    return None
+
+
+def traceback_result(message: str) -> dict[str, Any] | None:
+    """Return the fields of the first line of a trace-back, `FILE:LINE -> N`, or None for other messages.
+
+    A chain that starts with 1, 2 or 5 is a local fault, 6 a remote one; other results cascade and tell
+    nothing.
+    """
+    match = _TRACE.match(message)
+    if match is None:
+        return None
+    result = int(match["result"])
+    if result in _LOCAL_RESULTS:
+        return {"class": "other", "blames": PRINTER, "tier": 2, "result": result}
+    if result == _REMOTE_RESULT:
+        return {"class": "other", "blames": NOBODY, "tier": 3, "result": result}
+    return None
+
+
+def _fields(rule: WarnRule, match: re.Match[str], message: str) -> dict[str, Any]:
+    groups = match.groupdict()
+    fields: dict[str, Any] = {"class": rule.name, "blames": rule.blames, "tier": rule.tier}
+    gid = _REMOTE_GID.search(message)
+    peer = groups.get("peer") or (gid["gid"] if gid and gid["gid"] != "::" else None)
+    if peer:
+        fields["peer_host"] = peer
+    for name, key in (("rank", "peer_rank"), ("rank_a", "rank_a")):
+        if groups.get(name):
+            fields[key] = int(groups[name])
+    if groups.get("bus"):
+        fields["bus_id"] = groups["bus"]
+    nic = _HCA.search(message)
+    if nic is not None:
+        fields["nic"] = nic["nic"] or nic["dev"] or nic["qp"]
+    if rule.name == "ib_error":
+        _completion(fields, message)
+    elif rule.blames == NAMED and "peer_host" not in fields and "peer_rank" not in fields:
+        fields["blames"] = NOBODY
+    return fields
+
+
+def _completion(fields: dict[str, Any], message: str) -> None:
+    """Add the status of a failed completion, and shift the blame to where that status puts it."""
+    status = _STATUS.search(message)
+    vendor = _VENDOR.search(message)
+    if vendor is not None:
+        fields["vendor"] = int(vendor["vendor"])
+    if status is None:
+        return
+    code = fields["status"] = int(status["status"])
+    if code == _FLUSHED:
+        fields.update(blames=NOBODY, tier=3)
+    elif code in _LOCAL_STATUS:
+        fields.update(blames=PRINTER, tier=1)
+    elif "peer_host" not in fields:
+        fields["blames"] = NOBODY

@@ -1,0 +1,1 @@
+"""Flight Recorder dumps and packs: one rank's calls as compact columns."""

@@ -1,0 +1,167 @@
+"""One rank's calls as compact columns: what every recorder (dump or text) is reduced to.
+
+A recording is made where a file is read, often in a child process or on another machine, and crosses over as a
+*wire* form of plain builtins (`dict`, `list`, `tuple`, `str`, `int`, `bytes`), which the reader loads without looking
+up any global. A call costs 33 bytes there; what calls have in common (op, sizes, stack) is stored once per recording,
+and what recordings have in common once per job (`interning.py`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from array import array
+from dataclasses import dataclass, field
+from typing import Any
+
+from hangscope.errors import Note
+from hangscope.ingest.recorder.interning import Interner
+from hangscope.ingest.recorder.members import Members
+
+WIRE_VERSION = 2
+
+#: (op, backend, input_sizes, output_sizes, input_dtypes, output_dtypes, src, dst, stack index, root)
+KindRow = tuple[
+    str,
+    str,
+    tuple[Any, ...],
+    tuple[Any, ...],
+    tuple[str, ...],
+    tuple[str, ...],
+    "int | None",
+    "int | None",
+    int,
+    "int | None",
+]
+#: ((function, file, line), ...), innermost first
+StackRow = tuple[tuple[str, str, int], ...]
+
+# One letter per column: the `array` typecode on the wire.
+COLUMNS = {
+    "group": "i",  # index into `groups`
+    "seq": "q",  # collective_seq_id, or p2p_seq_id for a point-to-point call
+    "kind": "i",  # index into `kinds`
+    "state": "b",  # incident.State
+    "created": "q",  # ns, 0 where unknown
+    "order": "q",  # the rank's running number over all its groups
+}
+#: Columns that no two ranks have in common.
+_OWN_COLUMNS = frozenset({"created"})
+
+
+@dataclass(slots=True)
+class Recording:
+    """The calls of one rank (or one process whose rank is not known yet).
+
+    `groups`: (local pg id, name, desc) per local group; `config`: name -> (desc, member ranks or None);
+    `status`: local pg id -> (last enqueued, started, completed), -1 for none yet. `rank` is global, None where the content
+    does not say. `source` is flight_recorder, detail_log or nccl_log.
+    """
+
+    source: str
+    version: str = ""
+    rank: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    groups: list[tuple[str, str, str]] = field(default_factory=list)
+    config: dict[str, tuple[str, tuple[int, ...] | None]] = field(default_factory=dict)
+    status: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    kinds: list[KindRow] = field(default_factory=list)
+    stacks: list[StackRow] = field(default_factory=list)
+    columns: dict[str, array[int]] = field(default_factory=lambda: {k: array(t) for k, t in COLUMNS.items()})
+    notes: list[Note] = field(default_factory=list)
+    attempt: int | None = None
+    _kind_index: dict[Any, int] = field(default_factory=dict, repr=False)
+    _stack_index: dict[StackRow, int] = field(default_factory=dict, repr=False)
+    _group_index: dict[tuple[str, str, str], int] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.columns["seq"])
+
+    def group(self, local_id: str, name: str, desc: str) -> int:
+        """Return the index of a local group, adding it when it is new."""
+        key = (local_id, name, desc)
+        index = self._group_index.get(key)
+        if index is None:
+            index = self._group_index[key] = len(self.groups)
+            self.groups.append(key)
+        return index
+
+    def stack(self, frames: StackRow) -> int:
+        """Return the index of a stack, adding it when it is new."""
+        index = self._stack_index.get(frames)
+        if index is None:
+            index = self._stack_index[frames] = len(self.stacks)
+            self.stacks.append(frames)
+        return index
+
+    def kind(self, row: KindRow) -> int:
+        """Return the index of a call kind, adding it when it is new."""
+        index = self._kind_index.get(row)
+        if index is None:
+            index = self._kind_index[row] = len(self.kinds)
+            self.kinds.append(row)
+        return index
+
+    def add(
+        self, *, group: int, seq: int, kind: int, state: int, created: int = 0, order: int | None = None
+    ) -> None:
+        """Append one call; `order` defaults to the number of calls so far."""
+        c = self.columns
+        c["order"].append(len(c["seq"]) if order is None else order)
+        c["group"].append(group)
+        c["seq"].append(seq)
+        c["kind"].append(kind)
+        c["state"].append(state)
+        c["created"].append(created)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the plain-builtins form."""
+        return {
+            "wire": WIRE_VERSION,
+            "source": self.source,
+            "version": self.version,
+            "rank": self.rank,
+            "host": self.host,
+            "pid": self.pid,
+            "attempt": self.attempt,
+            "groups": self.groups,
+            "config": {
+                name: (desc, Members.of(ranks).runs if ranks else None)
+                for name, (desc, ranks) in self.config.items()
+            },
+            "status": self.status,
+            # Of one role, all ranks have the same; as bytes it is compared without being loaded.
+            "calls": pickle.dumps((self.kinds, self.stacks), protocol=5),
+            "columns": {name: column.tobytes() for name, column in self.columns.items()},
+            "notes": [(n.code, n.message, n.file, n.line, n.hint) for n in self.notes],
+        }
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any], interner: Interner | None = None) -> Recording:
+        """Return the recording that `to_wire` wrote; with one interner for a job, what ranks share is kept once.
+
+        Columns, kinds and stacks of the result must not be changed.
+        """
+        interner = interner or Interner()
+        recording = cls(
+            source=wire["source"],
+            version=wire["version"],
+            rank=wire["rank"],
+            host=wire["host"],
+            pid=wire["pid"],
+        )
+        recording.attempt = wire["attempt"]
+        recording.groups = wire["groups"]
+        recording.config = {
+            name: (desc, interner.members(runs) if runs else None)
+            for name, (desc, runs) in wire["config"].items()
+        }
+        recording.status = wire["status"]
+        recording.kinds, recording.stacks = interner.table(wire["calls"])
+        for name, data in wire["columns"].items():
+            code = COLUMNS[name]
+            recording.columns[name] = (
+                array(code, data) if name in _OWN_COLUMNS else interner.column(code, data)
+            )
+        recording.notes = [Note(*row) for row in wire["notes"]]
+        return recording

@@ -1,0 +1,69 @@
+"""Load a pickle of plain containers and nothing else.
+
+A Flight Recorder dump is a protocol-2 pickle of dicts, lists, tuples, strings and numbers; it never names a global
+(torch/csrc/jit/serialization/pickler.cpp writes only container and scalar opcodes for these values). So no global is
+ever looked up here: a pickle that asks for one is hostile or not a dump, and is refused before anything runs.
+
+Two attacks remain that no unpickler can refuse by itself: a few bytes that ask for gigabytes, and nested tuples used as
+a key, whose hash overflows the C stack. They are why dumps are parsed in a child process with limits (`children.py`).
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from contextlib import suppress
+from typing import Any, NoReturn, cast
+
+from hangscope.ingest.recorder.frame_sharing import FrameSharing
+
+
+class HostilePickle(Exception):
+    """The pickle asks to import something. `wanted` is `module.name`."""
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """An unpickler that allows no global, no persistent id and no extension code."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        """Refuse every global."""
+        raise HostilePickle(f"{module}.{name}")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        """Refuse every persistent id."""
+        raise HostilePickle(f"persistent id {str(pid)[:80]}")
+
+
+def load(data: bytes, sharing: FrameSharing | None = None) -> Any:
+    """Return the plain value that `data` holds.
+
+    With `sharing`, equal lists of frames become one list. Raises HostilePickle, or whatever the pickle module raises for
+    bytes that are no whole pickle.
+    """
+    if sharing is not None:
+        rewritten = sharing.share(data)
+        if rewritten is not data:
+            # Whatever goes wrong with what was made of the bytes, they themselves decide what is said of them.
+            with suppress(Exception):
+                return _load(rewritten)
+    return _load(data)
+
+
+def load_with_memo(data: bytes) -> tuple[Any, dict[int, Any]]:
+    """Return the plain value that `data` holds, and what it memoizes by number. Raises as `load` does."""
+    unpickler = _unpickler(data)
+    return unpickler.load(), unpickler.memo.copy()
+
+
+def _load(data: bytes) -> Any:
+    return _unpickler(data).load()
+
+
+def _unpickler(data: bytes) -> _PlainUnpickler:
+    # Without a buffer that can be peeked into, the unpickler asks for each opcode: four times the time.
+    stream = io.BufferedReader(cast(io.RawIOBase, io.BytesIO(data)), 1 << 18)
+    return _PlainUnpickler(stream, encoding="utf-8", errors="replace")

@@ -1,0 +1,1 @@
+"""Stacks of py-spy, faulthandler, gdb and torch.distributed.debug."""

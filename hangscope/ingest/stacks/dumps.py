@@ -1,0 +1,243 @@
+"""What every thread of a process was doing: stack dumps of faulthandler, py-spy, gdb and torch.distributed.debug.
+
+    Thread 0x00007f4b9c884b80 (most recent call first):              faulthandler (CPython Python/traceback.c)
+      File "train.py", line 11 in <module>
+    Thread 4242 (idle): "MainThread"                                 py-spy dump, or its --json
+        all_reduce (torch/distributed/distributed_c10d.py:3252)
+    Thread 1 (Thread 0x7f2c (LWP 4242) "python"):                    gdb, pstack
+    #0  0x00007f2c in poll () from /lib/libc.so.6
+    === Rank 3: http://gpu07:25999 ===                               torch/distributed/debug/_debug_handlers.py, one file for all ranks
+
+All print the innermost frame first. Of several dumps in one file the last one of each thread counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from hangscope.incident import Frame, Stack
+from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
+
+_BYTES_READ = 1 << 26
+_LINE_LIMIT = 4000
+_FRAMES_KEPT = 500
+_THREADS_KEPT = 5000
+
+_FAULT_THREAD = re.compile(
+    r"^(Current thread|Thread) (0x[0-9a-fA-F]{1,16})(?: \[([^\]]{0,80})\])? \(most recent call first\):\s*$"
+)
+_FAULT_FRAME = re.compile(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
+_SPY_THREAD = re.compile(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,19}) \(([a-z+]{1,30})\)(?:: "(.{0,200})")?\s*$')
+_SPY_PROCESS = re.compile(r"^Process (\d{1,9}): ")
+_SPY_FRAME = re.compile(r"^\s{4}(\S.{0,300}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
+_GDB_THREAD = re.compile(
+    r'^Thread (\d{1,7}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (\d{1,9})\)?\)?(?: ?"([^"]{0,80})")?.{0,'
+    r"40}:\s*$"
+)
+_GDB_FRAME = re.compile(r"^#\d{1,5} +(?:0x[0-9a-f]{1,16} in )?([^\s(]{1,400})")
+_GDB_PLACE = re.compile(r" (?:at ([^\s:]{1,500}):(\d{1,9})|from (\S{1,500}))\s*$")
+_GDB_PYTHON = re.compile(r"\bfor file (\S{1,500}), line (\d{1,9}), in ([\w<>.]{1,200}) \(")
+_PY_BT = re.compile(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}), in (.{1,300})$')
+_SECTION = re.compile(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
+_ANY = re.compile(
+    rb"^(?:\[[\w:.-]{1,60}\]:? ?){0,2}(?:(?:Current thread|Thread) 0x[0-9a-fA-F]+(?: \[[^\]]{0,80}\])? \(most"
+    rb" recent call first\):"
+    rb"|Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:idle|active)[a-z+]{0,20}\)|Thread \d+ \((?:Thread 0x[0-9a-f]+ "
+    rb")?\(?LWP \d+|#0 +0x[0-9a-f]+ in )",
+    re.MULTILINE,
+)
+_OUTSIDE = frozenset({"_bootstrap", "_bootstrap_inner", "__bootstrap"})
+
+Thread = tuple[str, Stack, bool]
+
+
+@dataclass(slots=True)
+class ProcessStacks:
+    """The threads of one process as (name, stack with the innermost frame first, whether it is the main thread)."""
+
+    rank: int | None = None
+    pid: int | None = None
+    threads: list[Thread] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Thread:
+    ident: str
+    name: str
+    current: bool = False
+    numbered_first: bool = False
+    frames: list[Frame] = field(default_factory=list)
+
+    @property
+    def from_bootstrap(self) -> bool:
+        """Whether Python started it as a thread of its own."""
+        return bool(self.frames) and any(frame.name in _OUTSIDE for frame in self.frames[-2:])
+
+
+def sniff(head: bytes) -> bool:
+    """Return whether the first bytes of a file hold a stack dump of a kind that is known here."""
+    return bool(_ANY.search(head)) or _looks_like_spy_json(head)
+
+
+def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
+    """Return the processes in a stack dump, each with the threads it was dumped with.
+
+    The thread that wrote the dump, where it is a helper of its own, is left out. `rank` is set where the dump
+    names it (torch.distributed.debug, or `[rank3]:` before its lines); at most 64 MiB are read.
+    """
+    data = stream.read(_BYTES_READ)
+    if data.lstrip()[:1] in (b"[", b"{"):
+        processes = _spy_json(data)
+        if processes:
+            return processes
+    return processes_in(_lines(data, file))
+
+
+def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
+    """Return the processes whose stacks stand in these lines."""
+    groups: dict[tuple[int | None, int | None], dict[str, _Thread]] = {}
+    for key, thread in _threads(lines):
+        known = groups.setdefault(key, {})
+        if len(known) < _THREADS_KEPT:
+            known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
+            known[thread.ident] = thread
+    return [
+        ProcessStacks(rank, pid, _finished(list(threads.values()))) for (rank, pid), threads in groups.items()
+    ]
+
+
+def begins_fault_thread(text: str) -> bool:
+    """Return whether a line is the header of a thread that faulthandler dumps."""
+    return bool(_FAULT_THREAD.match(text))
+
+
+def is_fault_frame(text: str) -> bool:
+    """Return whether a line is a frame as faulthandler prints it."""
+    return bool(_FAULT_FRAME.match(text))
+
+
+def _lines(data: bytes, file: str) -> Iterator[Line]:
+    for number, raw in enumerate(re.split(rb"\r?\n", data), 1):
+        text = raw[:_LINE_LIMIT].decode("utf-8", "replace")
+        if text[:1] in "[(" or text[:5].strip().rstrip(":").isdigit():
+            yield strip_prefix(text, number, file)
+        else:
+            yield Line(file, number, clean(text), text)
+
+
+def _threads(lines: Iterable[Line]) -> Iterator[tuple[tuple[int | None, int | None], _Thread]]:
+    """Yield ((rank, pid), thread) in file order."""
+    section: int | None = None
+    pid: int | None = None
+    open_: dict[int | None, tuple[tuple[int | None, int | None], _Thread]] = {}
+    for line in lines:
+        if match := _SECTION.match(line.text):
+            yield from open_.values()
+            open_, section, pid = {}, int(match.group(1)), None
+            continue
+        if match := _SPY_PROCESS.match(line.text):
+            pid = int(match.group(1))
+            continue
+        rank = line.rank if line.rank is not None else section
+        thread = _header(line.text)
+        if thread is None and rank not in open_ and line.text.startswith("#0 "):
+            thread = _Thread("1", "", numbered_first=True)  # pstack of a process with one thread
+        if thread is not None:
+            if rank in open_:
+                yield open_[rank]
+            open_[rank] = ((rank, pid), thread)
+            if not line.text.startswith("#0 "):
+                continue
+        frame = _frame(line.text)
+        if frame is not None and rank in open_ and len(open_[rank][1].frames) < _FRAMES_KEPT:
+            open_[rank][1].frames.append(frame)
+    yield from open_.values()
+
+
+def _header(text: str) -> _Thread | None:
+    if match := _FAULT_THREAD.match(text):
+        return _Thread(match.group(2), match.group(3) or "", current=match.group(1) == "Current thread")
+    if match := _SPY_THREAD.match(text):
+        return _Thread(match.group(1), match.group(3) or "")
+    if match := _GDB_THREAD.match(text):
+        return _Thread(match.group(2), match.group(3) or "", numbered_first=match.group(1) == "1")
+    return None
+
+
+def _frame(text: str) -> Frame | None:
+    if match := _FAULT_FRAME.match(text):
+        line = match.group(2)
+        return Frame(match.group(3).strip(), match.group(1), int(line) if line.isdigit() else 0)
+    if match := _PY_BT.match(text):
+        return Frame(match.group(3).strip(), match.group(1), int(match.group(2)))
+    if match := _GDB_PYTHON.search(text):
+        return Frame(match.group(3), match.group(1), int(match.group(2)))
+    if match := _GDB_FRAME.match(text):
+        place = _GDB_PLACE.search(text[-600:])
+        file, line, library = place.groups() if place else (None, None, None)
+        return Frame(match.group(1), file or library or "", int(line) if line else 0)
+    if match := _SPY_FRAME.match(text):
+        return Frame(match.group(1), match.group(2), int(match.group(3) or 0))
+    return None
+
+
+def _finished(threads: list[_Thread]) -> list[Thread]:
+    """Return the threads of one process without the dumper's, the main one marked."""
+    threads = [thread for thread in threads if thread.frames]
+    main = _main(threads)
+    kept = [t for t in threads if t is main or not (t.current and t.from_bootstrap and main is not None)]
+    result: list[Thread] = []
+    for number, thread in enumerate(kept, 1):
+        name = "MainThread" if thread is main and not thread.name else thread.name or f"thread {number}"
+        result.append((name, tuple(thread.frames), thread is main))
+    return sorted(result, key=lambda thread: not thread[2])
+
+
+def _main(threads: list[_Thread]) -> _Thread | None:
+    """Return the main thread: named so, or gdb's first, or the oldest one that Python did not start itself.
+
+    faulthandler lists threads from the newest to the oldest, so the last candidate is the oldest.
+    """
+    for thread in threads:
+        if thread.name == "MainThread" or thread.numbered_first:
+            return thread
+    candidates = [t for t in threads if not t.from_bootstrap]
+    modules = [t for t in candidates if t.frames[-1].name in {"<module>", "_run_module_as_main", "main"}]
+    chosen = modules or candidates
+    return chosen[-1] if chosen else None
+
+
+def _looks_like_spy_json(head: bytes) -> bool:
+    start = head.lstrip()[:4096]
+    return start[:1] == b"[" and b'"thread_name"' in start and b'"frames"' in start
+
+
+def _spy_json(data: bytes) -> list[ProcessStacks]:
+    """Return the processes of `py-spy dump --json`, or nothing where it is something else."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return []
+    processes: dict[int | None, ProcessStacks] = {}
+    for row in content if isinstance(content, list) else [content]:
+        if not isinstance(row, dict) or not isinstance(row.get("frames"), list):
+            continue
+        pid = row.get("pid") if isinstance(row.get("pid"), int) else None
+        frames = tuple(_spy_frame(f) for f in row["frames"][:_FRAMES_KEPT] if isinstance(f, dict))
+        name = clean(str(row.get("thread_name") or ""))
+        process = processes.setdefault(pid, ProcessStacks(None, pid))
+        if len(process.threads) < _THREADS_KEPT:
+            process.threads.append((name, frames, name == "MainThread"))
+    for process in processes.values():
+        process.threads.sort(key=lambda thread: not thread[2])
+    return list(processes.values())
+
+
+def _spy_frame(row: dict[str, Any]) -> Frame:
+    line = row.get("line")
+    file = row.get("filename") or row.get("short_filename") or ""
+    return Frame(clean(str(row.get("name") or "")), clean(str(file)), line if isinstance(line, int) else 0)

@@ -1,0 +1,47 @@
+"""Stacks that faulthandler dumped into a log long after its start: at an abort, or when a timer of the job ran out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from hangscope.incident import Event
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.stacks.dumps import ProcessStacks, begins_fault_thread, is_fault_frame, processes_in
+
+_LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of the freeze
+_OTHERS_BETWEEN = 200  # lines of other writers that may stand within one dump
+
+
+class LateStackParser:
+    """Keeps the lines of thread dumps; it makes no events, the stacks are asked for at the end."""
+
+    literals = (b" (most recent call first):",)
+
+    def __init__(self) -> None:
+        self._lines: deque[Line] = deque(maxlen=_LINES_KEPT)
+        self._open: dict[str, int] = {}
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether a dump is being read."""
+        return bool(self._open)
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Keep a line of a dump."""
+        left = self._open.pop(line.origin, 0)
+        if begins_fault_thread(line.text) or (left and is_fault_frame(line.text)):
+            self._lines.append(line)
+            self._open[line.origin] = _OTHERS_BETWEEN
+        elif left > 1 and not line.text.strip():
+            self._open[line.origin] = left - 1  # between two threads
+        self._open = {name: left - (name != line.origin) for name, left in self._open.items() if left > 1}
+        return []
+
+    def close(self) -> Iterable[Event]:
+        """End: nothing is held back."""
+        return []
+
+    def processes(self) -> list[ProcessStacks]:
+        """Return the processes whose stacks were dumped."""
+        return processes_in(self._lines)

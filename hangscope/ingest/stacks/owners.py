@@ -1,0 +1,43 @@
+"""Which ranks the processes of one stack dump are, where the dump itself does not say."""
+
+from __future__ import annotations
+
+from hangscope.errors import Note
+from hangscope.ingest.evidence.local_ranks import LocalRanks
+from hangscope.ingest.workers.log_reading import only_writer
+from hangscope.ingest.workers.reading import Reading, Thread
+
+
+def owners(reading: Reading, mapping: LocalRanks, rank: int | None) -> tuple[dict[int, list[Thread]], int]:
+    """Return (threads by rank, number of processes of no known rank).
+
+    A process id that logs know decides; then what is known of the file, its name's `rank` or its only writer, which is
+    that of the first process: others in the file are its children.
+    """
+    processes: dict[int | None, list[Thread]] = {}
+    for thread in reading.threads:
+        processes.setdefault(thread.pid, []).append(thread)
+    placed: dict[int, list[Thread]] = {}
+    missed = []
+    for number, (pid, threads) in enumerate(processes.items()):
+        known = mapping.of_pid(pid) if len(processes) > 1 or rank is None else None
+        if known is not None and known not in placed:
+            placed[known] = threads
+        else:
+            missed.append((number, threads))
+    if rank is None and reading.log is not None:
+        rank = only_writer(reading.log)
+    if rank is not None and rank not in placed and missed and missed[0][0] == 0:
+        placed[rank] = missed.pop(0)[1]
+    return placed, len(missed)
+
+
+def unplaced(file: str, placed: int, missed: int) -> list[Note]:
+    """Return the note on processes of no known rank, if there are any."""
+    if not missed:
+        return []
+    if not placed:
+        what = "its name does not say which rank's stacks it holds, so it was set aside"
+        return [Note("rank_unknown", what, file, hint="name it like stack_rank_3.txt")]
+    what = f"{missed} of the {placed + missed} processes in it are of no known rank, so their stacks were set aside"
+    return [Note("rank_unknown", what, file, hint="logs that name their process ids place them")]

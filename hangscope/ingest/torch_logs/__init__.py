@@ -1,0 +1,1 @@
+"""What torch prints around a freeze, one module per format."""

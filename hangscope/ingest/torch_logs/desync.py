@@ -1,0 +1,184 @@
+"""Reports of several lines from the NCCL watchdog: the desync report and the failed collective's stack.
+
+    [rank0]:[E...] [PG ID 0 ...] Rank 0
+             - [0] Timeout at collective: ALLREDUCE, #6
+             - To our best knowledge, the lagging/dead/mismatched ranks that caused the desync are:
+               - [0, 2] joined but didn't finish collective #6 (count from 1)
+                 [1] finished collective #5, but didn't join collective #6 (count from 1)
+             - Snapshot of ranks' latest states:
+               ...
+
+(torch/csrc/distributed/c10d/TraceUtils.h.) Only the first line carries a prefix; the ranks are local to the
+group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hangscope.incident import Event
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.torch_logs.c10d import group_event
+from hangscope.ingest.torch_logs.c10d_names import user_op
+
+_LINES_OF_A_REPORT = 80
+_LINES_OF_OTHERS = 2000  # that may stand between two lines of one writer's report
+_FRAMES = 60
+
+_AT = re.compile(r"- \[(\d{1,7})\] Timeout at collective: ([A-Z_]{1,60}), #(\d{1,18})")
+_NEVER = re.compile(
+    r"ranks \[([\d, ]{1,60000})\] are the lagging ranks that caused this timeout\. They never joined any "
+    r"collectives"
+)
+_JOINED = re.compile(r"\[([\d, ]{1,60000})\] joined but didn't finish collective #(\d{1,18})")
+_MISSED = re.compile(
+    r"\[([\d, ]{1,60000})\] finished collective #\d{1,18}, but didn't join collective #(\d{1,18})"
+)
+_PART = re.compile(r"^\s*(?:- |\[|#\d)")
+_FRAME = re.compile(r"^\s*#\d{1,4} (.{1,300}?) from (.{1,500}):(\d{1,9})\s*$")
+
+
+@dataclass(slots=True)
+class _Report:
+    """One report that is being read."""
+
+    first: Line
+    fields: dict[str, Any] = field(default_factory=dict)
+    frames: list[list[Any]] = field(default_factory=list)
+    left: int = _LINES_OF_A_REPORT
+    patience: int = _LINES_OF_OTHERS
+
+    def is_of(self, line: Line) -> bool:
+        """Return whether a line may belong to it: no other rank printed it. Only the first line says which rank."""
+        return line.rank is None or self.first.rank is None or line.rank == self.first.rank
+
+
+#: who writes, as launchers tell it on every line; c10 itself names the rank on the first line only
+Writer = tuple[str | None, int | None, int | None]
+
+
+def _writer(line: Line) -> Writer:
+    return line.host, line.local_rank, line.task
+
+
+def _given_up(open_: dict[Writer, _Report], writer: Writer) -> list[Writer]:
+    """Return whose reports do not go on any more, now that another writer printed one more line."""
+    for other, report in open_.items():
+        report.patience = _LINES_OF_OTHERS if other == writer else report.patience - 1
+    return [other for other, report in open_.items() if report.patience <= 0]
+
+
+class DesyncParser:
+    """Collects desync reports, one `desync` event each."""
+
+    literals = (
+        b" Timeout at collective: ",
+        b"They never joined any collectives",
+        b" joined but didn't finish collective",
+        b"but didn't join collective",
+    )
+
+    def __init__(self) -> None:
+        self._open: dict[Writer, _Report] = {}
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether a report is being read."""
+        return bool(self._open)
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Add a line to the report of its writer, or end that."""
+        writer = _writer(line)
+        begins = any(pattern.search(line.text) for pattern in (_AT, _NEVER, _JOINED, _MISSED))
+        report = self._open.get(writer)
+        done = [event for other in _given_up(self._open, writer) for event in self._end(other)]
+        if report is not None:
+            report.left -= 1
+            if not report.is_of(line) and not begins and report.left > 0:
+                return done  # another rank's line within the report
+            if (
+                not report.is_of(line)
+                or not _PART.match(line.text)
+                or report.left <= 0
+                or _AT.search(line.text)
+            ):
+                done += self._end(writer)
+                report = None
+        if report is None:
+            if not begins:
+                return done
+            report = self._open[writer] = _Report(line)
+        _take(report.fields, line.text)
+        return done
+
+    def _end(self, writer: Writer) -> list[Event]:
+        report = self._open.pop(writer)
+        if not report.fields:
+            return []
+        event = group_event(report.first, "desync", **report.fields)
+        reporter = report.fields.get("reporter")
+        if event.group_rank is None and reporter is not None:
+            event = report.first.event("desync", reporter, **report.fields)
+        return [event]
+
+    def close(self) -> Iterable[Event]:
+        """Return the reports that the file ends in."""
+        return [event for writer in list(self._open) for event in self._end(writer)]
+
+
+def _take(fields: dict[str, Any], text: str) -> None:
+    if match := _AT.search(text):
+        fields |= {"reporter": int(match.group(1)), "op": user_op(match.group(2)), "seq": int(match.group(3))}
+    if match := _NEVER.search(text):
+        fields["never_joined"] = _ranks(match.group(1))
+    for name, pattern in (("joined_not_finished", _JOINED), ("not_joined", _MISSED)):
+        if match := pattern.search(text):
+            fields.setdefault(name, {})[int(match.group(2))] = _ranks(match.group(1))
+
+
+def _ranks(text: str) -> list[int]:
+    return sorted({int(n) for n in re.findall(r"\d{1,7}", text)})
+
+
+class FailedStackParser:
+    """Collects the Python stack that the recorder kept of the collective that timed out."""
+
+    literals = (b"Stack trace of the failed collective: ",)
+
+    def __init__(self) -> None:
+        self._open: dict[Writer, _Report] = {}
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether frames are being read."""
+        return bool(self._open)
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Add a frame to the stack of its writer, or end that."""
+        writer = _writer(line)
+        begins = "Stack trace of the failed collective: " in line.text
+        report = self._open.get(writer)
+        done = [event for other in _given_up(self._open, writer) for event in self._end(other)]
+        if report is not None:
+            report.left -= 1
+            match = _FRAME.match(line.text) if report.is_of(line) else None
+            if match and len(report.frames) < _FRAMES:
+                report.frames.append([match.group(1), match.group(2), int(match.group(3))])
+                return done
+            if not report.is_of(line) and not begins and report.left > 0:
+                return done  # another rank's line within the stack
+            done += self._end(writer)
+        if begins:
+            self._open[writer] = _Report(line)
+        return done
+
+    def _end(self, writer: Writer) -> list[Event]:
+        report = self._open.pop(writer)
+        return [group_event(report.first, "failed_stack", frames=report.frames)] if report.frames else []
+
+    def close(self) -> Iterable[Event]:
+        """Return the stacks that the file ends in."""
+        return [event for writer in list(self._open) for event in self._end(writer)]

@@ -1,0 +1,119 @@
+"""What TORCH_DISTRIBUTED_DEBUG=DETAIL says of a call, and the decoding of its garbled half.
+
+    CollectiveFingerPrint(SequenceNumber=8, OpType=ALLREDUCE, TensorShape=[58], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(...))
+    CollectiveFingerPrint(SequenceNumber=8OpType=BARRIER)
+
+(torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp; without SequenceNumber before 2.0.) When two
+fingerprints have different lengths, the wrapper prints as the peer's *operation* what is the *length* of the
+peer's fingerprint.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from hangscope.ingest.torch_logs.c10d_names import OP_TYPES, user_op
+
+RANDOM_START = 10_000_000  # gloo counted from a random number before 2.1; such a number joins nothing
+
+_PRINT = re.compile(
+    r"CollectiveFingerPrint\((?:SequenceNumber=(\d{1,19}))?(?:, )?OpType=([A-Z_]{1,60})(?=[,)])"
+    r"(?:, TensorShape=\[([\d, ]{0,400})\])?"
+    r"(?:, TensorDtypes=([\w ,\[\]]{0,400}?), TensorDeviceTypes=(?:.{0,90}?\bdevice=([a-z]{2,20}))?)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """One call. `number` is the wrapper's SequenceNumber (from 0); `shape` is that of the first tensor, None without tensors."""
+
+    op: str
+    op_type: str
+    number: int | None
+    shape: tuple[int, ...] | None
+    dtypes: tuple[str, ...]
+    device: str | None
+
+    @property
+    def seq(self) -> int | None:
+        """Return the recorder's number of this call, which starts at 1; None where the counter began at random."""
+        return None if self.number is None or self.number >= RANDOM_START else self.number + 1
+
+    def fields(self) -> dict[str, Any]:
+        """Return the call as fields of an event."""
+        return {
+            "seq": self.seq,
+            "sequence_number": self.number,
+            "op": self.op,
+            "shape": list(self.shape) if self.shape is not None else None,
+            "dtype": " ".join(self.dtypes) or None,
+            "device": self.device,
+        }
+
+    @property
+    def has_tensors(self) -> bool:
+        """Return whether the call printed any tensor."""
+        return self.shape is not None
+
+
+def fingerprints(text: str) -> list[Fingerprint]:
+    """Return every fingerprint in the text, in order."""
+    found = []
+    for match in _PRINT.finditer(text):
+        number, op_type, shape, dtypes, device = match.groups()
+        found.append(
+            Fingerprint(
+                user_op(op_type),
+                op_type,
+                int(number) if number else None,
+                tuple(int(n) for n in re.findall(r"\d{1,15}", shape)) if shape is not None else None,
+                tuple(re.findall(r"\w+", dtypes or "")),
+                device,
+            )
+        )
+    return found
+
+
+def garbled_peer(own: Fingerprint, peer: Fingerprint) -> str | None:
+    """Return what the peer's call really was, as far as its length tells, or None where the peer's half can be trusted.
+
+    The length is 3 + 3 per tensor + all dimensions, so 3 is a call without tensors (a barrier, an uneven
+    all_to_all) and 6, 7, 8 one tensor of 0, 1, 2 dimensions.
+    """
+    if peer.has_tensors or peer.number not in {0, None} or peer.op_type not in OP_TYPES:
+        return None
+    length = OP_TYPES.index(peer.op_type)
+    if not own.has_tensors and (length == 3 or length < 6):
+        return None  # equal lengths are compared properly; 4 and 5 are no lengths
+    if own.has_tensors and length not in {3, *range(6, len(OP_TYPES))}:
+        return None
+    if (
+        not own.has_tensors
+        and own.number == 0
+        and peer.op_type in {"ALLGATHER_COALESCED", "ALLTOALL", "ALLTOALL_BASE", "BARRIER"}
+    ):
+        return None  # both are genuine calls without tensors
+    if length == 3:
+        return "a call without tensors (a barrier or the like)"
+    dims = length - 6
+    return f"a call with one {dims}-D tensor" + (" (or several smaller ones)" if dims >= 3 else "")
+
+
+def differing_aspects(text: str, garbled: bool) -> list[str]:
+    """Return which aspects the message says differ: sequence number, op, shapes, dtypes, devices.
+
+    Of a garbled message only the fact that the calls differ is left: an empty list.
+    """
+    _, _, tail = text.partition("Collectives differ in the following aspects:")
+    if garbled or not tail:
+        return []
+    names = {
+        "Sequence number:": "sequence number",
+        "Op type:": "op",
+        "Tensor shapes:": "shapes",
+        "Tensor dtypes:": "dtypes",
+        "Tensor devices:": "devices",
+    }
+    return [name for mark, name in names.items() if mark in tail]

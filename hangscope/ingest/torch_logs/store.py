@@ -1,0 +1,175 @@
+"""What the store, the rendezvous, DDP, FSDP and Join print when ranks are missing or built different models.
+
+    torch.distributed.DistStoreError: Timed out after 7 seconds waiting for clients. 2/3 clients joined.
+    [2]: params[0] in this process with sizes [16, 4] appears not to match sizes of the same param in process 0.
+
+(torch/csrc/distributed/c10d/TCPStore.cpp, socket.cpp, reducer.cpp, utils/verify;
+torch/distributed/distributed_c10d.py, fsdp, algorithms/join.py.) Ranks in these texts are local to the group
+that checked.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hangscope.incident import Event
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
+from hangscope.ingest.torch_logs.c10d import group_event
+
+_KEY_RANK = re.compile(r"//(?:cpu|cuda)//\d{1,7}/(\d{1,7})$")  # gloo's address of that rank
+_LAST_PORT = re.compile(r"[\w\])]:(\d{4,5})\b(?!\])")
+_NAMES_SHOWN = 4000
+
+
+def _clients(line: Line, match: re.Match[str]) -> Event:
+    return line.event(
+        "store_timeout",
+        joined=int(match.group(2)),
+        expected=int(match.group(3)),
+        timeout_ms=int(match.group(1)) * 1000,
+    )
+
+
+def _key(line: Line, match: re.Match[str]) -> Event:
+    key = match.group(2).strip()
+    rank = _KEY_RANK.search(key)
+    waited = integer(rank.group(1)) if rank else None
+    return line.event("store_timeout", timeout_ms=integer(match.group(1)), key=key, waited_rank=waited)
+
+
+def _wait(line: Line, match: re.Match[str]) -> Event:
+    return line.event("store_timeout", what="no answer")
+
+
+def _unreachable(line: Line, match: re.Match[str]) -> Event:
+    host, port = (
+        re.search(r"\(([\w.:%-]{1,253}), (\d{1,5})\)", line.text[match.start() :]),
+        re.search(r"remote=\[([\w.:%-]{1,253})\]:(\d{1,5})", line.text),
+    )
+    place = host or port
+    return line.event(
+        "store_unreachable",
+        host=place.group(1) if place else None,
+        port=integer(place.group(2)) if place else None,
+    )
+
+
+def _store_gone(line: Line, match: re.Match[str]) -> Event:
+    return group_event(line, "store_unreachable", what="store gone")
+
+
+def _barrier(line: Line, match: re.Match[str]) -> Event:
+    world = re.search(r"world_size=(\d{1,7})", line.text)
+    joined = re.search(r"(?:worker_count|num_workers_joined)=(\d{1,7})", line.text)
+    return line.event(
+        "store_barrier",
+        integer(match.group(1)),
+        world_size=integer(world.group(1)) if world else None,
+        joined=integer(joined.group(1)) if joined else None,
+    )
+
+
+def _rendezvous(line: Line, match: re.Match[str]) -> Event:
+    return line.event("rendezvous_timeout", what=match.group(0))
+
+
+def _port_in_use(line: Line, match: re.Match[str]) -> Event:
+    text = line.text[: match.end() + 200]
+    port = (
+        re.search(r"\bport: (\d{1,5})\b", text)
+        or re.search(r"[\])\d]:(\d{2,5}) \(errno", text)
+        or _LAST_PORT.search(text)
+    )
+    return line.event("port_in_use", port=int(port.group(1)) if port else None)
+
+
+def _params(line: Line, match: re.Match[str]) -> Event:
+    first, own, second, other = (int(n) for n in match.groups())
+    return line.event("ddp_params", first, counts={first: own, second: other})
+
+
+def _shape(line: Line, match: re.Match[str]) -> Event:
+    sizes = [int(n) for n in re.findall(r"\d{1,15}", match.group(3))]
+    return line.event("ddp_shape", int(match.group(1)), index=int(match.group(2)), sizes=sizes)
+
+
+def _unused_indices(line: Line, match: re.Match[str]) -> Event:
+    indices = [int(n) for n in re.findall(r"\d{1,9}", match.group(2)[:_NAMES_SHOWN])]
+    return line.event("ddp_unused", int(match.group(1)), indices=indices)
+
+
+def _unused_names(line: Line, match: re.Match[str]) -> Event:
+    names = [name for name in re.split(r"[,\s]+", match.group(2)[:_NAMES_SHOWN]) if name]
+    return line.event("ddp_unused", int(match.group(1)), names=names)
+
+
+def _fsdp(line: Line, match: re.Match[str]) -> Event:
+    rank = match.groupdict().get("rank")
+    return line.event("fsdp_order", integer(rank))
+
+
+def _join(line: Line, match: re.Match[str]) -> Event:
+    return line.event("join_exhausted", integer(match.groupdict().get("rank")))
+
+
+RULES: tuple[Rule, ...] = (
+    rule(
+        "clients joined",
+        r"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,7})/(\d{1,7}) clients joined",
+        _clients,
+    ),
+    rule("wait timeout after", r"wait timeout after (\d{1,18}) ?ms, keys: (.{1,300})", _key),
+    rule("likely a timeout", r"waitForInput: poll for socket .{0,400} returned 0, likely a timeout", _wait),
+    rule("Socket Timeout", r"(?:RuntimeError|DistStoreError|DistNetworkError): Socket Timeout", _wait),
+    rule("client socket has timed out", r"client socket has timed out after", _unreachable),
+    rule("client socket has failed to connect", r"client socket has failed to connect to", _unreachable),
+    rule("Gloo connectFullMesh failed", r"Gloo connectFullMesh failed", _unreachable),
+    rule("TCP client failed to connect", r"TCP client failed to connect", _unreachable),
+    rule(
+        '"should dump" flag on TCPStore', r"Failed to check the \"should dump\" flag on TCPStore", _store_gone
+    ),
+    rule("store based barrier", r"store based barrier on rank:? (\d{1,7})", _barrier),
+    rule("RendezvousTimeoutError", r"RendezvousTimeoutError", _rendezvous),
+    rule("RendezvousConnectionError", r"RendezvousConnectionError", _rendezvous),
+    rule("EADDRINUSE", r"EADDRINUSE", _port_in_use),
+    rule("ddress already in use", r"[Aa]ddress already in use", _port_in_use),
+    rule(
+        "DDP expects same model across all ranks",
+        r"but Rank (\d{1,7}) has (\d{1,9}) params, while rank (\d{1,7}) has inconsistent (\d{1,9}) params",
+        _params,
+    ),
+    rule(
+        "appears not to match ",
+        r"\[(\d{1,7})\]: params\[(\d{1,9})\] in this process with (?:sizes|strides) \[([\d, ]{0,400})\] "
+        r"appears not to match",
+        _shape,
+    ),
+    rule(
+        "which did not receive grad for rank",
+        r"Parameters which did not receive grad for rank (\d{1,7}): ?(.*)",
+        _unused_names,
+    ),
+    rule(
+        "which did not receive grad for rank",
+        r"Parameter indices which did not receive grad for rank (\d{1,7}): ?([\d ,]*)",
+        _unused_indices,
+    ),
+    rule(
+        "Expected to have finished reduction in the prior iteration",
+        r"Expected to have finished reduction in the prior iteration",
+        lambda line, match: line.event("ddp_unfinished"),
+    ),
+    rule(
+        "Forward order differs",
+        r"Forward order differs (?:across ranks|from that of the first iteration on rank (?P<rank>\d{1,7}))",
+        _fsdp,
+    ),
+    rule("exhausted inputs", r"Detected at least one rank that exhausted inputs", _join),
+    rule("exhausted all inputs", r"Rank (?P<rank>\d{1,7}) exhausted all inputs", _join),
+)
+
+
+def store_parser() -> RuleParser:
+    """Return the parser of init, DDP, FSDP and Join lines."""
+    return RuleParser(RULES)

@@ -1,0 +1,257 @@
+"""One log as a whole: its events with their ranks and attempts, and the calls that it recorded in text."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO
+
+from hangscope.errors import Note
+from hangscope.incident import Event
+from hangscope.ingest.evidence.identity import merge_repeats
+from hangscope.ingest.files.log_path import rank_from_path
+from hangscope.ingest.job_logs.failure_table import FailureTableParser
+from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_parser
+from hangscope.ingest.job_logs.launcher import launcher_parser
+from hangscope.ingest.job_logs.progress import progress_events
+from hangscope.ingest.lines.scan import LineParser, scan
+from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.torch_logs.abort import AbortParser
+from hangscope.ingest.torch_logs.c10d import watchdog_parser
+from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
+from hangscope.ingest.torch_logs.detail import DetailParser
+from hangscope.ingest.torch_logs.store import store_parser
+from hangscope.ingest.torch_logs.traceback import TracebackParser
+from hangscope.ingest.torch_logs.wrapper import wrapper_parser
+
+#: Lines that the launcher prints about processes, in its own name.
+_LAUNCHER_KINDS = frozenset({"exit", "exit_ok", "cleanup_signal", "external_end", "oom_host", "xid"})
+
+
+@dataclass(slots=True)
+class LogReading:
+    """What one log says.
+
+    `local_to_global` maps (host or "", local rank) to the global rank where lines of this log carry both;
+    `rank`, `local_rank` and `attempt` are those of the path. `lines` and `size` (bytes) count what was read.
+    """
+
+    file: str
+    events: list[Event] = field(default_factory=list)
+    recordings: list[Recording] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    lines: int = 0
+    size: int = 0
+    rank: int | None = None
+    local_rank: int | None = None
+    attempt: int | None = None
+    local_to_global: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the plain-builtins form."""
+        return {
+            "file": self.file,
+            "events": [event_row(event) for event in self.events],
+            "recordings": [recording.to_wire() for recording in self.recordings],
+            "notes": [(n.code, n.message, n.file, n.line, n.hint) for n in self.notes],
+            "lines": self.lines,
+            "size": self.size,
+            "rank": self.rank,
+            "local_rank": self.local_rank,
+            "attempt": self.attempt,
+            "local_to_global": [
+                (host, local, rank) for (host, local), rank in sorted(self.local_to_global.items())
+            ],
+        }
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> LogReading:
+        """Return the reading that `to_wire` wrote."""
+        return cls(
+            file=wire["file"],
+            events=[Event(*row) for row in wire["events"]],
+            recordings=[Recording.from_wire(row) for row in wire["recordings"]],
+            notes=[Note(*row) for row in wire["notes"]],
+            lines=wire["lines"],
+            size=wire["size"],
+            rank=wire["rank"],
+            local_rank=wire["local_rank"],
+            attempt=wire["attempt"],
+            local_to_global={(host, local): rank for host, local, rank in wire["local_to_global"]},
+        )
+
+
+def only_writer(log: LogReading) -> int | None:
+    """Return the rank whose own log this is: the one that speaks in it, where no launcher does beside it."""
+    writers = {event.rank for event in log.events if event.rank is not None}
+    launched = any(event.kind in _LAUNCHER_KINDS for event in log.events)
+    return writers.pop() if len(writers) == 1 and not launched else None
+
+
+def event_row(event: Event) -> tuple[Any, ...]:
+    """Return the event as a tuple in the order of its fields."""
+    return (
+        event.kind, event.file, event.line, event.text, event.rank, event.group_rank, event.host, event.pid, event.time,
+        event.attempt, dict(event.fields),
+    )  # fmt: skip
+
+
+def read_log(
+    stream: BinaryIO, file: str, extra: Sequence[LineParser] = (), path: str | None = None
+) -> LogReading:
+    """Return what a log says. Reads the stream once, in memory that does not grow with it; never raises for what it holds.
+
+    `file` is the name that events show, `path` the one that rank and attempt are read from (default: `file`);
+    `extra` are further parsers, asked after those here.
+    """
+    detail = DetailParser(file)
+    parsers: list[LineParser] = [
+        TracebackParser(), FailureTableParser(), launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
+        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), skip_parser(), stall_parser(), detail, *extra,
+    ]  # fmt: skip
+    found = scan(stream, file, parsers)
+    rank, local_rank, attempt = rank_from_path(path or file)
+    reading = LogReading(
+        file,
+        notes=found.notes,
+        lines=found.lines,
+        size=found.size,
+        rank=rank,
+        local_rank=local_rank,
+        attempt=attempt,
+    )
+    events = sorted([*found.events, *progress_events(found.windows, file)], key=lambda event: event.line)
+    recorded = detail.recordings()
+    reading.local_to_global = _local_ranks(events, recorded)
+    writers = {event.rank for event in events if event.rank is not None and event.kind not in _LAUNCHER_KINDS}
+    writers |= {recording.rank for recording, _, _ in recorded if recording.rank is not None}
+    whose = _Whose(reading, tuple(writers), _tasks_are_ranks(events))
+    events = _attempts([whose.event(event) for event in events], attempt)
+    reading.events = sorted(merge_repeats(events), key=lambda event: event.line)
+    for recording, local, task in recorded:
+        recording.rank = whose.rank(recording.rank, recording.host, local, task)
+        restarted = any(event.attempt for event in events)
+        recording.attempt = attempt if attempt is not None else recording.attempt if restarted else None
+        reading.recordings.append(recording)
+        reading.notes.extend(recording.notes)
+    return reading
+
+
+class _Whose:
+    """Whose a line is, by its own prefix, by what other lines of the log map, or by the path."""
+
+    def __init__(self, reading: LogReading, writers: tuple[int, ...], tasks_are_ranks: bool) -> None:
+        self._reading = reading
+        self._only = writers[0] if len(writers) == 1 else None
+        self._tasks_are_ranks = tasks_are_ranks
+
+    def rank(self, rank: int | None, host: str | None, local: int | None, task: int | None) -> int | None:
+        """Return the global rank, or None."""
+        reading = self._reading
+        if rank is not None:
+            return rank
+        if local is not None:
+            known = reading.local_to_global
+            mapped = known.get((host or "", local))
+            if mapped is None:
+                candidates = {value for (_, number), value in known.items() if number == local}
+                mapped = candidates.pop() if len(candidates) == 1 else None
+            return mapped
+        if task is not None:
+            return task if self._tasks_are_ranks else None
+        if reading.rank is not None:
+            return reading.rank
+        return self._only if reading.local_rank is not None else None
+
+    def event(self, event: Event) -> Event:
+        """Return the event with its rank, and with the path's local rank where it has none."""
+        fields = dict(event.fields)
+        local = fields.get("local_rank")
+        if (
+            local is None
+            and event.rank is None
+            and self._reading.local_rank is not None
+            and event.kind not in {"cleanup_signal"}
+        ):
+            fields["local_rank"] = self._reading.local_rank
+            rank = self._only
+        elif event.kind in _LAUNCHER_KINDS and local is None and fields.get("task") is None:
+            rank = event.rank  # a launcher's line speaks of others, whoever's file it stands in
+        else:
+            rank = self.rank(event.rank, event.host, local, fields.get("task"))
+        return replace(event, rank=rank, fields=fields)
+
+
+def _local_ranks(
+    events: Sequence[Event], recorded: Sequence[tuple[Recording, int | None, int | None]]
+) -> dict[tuple[str, int], int]:
+    """Return (host or "", local rank) -> global rank, without those that the log contradicts."""
+    seen: dict[tuple[str, int], set[int]] = {}
+    for event in events:
+        local = event.fields.get("local_rank")
+        if local is not None and event.rank is not None:
+            seen.setdefault((event.host or "", local), set()).add(event.rank)
+    for recording, local, _ in recorded:
+        if local is not None and recording.rank is not None:
+            seen.setdefault((recording.host or "", local), set()).add(recording.rank)
+    return {key: ranks.copy().pop() for key, ranks in sorted(seen.items()) if len(ranks) == 1}
+
+
+def _tasks_are_ranks(events: Sequence[Event]) -> bool:
+    """Return whether srun's or mpirun's task numbers are ranks: not where a line shows both and they differ, nor under an agent."""
+    for event in events:
+        task = event.fields.get("task")
+        if task is None:
+            continue
+        if event.rank is not None and event.rank != task:
+            return False
+        if (
+            event.fields.get("via") in {"agent", "table"}
+            or event.fields.get("agent") is not None
+            or event.fields.get("local_rank") is not None
+        ):
+            return False
+    return True
+
+
+def _attempts(events: list[Event], attempt: int | None) -> list[Event]:
+    """Return the events with their attempt: the path's, or counted by the restarts that the log shows.
+
+    An agent prints `failed (exitcode …` once per attempt, after its workers' last output; so an agent that
+    prints it again is one attempt further, and what stands between belongs to the later one. Behind the last
+    such line only a line of a rank shows that one more attempt began.
+    """
+    if attempt is not None:
+        return [replace(event, attempt=attempt) for event in events]
+    ends: list[int] = []  # index of the last line of each attempt that is known to be over
+    spoken: set[Any] = set()
+    last = -1
+    for index, event in enumerate(events):
+        agent = _ends_attempt(event)
+        if agent is None:
+            continue
+        if agent in spoken:
+            ends.append(last)
+            spoken = set()
+        spoken.add(agent)
+        last = index
+    if last >= 0 and any(_of_a_rank(event) for event in events[last + 1 :]):
+        ends.append(last)
+    if not ends:
+        return events
+    return [replace(event, attempt=bisect_left(ends, index)) for index, event in enumerate(events)]
+
+
+def _ends_attempt(event: Event) -> Any:
+    """Return who says here that an attempt is over: an agent, or None."""
+    if event.kind == "exit" and event.fields.get("via") == "agent":
+        return (event.host, event.fields.get("agent") or event.fields.get("task"))
+    return None
+
+
+def _of_a_rank(event: Event) -> bool:
+    """Return whether a rank printed this, not a launcher."""
+    if event.kind in _LAUNCHER_KINDS:
+        return False
+    return event.rank is not None or event.fields.get("local_rank") is not None

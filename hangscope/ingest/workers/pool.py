@@ -1,0 +1,174 @@
+"""The child processes that read files: started when there is work, watched, replaced when they die, ended together.
+
+A child has one file in flight. When it dies or overruns its deadline, that file is tried once more in a fresh child, and
+only a file that fails twice is set aside, with what is known of how its readers ended.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from contextlib import ExitStack, suppress
+
+from hangscope import isolated
+from hangscope.ingest.files import remote
+from hangscope.ingest.files.opening import plain_size
+from hangscope.ingest.files.sources import SourceFile
+from hangscope.ingest.workers import child
+from hangscope.ingest.workers.answer import Wire, failed
+
+MEMORY_FLOOR = 3 * 2**30
+MEMORY_PER_BYTE = 40  # a loaded dump takes about twelve times its size on disk
+DEADLINE = 60.0  # seconds for a small file
+BYTES_PER_SECOND = 2 * 2**20  # and this much more per byte: a tenth of the slowest reading measured
+ANSWER_FLOOR = 256 * 2**20
+ANSWER_PER_BYTE = 64  # an answer is smaller than its file, but for packs, which are compressed
+REAP_TIME = 5.0  # seconds for a killed child to be gone; one that hangs in the kernel is left to it
+
+
+class Pool:
+    """At most `count` children. `read` is called from several threads, the rest from one."""
+
+    def __init__(self, count: int, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._places = threading.Semaphore(count)
+        self._lock = threading.Lock()
+        self._idle: list[subprocess.Popen[bytes]] = []
+        self._all: list[subprocess.Popen[bytes]] = []
+        self._deadlines: dict[subprocess.Popen[bytes], float] = {}
+        self._overdue: set[subprocess.Popen[bytes]] = set()
+        self._closing = threading.Event()
+        self._watchdog = threading.Thread(target=self._watch, name="hangscope-deadline", daemon=True)
+        self._watchdog.start()
+
+    def read(self, file: SourceFile) -> Wire:
+        """Return what a file says, or how the two children ended that tried to read it."""
+        with ExitStack() as stack:
+            try:
+                path = stack.enter_context(remote.local_copy(file.path))
+                size = plain_size(path)
+            except OSError as error:
+                return failed("unreadable", "unreadable", f"could not be fetched: {error}"[:300])
+            with self._places:
+                first = self._ask(file, path, size, fresh=False)
+                if not isinstance(first, str):
+                    return first
+                if self._closing.is_set():
+                    return failed("unreadable", "reader_died", first)
+                second = self._ask(file, path, size, fresh=True)
+                if not isinstance(second, str):
+                    return second
+        ends = f"{first}, twice" if first == second else f"{first}, then {second}"
+        return failed("unread", "killed_reader", f"{ends}, and was set aside")
+
+    def _ask(self, file: SourceFile, path: str, size: int, *, fresh: bool) -> Wire | str:
+        """Return a child's answer, or in words why there is none."""
+        try:
+            process = self._start() if fresh else self._idle_child() or self._start()
+        except (OSError, ValueError) as error:
+            return f"found no process to read it ({error})"
+        assert process.stdin is not None and process.stdout is not None
+        seconds = DEADLINE + size / BYTES_PER_SECOND
+        memory = MEMORY_FLOOR + MEMORY_PER_BYTE * min(size, self._max_bytes)
+        with self._lock:
+            self._deadlines[process] = time.monotonic() + seconds
+        payload, end = None, ""
+        try:
+            child.send(process.stdin, json.dumps((path, file.shown, self._max_bytes, memory)).encode())
+            payload = child.receive(process.stdout, ANSWER_FLOOR + ANSWER_PER_BYTE * size)
+        except child.TooLong as error:
+            end = f"gave an answer of {error.length:,} bytes, more than any file of its size says"
+        except (OSError, ValueError):
+            pass  # its end of a pipe is gone: how it ended is asked below
+        finally:
+            with self._lock:
+                del self._deadlines[process]
+        if payload is not None:
+            with self._lock:
+                self._idle.append(process)
+            return child.load_answer(payload)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0 if end else 1)  # it closed its pipe, so it is ending by itself
+        self._discard(process)
+        if process in self._overdue:
+            return f"was not read within {seconds:.0f} seconds"
+        return end or f"ended the process that read it ({_end(process.returncode)})"
+
+    def _idle_child(self) -> subprocess.Popen[bytes] | None:
+        """Return a child that waits for work, None where there is none; those that died meanwhile are let go."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                process = self._idle.pop()
+            if process.poll() is None:
+                return process
+            self._discard(process)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._closing.is_set():
+                raise OSError("the analysis is being ended")
+            process = subprocess.Popen(
+                isolated.command("hangscope.ingest.workers.child"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=isolated.environment(),
+            )
+            self._all.append(process)
+        return process
+
+    def _discard(self, process: subprocess.Popen[bytes]) -> None:
+        """End a child for good. What it does not take any more is no error."""
+        with suppress(OSError):
+            process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(REAP_TIME)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        with self._lock, suppress(ValueError):
+            self._all.remove(process)
+
+    def _watch(self) -> None:
+        """Kill the children that overrun their deadline."""
+        while not self._closing.wait(0.2):
+            now = time.monotonic()
+            with self._lock:
+                late = [process for process, deadline in self._deadlines.items() if now > deadline]
+                self._overdue.update(late)
+            for process in late:
+                process.kill()
+
+    def stop(self) -> None:
+        """Kill the children, so that every `read` in progress ends now, and start no more."""
+        self._closing.set()
+        with self._lock:
+            running = list(self._all)
+        for process in running:
+            with suppress(OSError):
+                process.kill()
+
+    def close(self) -> None:
+        """Leave no child behind. Call it when no `read` is in progress."""
+        self.stop()
+        self._watchdog.join()
+        for process in list(self._all):
+            self._discard(process)
+
+
+def _end(code: int | None) -> str:
+    """Return in words how a process ended, by its return code."""
+    if code is None:
+        return "killed, but not gone"
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code}, {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"

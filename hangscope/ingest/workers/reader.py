@@ -1,0 +1,232 @@
+"""Read one file: recognise it, parse it, and hand back plain builtins.
+
+This is what runs in a child process, or on any executor. It imports no pandas and no numpy, so a child starts quickly,
+and its answer is of builtins only, so the other side needs to look up no global to load it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import BinaryIO
+
+from hangscope.ingest.files import sniff
+from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
+from hangscope.ingest.recorder import flight_recorder, safe_pickle
+from hangscope.ingest.recorder.frame_sharing import FrameSharing
+from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.templates import Twins
+from hangscope.ingest.workers.answer import Wire, answer, failed
+
+DEFAULT_MAX_BYTES = 2 * 2**30
+#: keys of a dump: where the first bytes hold one, a file that is not whole is a dump that was cut, and no log
+_DUMP_SIGN = re.compile(rb'"(?:entries|pg_config|pg_status)"\s*:')
+
+
+@dataclass(slots=True)
+class Known:
+    """What helps to read a dump of those that were read before."""
+
+    twins: Twins = field(default_factory=Twins)
+    sharing: FrameSharing = field(default_factory=FrameSharing)
+
+
+def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES, known: Known | None = None) -> Wire:
+    """Return what one file says, as builtins. Never raises for what the file holds.
+
+    `path` is where it lies, `shown` how reports name it, `max_bytes` the largest dump that is loaded (logs are streamed
+    and have no limit), `known` what is known of the dumps that this process read before.
+    """
+    kind = "unreadable"
+    try:
+        with open_plain(path) as stream:
+            kind = sniff.sniff(_peek(stream))
+            if kind in _STREAMED:
+                return _STREAMED[kind](stream, shown)
+            data = read_whole(stream, max_bytes)
+            if len(data) > max_bytes:
+                return failed(
+                    kind,
+                    "too_large",
+                    f"is larger than the limit of {max_bytes:,} bytes and was not loaded",
+                    "raise --max-bytes if it is a dump",
+                )
+            if kind == "pickle":
+                with _collector_off():
+                    return _read_pickle(data, known or Known())
+            return _WHOLE[kind](data, shown)
+    except CompressionUnavailable as error:
+        return failed("compressed", "compressed", str(error))
+    except MemoryError:
+        return failed(
+            "dump",
+            "too_much_memory",
+            "asks for more memory than one file may take and was not loaded",
+            "a healthy dump needs a few MB; this one is corrupt or hostile",
+        )
+    except (OSError, EOFError) as error:
+        return failed("dump" if kind == "pickle" else "unreadable", "unreadable", f"cannot be read: {error}")
+    except Exception as error:  # a parser's own mistake may cost this file and no other
+        return failed(
+            "unreadable",
+            "parser_failed",
+            f"could not be parsed: {type(error).__name__}: {error}"[:300],
+            "please report this with the file",
+        )
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Keep the cyclic collector from running: a dump is millions of small containers without a cycle."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _peek(stream: BinaryIO) -> bytes:
+    head = stream.read(sniff.HEAD_BYTES)
+    stream.seek(0)
+    return head
+
+
+def _read_pickle(data: bytes, known: Known) -> Wire:
+    twin = known.twins.read(data)
+    if twin is not None:
+        return _recorded(twin)
+    try:
+        value = safe_pickle.load(data, known.sharing)
+    except safe_pickle.HostilePickle as error:
+        return failed(
+            "hostile",
+            "hostile",
+            f"refused: this pickle asks to import `{error.wanted}`, which no Flight Recorder dump does",
+            "do not open it with pickle.load; ask where it came from",
+        )
+    except MemoryError:
+        raise
+    except Exception as error:  # any byte sequence can make the pickle module raise anything
+        if isinstance(error, EOFError) or "truncated" in str(error):
+            return failed(
+                "dump",
+                "truncated",
+                "is truncated: the pickle ends before its end",
+                "the process died while writing it, or the copy was cut",
+            )
+        return failed(
+            "dump",
+            "corrupt",
+            f"is no whole pickle: {type(error).__name__}: {error}"[:300],
+            "the process died while writing it, or it is another format",
+        )
+    if not flight_recorder.looks_like_dump(value):
+        return answer("pickle", "ignored", "a pickle file that is no Flight Recorder dump")
+    recording = flight_recorder.reduce_dump(value)
+    known.twins.learn(data, recording)
+    return _recorded(recording)
+
+
+def _recorded(recording: Recording) -> Wire:
+    recorded = answer("flight_recorder")
+    recorded["recordings"] = [recording.to_wire()]
+    return recorded
+
+
+def _read_pack(data: bytes, shown: str) -> Wire:
+    from hangscope.ingest.recorder import pack_file
+    from hangscope.ingest.recorder.interning import Interner
+    from hangscope.ingest.workers.wire_check import BadAnswer, check_wire
+
+    pack, interner = answer("pack"), Interner()
+    pack["files"] = []
+    try:
+        for name, size, wire in pack_file.read_pack(data):
+            try:
+                check_wire(name, wire, interner)
+            except BadAnswer as error:
+                wire = failed("unreadable", "bad_pack", f"cannot be used from {shown}: {error}")
+            pack["files"].append((str(name), size, wire))
+    except ImportError:
+        return failed("pack", "pack_unavailable", "is a pack; pip install 'hangscope[parquet]' to read it")
+    except pack_file.NotAPack as error:
+        return answer("parquet", "ignored", str(error))
+    except MemoryError:
+        raise
+    except Exception as error:  # pyarrow raises its own, and a forged answer anything
+        return failed(
+            "pack",
+            "corrupt",
+            f"is no whole pack: {type(error).__name__}: {error}"[:300],
+            "it was cut while it was copied, or another version wrote it",
+        )
+    return pack
+
+
+def _read_json(data: bytes, shown: str) -> Wire:
+    from hangscope.ingest.job_logs import failure_table
+    from hangscope.ingest.nccl import ras
+    from hangscope.ingest.stacks import dumps
+    from hangscope.ingest.workers import text_files
+
+    head = data[: sniff.HEAD_BYTES]
+    if dumps.sniff(head):
+        return text_files.read_stacks(BytesIO(data), shown)
+    dump = bool(_DUMP_SIGN.search(head))
+    if not dump and ras.sniff(data):
+        return text_files.read_ras(BytesIO(data), shown)
+    if failure_table.sniff_error_file(data):
+        return text_files.with_events("error_file", failure_table.read_error_file(data, shown), [])
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        return failed("json", "hostile", "is nested too deeply to be a dump")
+    except ValueError as error:
+        told = answer("json") if dump else text_files.read_log(BytesIO(data), shown)
+        if text_files.tells(told):
+            return told  # a log whose first lines only look like JSON
+        return failed(
+            "json",
+            "corrupt",
+            f"is no whole JSON: {error}"[:300],
+            "the process died while writing it, or the copy was cut",
+        )
+    if flight_recorder.looks_like_dump(value):
+        return _recorded(flight_recorder.reduce_dump(value))
+    return answer("json", "ignored", "a JSON file of no kind that is known here")
+
+
+def _text(name: str) -> Reader:
+    """Return a reader of text; its module is loaded with the first file that needs it."""
+
+    def read(stream: BinaryIO, shown: str) -> Wire:
+        from hangscope.ingest.workers import text_files
+
+        reader: Reader = getattr(text_files, name)
+        return reader(stream, shown)
+
+    return read
+
+
+def _ignore(kind: str, reason: str) -> Reader:
+    return lambda stream, shown: answer(kind, "ignored", reason)
+
+
+Reader = Callable[[BinaryIO, str], Wire]
+_STREAMED: dict[str, Reader] = {
+    "log": _text("read_log"),
+    "stacks": _text("read_stacks"),
+    "ras_text": _text("read_ras"),
+    "inspector": _text("read_inspector"),
+    "empty": _ignore("empty", "is empty"),
+    "report": _ignore("report", "a report of hangscope itself"),
+    "binary": _ignore("binary", "binary data of no kind that is known here"),
+}
+_WHOLE: dict[str, Callable[[bytes, str], Wire]] = {"json": _read_json, "pack": _read_pack}

@@ -1,0 +1,73 @@
+"""What one file said, on the side that assembles the incident."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hangscope.errors import Note
+from hangscope.incident import Event, Frame, Stack
+from hangscope.ingest.nccl.comm import Communicator
+from hangscope.ingest.recorder.interning import Interner
+from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.workers.answer import Wire
+from hangscope.ingest.workers.log_reading import LogReading
+
+
+@dataclass(slots=True)
+class Thread:
+    """One thread of a stack dump; frames innermost first. `rank` and `pid` are its process's, where the dump tells them."""
+
+    name: str
+    stack: Stack
+    is_main: bool
+    rank: int | None = None
+    pid: int | None = None
+
+
+@dataclass(slots=True)
+class Reading:
+    """The parsed content of one file. `file` is the name that reports show."""
+
+    file: str
+    kind: str
+    status: str
+    reason: str
+    recordings: list[Recording] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    threads: list[Thread] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    log: LogReading | None = None
+    nccl_recordings: list[Recording] = field(default_factory=list)
+    communicators: list[Communicator] = field(default_factory=list)
+
+    @classmethod
+    def from_wire(cls, file: str, wire: Wire, interner: Interner | None = None) -> Reading:
+        """Return the reading of `file` from what `reader.read_file` answered."""
+        log = LogReading.from_wire(wire["log"]) if wire["log"] else None
+        nccl = wire["nccl"] or {"recordings": (), "communicators": ()}
+        notes = [Note(code, message, file, line, hint) for code, message, _, line, hint in wire["notes"]]
+        return cls(
+            file=file,
+            kind=wire["kind"],
+            status=wire["status"],
+            reason=wire["reason"],
+            recordings=[Recording.from_wire(r, interner) for r in wire["recordings"]],
+            events=[Event(*row) for row in wire["events"]],
+            threads=[
+                Thread(name, tuple(Frame(*f) for f in stack), main, rank, pid)
+                for name, stack, main, rank, pid in wire["threads"]
+            ],
+            notes=notes + (log.notes if log else []),
+            log=log,
+            nccl_recordings=[Recording.from_wire(r, interner) for r in nccl["recordings"]],
+            communicators=[Communicator(*row) for row in nccl["communicators"]],
+        )
+
+
+def readings_of(file: str, wire: Wire, interner: Interner) -> list[Reading]:
+    """Return the reading of a file and, where it is a pack, of every file that is packed in it."""
+    inner = wire.get("files", ())
+    return [
+        Reading.from_wire(file, wire, interner),
+        *(Reading.from_wire(name, answer, interner) for name, _, answer in inner),
+    ]

@@ -1,0 +1,111 @@
+"""Read a file of text: a log, a stack dump, an answer of NCCL's RAS, or a log that holds the other two as well.
+
+What a process prints last stands in one file: the watchdog's lines, what it said when it was aborted, and the stacks that
+faulthandler dumped. So a file that looks like stacks or like RAS is read as a log too, and the answers are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from hangscope.errors import Note
+from hangscope.incident import Event
+from hangscope.ingest.workers.answer import Wire, answer
+
+if TYPE_CHECKING:
+    from hangscope.ingest.stacks.dumps import ProcessStacks
+
+
+def read_log(stream: BinaryIO, shown: str) -> Wire:
+    """Return what a log tells."""
+    from hangscope.ingest.nccl.log import NcclParser
+    from hangscope.ingest.stacks.late import LateStackParser
+    from hangscope.ingest.workers import log_reading
+
+    nccl, late = NcclParser(), LateStackParser()
+    told = answer("log")
+    told["log"] = log_reading.read_log(stream, shown, (nccl, late)).to_wire()
+    told["threads"] = _thread_rows(late.processes())
+    told["notes"] = [(n.code, n.message, n.file, n.line, n.hint) for n in nccl.notes]
+    told["nccl"] = {
+        "recordings": [recording.to_wire() for recording in nccl.recordings()],
+        "communicators": [communicator.to_row() for communicator in nccl.communicators()],
+    }
+    return told
+
+
+def read_stacks(stream: BinaryIO, shown: str) -> Wire:
+    """Return the threads of a stack dump, and what else its process printed."""
+    from hangscope.ingest.stacks.dumps import read_processes
+
+    told = answer("stacks")
+    told["threads"] = _thread_rows(read_processes(stream, shown))
+    return _with_log(told, stream, shown)
+
+
+def _thread_rows(processes: Sequence[ProcessStacks]) -> list[tuple[Any, ...]]:
+    ranked = [process for process in processes if process.rank is not None]
+    return [
+        (name, [(f.name, f.file, f.line) for f in stack], main, process.rank, process.pid)
+        for process in ranked or processes
+        for name, stack, main in process.threads
+    ]
+
+
+def read_ras(stream: BinaryIO, shown: str) -> Wire:
+    """Return the snapshots of an answer of RAS, and what else was printed beside it."""
+    from hangscope.ingest.nccl import ras
+
+    snapshots, notes = ras.read(stream.read(), shown)
+    return _with_log(
+        with_events("ras", [event for snapshot in snapshots for event in snapshot.events], notes),
+        stream,
+        shown,
+    )
+
+
+def read_inspector(stream: BinaryIO, shown: str) -> Wire:
+    """Return what NCCL's Inspector wrote of the calls that ended."""
+    from hangscope.ingest.nccl import inspector
+
+    records, notes = inspector.read(stream, shown)
+    return with_events("inspector", [record.event() for record in inspector.collectives(records)], notes)
+
+
+def with_events(kind: str, events: list[Event], notes: list[Note]) -> Wire:
+    """Return an answer of events alone."""
+    from hangscope.ingest.workers.log_reading import event_row
+
+    told = answer(kind)
+    told["events"] = [event_row(event) for event in events]
+    told["notes"] = [(n.code, n.message, n.file, n.line, n.hint) for n in notes]
+    return told
+
+
+def tells(told: Wire) -> bool:
+    """Return whether a log tells more of a job than how far its loop came, which any text may seem to tell."""
+    log, nccl = told["log"], told["nccl"]
+    if log is None:
+        return False
+    return bool(
+        told["threads"]
+        or log["recordings"]
+        or nccl["recordings"]
+        or nccl["communicators"]
+        or any(row[0] != "progress" for row in log["events"])
+    )
+
+
+def _with_log(told: Wire, stream: BinaryIO, shown: str) -> Wire:
+    """Return the answer with what the same file says as a log; the log's alone where there is nothing else."""
+    stream.seek(0)
+    log = read_log(stream, shown)
+    if not told["threads"] and not told["events"]:
+        return log if tells(log) or told["kind"] == "stacks" else told
+    log["threads"], told = [], {**told, "threads": told["threads"] or log["threads"]}
+    # gdb's Python frames look like those of a traceback without an end
+    log["log"]["events"] = [row for row in log["log"]["events"] if not row[10].get("truncated")]
+    if not tells(log):
+        return told
+    return {**told, "log": log["log"], "nccl": log["nccl"], "notes": [*told["notes"], *log["notes"]]}

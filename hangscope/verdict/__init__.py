@@ -1,0 +1,1 @@
+"""From the matches to one verdict: how sure, what speaks against it."""

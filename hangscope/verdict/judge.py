@@ -1,0 +1,196 @@
+"""From findings and rules to one verdict: who, what, why, how sure, and what speaks against it.
+
+Confidence is earned: it starts from what the rule itself can establish and falls with everything that is missing or
+assumed. The reasons of each step are kept for the report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hangscope.align.callsite import user_frame
+from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.causes.case import Case, Match
+from hangscope.causes.catalog import CATALOG
+from hangscope.causes.rules import match_all
+from hangscope.explain.finding import Candidate, Finding
+from hangscope.incident import (
+    CallKind,
+    CallRef,
+    Evidence,
+    Hypothesis,
+    Location,
+    Verdict,
+)
+from hangscope.verdict import confidence, substantiation
+
+LEVELS = ("low", "medium", "high")
+
+
+@dataclass(slots=True)
+class Judgement:
+    """A verdict with the status of the job and what the report says around it."""
+
+    status: str
+    verdict: Verdict | None
+    reasons: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    hypotheses: list[Hypothesis] = field(default_factory=list)
+
+
+def judge(case: Case) -> Judgement:
+    """Return the verdict on a case and the status of its job."""
+    missing = confidence.missing_inputs(case)
+    matches = match_all(case, case.incident.notes)
+    if not matches:
+        status = confidence.status_without_verdict(case)
+        if status == "no_hang":
+            return Judgement(status, None, missing=[])
+        return Judgement(
+            status,
+            _unknown(case, missing) if case.graph.waiting else None,
+            missing=missing,
+            candidates=case.finding.candidates,
+        )
+    best = matches[0]
+    level, reasons = confidence.confidence(case, best)
+    verdict = _verdict(case, best, matches[1:], LEVELS[level], missing)
+    if best.cause == "slow_rank" and not case.graph.waiting and case.finding.form != "late":
+        return Judgement("no_hang", verdict, reasons, missing, substantiation.candidates(case, best))
+    named = verdict.cause != "unknown" or verdict.culprit_ranks
+    return Judgement(
+        "hang" if named else "inconclusive", verdict, reasons, missing, substantiation.candidates(case, best)
+    )
+
+
+def _verdict(
+    case: Case, match: Match, others: Sequence[Match], confidence: str, missing: list[str]
+) -> Verdict:
+    finding = case.finding
+    entry = CATALOG[match.cause]
+    culprits = tuple(sorted(set(match.culprits)))
+    waiting = tuple(
+        r for r in (case.graph.waiting or finding.waiting or _stuck_in_text(case)) if r not in culprits
+    )
+    explained = finding.explained if set(culprits) == set(finding.culprits) else sum(1 for r in waiting)
+    in_call = _in_call(case, waiting)
+    frame = match.frame or user_frame(finding.own_kind.stack if finding.own_kind else ())
+    frame_rank = match.frame_rank if match.frame is not None else (culprits[0] if culprits else None)
+    location = Location(frame.file, frame.line, frame.name, frame_rank) if frame is not None else None
+    kind = finding.waiting_kind
+    view = finding.view
+    verdict = Verdict(
+        cause=match.cause,
+        confidence=confidence,
+        culprit_ranks=culprits,
+        category=match.category or entry.category,
+        summary=_summary(case, match, culprits, waiting, in_call),
+        group=view.group if view is not None else None,
+        op=kind.op or None if kind is not None else None,
+        seq=finding.seq,
+        is_p2p=finding.pair is not None,
+        waiting_ranks=waiting,
+        in_call=in_call,
+        explained=min(explained, len(waiting)),
+        culprit_call=_ref(finding.own_kind, finding.own_seq),
+        waiting_call=_ref(kind, finding.seq),
+        location=location,
+        evidence=substantiation.collect(case, match, missing),
+        advice=match.advice[:3],
+        alternatives=substantiation.alternatives(match, others, case),
+        fingerprint=_fingerprint(match.cause, kind, location, finding),
+    )
+    return verdict
+
+
+def _stuck_in_text(case: Case) -> tuple[int, ...]:
+    """Return the ranks that text shows waiting: they timed out or lost a peer, or sat in a monitored barrier."""
+    barrier = {e.rank for e in case.facts.all("monitored_barrier") if e.rank is not None}
+    return tuple(sorted(case.facts.witnesses | barrier))
+
+
+def _in_call(case: Case, waiting: tuple[int, ...]) -> tuple[int, ...]:
+    """Return those of the waiting ranks that are in the very call that the verdict names; others wait behind them."""
+    finding = case.finding
+    if finding.view is None or finding.seq is None or not case.graph.open_calls:
+        return waiting
+    node = (
+        ("P", *finding.pair.key) if finding.pair is not None else ("I", finding.view.group.gid, finding.seq)
+    )
+    inside = {rank for rank, _ in case.graph.calls_of(node)}
+    return tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in finding.view.members)
+
+
+def _ref(kind: CallKind | None, seq: int | None) -> CallRef | None:
+    if kind is None:
+        return None
+    return CallRef(
+        kind.op,
+        seq,
+        kind.stack,
+        kind.input_sizes or kind.output_sizes,
+        kind.input_dtypes or kind.output_dtypes,
+    )
+
+
+def _summary(
+    case: Case, match: Match, culprits: tuple[int, ...], waiting: tuple[int, ...], in_call: tuple[int, ...]
+) -> str:
+    finding = case.finding
+    host = case.incident.ranks[culprits[0]].host if culprits and culprits[0] in case.incident.ranks else None
+    on = f" (host {host})" if host and len(culprits) == 1 else ""
+    why = match.why
+    phrase = ranks_phrase(culprits) if culprits else ""
+    if on and why.startswith(phrase):
+        why = phrase + on + why[len(phrase) :]
+    sentence = why[:1].upper() + why[1:] if why.startswith(("rank", "the ", "a ", "one ")) else why
+    where = (
+        f" at {finding.waiting_kind.op}"
+        if finding.waiting_kind is not None and finding.waiting_kind.op
+        else ""
+    )
+    seq = f" seq {finding.seq}" if finding.seq is not None else ""
+    group = f" on group {finding.view.group.label}" if finding.view is not None else ""
+    if in_call and (where or seq):
+        verb = "waits" if len(in_call) == 1 else "wait"
+        sentence += f"; {ranks_phrase(in_call)} {verb}{where}{seq}{group}"
+        behind = len(waiting) - len(in_call)
+        if behind:
+            sentence += f", and {behind:,} more rank{'s wait' if behind > 1 else ' waits'} behind"
+    return sentence + "."
+
+
+def _fingerprint(cause: str, kind: CallKind | None, location: Location | None, finding: Finding) -> str:
+    """Return a short hash that is the same for the same hang in another run: no ranks, seqs, hosts or line numbers."""
+    waiting = user_frame(kind.stack) if kind is not None else None
+    parts = [
+        cause,
+        kind.op if kind is not None else "",
+        finding.view.group.desc if finding.view is not None else "",
+        f"{location.file.rsplit('/', 1)[-1]}:{location.function}" if location is not None else "",
+        f"{waiting.file.rsplit('/', 1)[-1]}:{waiting.name}" if waiting is not None else "",
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _unknown(case: Case, missing: list[str]) -> Verdict:
+    finding = case.finding
+    kind = finding.waiting_kind
+    return Verdict(
+        cause="unknown",
+        confidence="low",
+        culprit_ranks=(),
+        category="unknown",
+        summary=f"Ranks {compress(case.graph.waiting)} have open calls, and what was left behind does not say why.",
+        group=finding.view.group if finding.view is not None else None,
+        op=kind.op if kind is not None else None,
+        seq=finding.seq,
+        waiting_ranks=tuple(case.graph.waiting),
+        waiting_call=_ref(kind, finding.seq),
+        evidence=[Evidence("method", text, stance="missing") for text in missing],
+        advice=missing[:3],
+        fingerprint=_fingerprint("unknown", kind, None, finding),
+    )

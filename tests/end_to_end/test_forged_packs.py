@@ -1,0 +1,74 @@
+"""Packs whose answers are not of the form that the readers give: what is forged in them is refused, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hangscope
+from hangscope.incident import Event
+from hangscope.ingest.evidence.check import problem_of
+from hangscope.ingest.recorder import pack_file
+from hangscope.ingest.workers import answer, reader
+from tests.conftest import FIXTURES
+from tests.dump_writer import stuck, write_all
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """Return the dumps of a node of eight ranks, of which rank 5 is astray."""
+    pytest.importorskip("pyarrow.parquet", reason="packs need pyarrow, which the `test` extra installs")
+    return write_all(stuck(8, culprit=5), tmp_path / "node")
+
+
+def event(kind: str, fields: object, rank: object = 0, attempt: object = None) -> tuple[Any, ...]:
+    """Return an event as it stands in an answer."""
+    return (kind, "a.log", 1, "text", rank, None, None, None, None, attempt, fields)
+
+
+FORGED_EVENTS = {
+    "counts": event("ddp_params", {"counts": ["x"]}),
+    "absent": event("monitored_barrier", {"absent": 5}),
+    "not_joined": event("desync", {"not_joined": [1, 2]}),
+    "unhashable": event("store_unreachable", {"host": {1, 2}}),
+    "attempt": event("exit", {"code": 1}, attempt="last"),
+    "code": event("exit", {"code": "x"}),
+    "local_rank": event("exit", {"code": 1, "local_rank": "q"}),
+    "frames": event("exception", {"type": "E", "message": "m", "frames": [1, 2]}),
+    "needed": event("gloo_size_mismatch", {"expected": 4}),
+    "rank": event("progress", {"step": 1}, rank=10**12),
+    "large": event("progress", {"step": 10**30}),
+    "unknown": event("no_such_kind", {"deep": [[[[1]]]]}),
+    "no_fields": event("exit", None),
+}
+FORGED_COMMUNICATORS = {
+    "nranks": ("f", "h", 1, "0x1", "id1", "n", 0, "x"),
+    "many": ("f", "h", 1, "0x1", "id1", "n", 0, 2**40),
+    "rank": ("f", "h", 1, "0x1", "id1", "n", [0], 2),
+    "phase": ("f", "h", 1, "0x1", "id1", "n", 0, 2, "1000", 0, {}),
+}
+
+
+@pytest.mark.parametrize("name", [*FORGED_EVENTS, *(f"communicator {name}" for name in FORGED_COMMUNICATORS)])
+def test_a_forged_event_or_communicator_is_refused(name: str, node: Path) -> None:
+    wire = answer.answer("log")
+    if name in FORGED_EVENTS:
+        wire["events"] = [FORGED_EVENTS[name]]
+    else:
+        wire["nccl"] = {"recordings": [], "communicators": [FORGED_COMMUNICATORS[name.split()[1]]]}
+    pack_file.write_pack(str(node / "forged.hangpack"), [("forged.hangpack/rank0.log", 10, wire)])
+    report = hangscope.analyze([node], jobs=1)
+    assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
+    assert [w.file for w in report.warnings if w.code == "bad_pack"] == ["forged.hangpack/rank0.log"]
+
+
+def test_the_events_of_real_logs_are_of_the_form_that_is_asked_for() -> None:
+    logs = [path for path in FIXTURES.rglob("*") if path.suffix in (".log", ".txt") and path.is_file()]
+    events = []
+    for path in logs:
+        answer = reader.read_file(str(path), path.name)
+        events += [*answer["events"], *((answer["log"] or {}).get("events", ()))]
+    assert len(events) > 100
+    assert {problem_of(Event(*row)) for row in events} == {""}

@@ -1,0 +1,288 @@
+"""Packs give the report that their files give, and are read with the same distrust; so are remote and compressed files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hangscope
+from hangscope.errors import NoInputError, UsageError
+from hangscope.ingest.recorder import pack_file
+from hangscope.ingest.workers import reader
+from hangscope.pack import pack
+from tests.conftest import FIXTURES, Run, analyze
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from dump_generator import Job, generate
+
+pq = pytest.importorskip("pyarrow.parquet", reason="packs need pyarrow, which the `test` extra installs")
+pa = pytest.importorskip("pyarrow")
+
+REAL = [
+    "rank_conditional_barrier",
+    "stuck_loader",
+    "dtype_mismatch",
+    "raising_rank_torchrun",
+    "mesh_opposite_order",
+]
+
+
+def told(report: hangscope.Report, prefix: str = "") -> dict[str, Any]:
+    """Return what a report says, with the name of a pack taken out of the files it names."""
+    view = json.loads(report.to_json().replace(prefix, ""))
+    view.pop("inputs")
+    return {key: value for key, value in view.items() if key != "coverage"}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """Return the dumps of a node of eight ranks."""
+    folder = tmp_path / "node"
+    generate(folder, Job(8, entries=300, layout="world"))
+    return folder
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_pack_gives_the_report_of_its_files(name: str, tmp_path: Path) -> None:
+    dumps = FIXTURES / name / "dumps"
+    packed = pack([dumps], tmp_path / "a.hangpack")
+    assert packed.files == sum(1 for path in dumps.rglob("*") if path.is_file())
+    assert told(analyze(tmp_path / "a.hangpack"), "a.hangpack/") == told(analyze(dumps))
+
+
+def test_packs_of_nodes_and_loose_files_make_one_incident(tmp_path: Path) -> None:
+    generate(tmp_path / "all", Job(24, entries=100, layout="world"))
+    whole = analyze(tmp_path / "all").verdict
+    for rank, path in enumerate(
+        sorted((tmp_path / "all").iterdir(), key=lambda p: int(p.name.rsplit("_", 1)[1]))
+    ):
+        (tmp_path / f"node{rank // 8}").mkdir(exist_ok=True)
+        shutil.copy(path, tmp_path / f"node{rank // 8}")
+    mixed = tmp_path / "mixed"
+    for number in (0, 1):
+        pack([tmp_path / f"node{number}"], mixed / f"node{number}.hangpack")
+    shutil.move(tmp_path / "node2", mixed)
+    verdict = hangscope.analyze(mixed, jobs=2).verdict
+    assert whole is not None and verdict is not None
+    assert (verdict.cause, verdict.culprit_ranks, verdict.waiting_ranks) == (
+        whole.cause,
+        whole.culprit_ranks,
+        whole.waiting_ranks,
+    )
+    assert verdict.culprit_ranks == (15,)
+
+
+@pytest.mark.parametrize(("shared", "frames", "times"), [(True, 12, 30), (False, 20, 100)])
+def test_a_pack_of_a_node_is_small(shared: bool, frames: int, times: int, tmp_path: Path) -> None:
+    generate(tmp_path / "node", Job(8, frames=frames, shared=shared, layout="mesh"))
+    packed = pack([tmp_path / "node"], tmp_path / "node.hangpack")
+    assert packed.bytes_before > times * packed.bytes_after
+
+
+def test_a_pack_of_the_same_files_is_the_same_bytes(node: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        pack([node], tmp_path / name / "n.hangpack", jobs=1 if name == "one" else 2)
+    assert (tmp_path / "one" / "n.hangpack").read_bytes() == (tmp_path / "two" / "n.hangpack").read_bytes()
+
+
+def test_a_pack_beside_its_files_is_not_packed_again_and_a_pack_of_packs_is_flat(
+    node: Path, tmp_path: Path
+) -> None:
+    assert pack([node], node / "node.hangpack").files == 8
+    assert pack([node], node / "node.hangpack").files == 8
+    outer = pack([node / "node.hangpack"], tmp_path / "all.hangpack")
+    assert outer.files == 1
+    names = [entry[0] for entry in entries(tmp_path / "all.hangpack")]
+    assert names == [f"node.hangpack/nccl_trace_rank_{rank}" for rank in range(8)]
+    assert told(analyze(tmp_path / "all.hangpack"), "node.hangpack/") == told(
+        analyze(sorted(node.glob("nccl*")))
+    )
+
+
+def entries(path: Path) -> list[pack_file.Entry]:
+    """Return what a pack holds."""
+    with path.open("rb") as stream:
+        return list(pack_file.read_pack(stream.read()))
+
+
+def test_the_command_packs_and_refuses_to_overwrite_what_is_no_pack(
+    node: Path, tmp_path: Path, run: Run
+) -> None:
+    target = tmp_path / "node.hangpack"
+    done = run("pack", node, "-o", target)
+    assert done.returncode == 0 and f"Wrote {target}: 8 files" in done.stderr and done.stdout == ""
+    assert run("pack", node, "-o", target, "-q").stderr == ""
+    target.write_text("notes")
+    refused = run("pack", node, "-o", target)
+    assert refused.returncode == 2 and "is no pack" in refused.stderr and target.read_text() == "notes"
+    assert run("pack", node, "-o", target, "--force").returncode == 0
+    assert (
+        target.read_bytes().startswith(b"PAR1")
+        and [p.name for p in tmp_path.iterdir() if p.name[0] == "."] == []
+    )
+
+
+def test_there_must_be_something_to_pack(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NoInputError):
+        pack([tmp_path / "empty"], tmp_path / "a.hangpack")
+    with pytest.raises(UsageError):
+        pack([tmp_path / "missing"], tmp_path / "a.hangpack")
+
+
+def test_cut_and_foreign_files_are_notes(node: Path, tmp_path: Path) -> None:
+    pack([node], tmp_path / "n.hangpack")
+    data = (tmp_path / "n.hangpack").read_bytes()
+    for number, cut in enumerate((5, 100, len(data) // 2, len(data) - 1)):
+        (node / f"cut{number}.hangpack").write_bytes(data[:cut])
+    pq.write_table(pa.table({"x": [1, 2]}), node / "tokens.parquet")
+    other = pa.table({"x": [1]}).replace_schema_metadata({"hangscope.pack": "99"})
+    pq.write_table(other, node / "newer.hangpack")
+    report = hangscope.analyze(node, jobs=1)
+    assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
+    codes = {note.file: note.code for note in report.warnings}
+    assert {codes[f"cut{number}.hangpack"] for number in range(4)} == {"corrupt"}
+    assert "version 99" in next(note.message for note in report.warnings if note.file == "newer.hangpack")
+    assert "tokens.parquet" not in codes
+
+
+def spoil_indexes(row: dict[str, Any]) -> None:
+    row["kind"] = [99] * len(row["kind"])
+
+
+def spoil_lengths(row: dict[str, Any]) -> None:
+    row["created"] = row["created"][:-1]
+
+
+def spoil_reference(row: dict[str, Any]) -> None:
+    row["like"] = 7
+
+
+def spoil_answer(row: dict[str, Any]) -> None:
+    row["answer"] = b"cos\nsystem\n(S'touch owned'\ntR."
+
+
+def spoil_kinds(row: dict[str, Any]) -> None:
+    import pickle
+
+    row["kinds"] = pickle.dumps(([(["no text"], "", (), (), (), (), None, None, 0, None)], []))
+
+
+@pytest.mark.parametrize("spoil", [spoil_indexes, spoil_lengths, spoil_reference, spoil_answer, spoil_kinds])
+def test_a_forged_pack_is_refused(
+    spoil: Callable[[dict[str, Any]], None], node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pack([node], tmp_path / "n.hangpack")
+    table = pq.read_table(tmp_path / "n.hangpack")
+    rows = table.to_pylist()
+    spoil(rows[0])
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), node / "forged.hangpack")
+    answer = reader.read_file(str(node / "forged.hangpack"), "forged.hangpack")
+    assert answer["status"] == "failed" or answer["files"][0][2]["status"] == "failed"
+    assert not (tmp_path / "owned").exists()
+    assert hangscope.analyze([node], jobs=1).verdict is not None
+
+
+def test_gzip_and_zstd_dumps_are_read_as_they_are(node: Path, tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    plain = analyze(node)
+    for path in list(node.iterdir())[::2]:
+        (node / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    rest = next(path for path in node.iterdir() if path.suffix != ".gz")
+    (node / f"{rest.name}.zst").write_bytes(zstandard.compress(rest.read_bytes()))
+    rest.unlink()
+    report = hangscope.analyze(node, jobs=2)
+    assert not report.warnings
+    assert report.verdict is not None and plain.verdict is not None
+    assert report.verdict.fingerprint == plain.verdict.fingerprint
+    assert report.verdict.culprit_ranks == plain.verdict.culprit_ranks
+
+
+@pytest.fixture
+def bucket(node: Path) -> Iterator[Any]:
+    """Return a remote file system that holds the dumps of a node below /job-17."""
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    for path in node.iterdir():
+        memory.pipe(f"/job-17/dumps/{path.name}", path.read_bytes())
+    yield memory
+    memory.rm("/job-17", recursive=True)
+
+
+def test_a_remote_folder_is_read_through_fsspec(node: Path, bucket: Any) -> None:
+    assert told(analyze("memory://job-17/dumps")) == told(analyze(node))
+    (one,) = analyze("memory://job-17/dumps/nccl_trace_rank_3").to_dict()["inputs"]
+    assert (one["file"], one["rank"], one["status"]) == ("nccl_trace_rank_3", 3, "used")
+
+
+def test_an_executor_opens_remote_files_itself(node: Path, bucket: Any) -> None:
+    with ThreadPoolExecutor(2) as executor:
+        report = hangscope.analyze("memory://job-17/dumps", executor=executor)
+    assert told(report) == told(analyze(node))
+
+
+def test_a_remote_archive_is_unpacked(node: Path, bucket: Any, tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "node"), "gztar", node)
+    bucket.pipe("/job-17/node.tar.gz", Path(archive).read_bytes())
+    report = analyze("memory://job-17/node.tar.gz")
+    assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
+    assert {row["file"].split("!/")[0] for row in report.to_dict()["inputs"]} == {"node.tar.gz"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "zip://::file://{zip}",
+        "simplecache::file://{node}",
+        "simplecache::zip://::file://{zip}",
+        "file://{node}/nccl_*",
+    ],
+)
+def test_chained_urls_and_patterns(node: Path, tmp_path: Path, url: str) -> None:
+    pytest.importorskip("fsspec")
+    archive = shutil.make_archive(str(tmp_path / "node"), "zip", node)
+    report = analyze(url.format(zip=archive, node=node))
+    assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
+    assert {row["file"] for row in report.to_dict()["inputs"]} >= {"nccl_trace_rank_3"}
+
+
+def test_remote_files_are_fetched_in_parallel_and_let_go(
+    bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more copies lie on the disk than are being read, and a file that cannot be fetched costs only itself."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    together = threading.Barrier(4)  # breaks, and fails all fetches, unless four of them run at a time
+    plain = type(bucket).get_file
+
+    def slowly(self: Any, name: str, *rest: Any) -> Any:
+        if name.endswith("rank_2"):
+            raise PermissionError("Access Denied")
+        if int(name[-1]) > 3:
+            together.wait(20)
+        return plain(self, name, *rest)
+
+    monkeypatch.setattr(type(bucket), "get_file", slowly)
+    report = hangscope.analyze("memory://job-17/dumps", jobs=1)
+    (warning,) = (w for w in report.warnings if w.file)
+    assert (warning.file, warning.code) == ("nccl_trace_rank_2", "unreadable")
+    assert "Access Denied" in warning.message
+    assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
+    assert not list(tmp_path.glob("hangscope-*"))
+
+
+@pytest.mark.parametrize("url", ["memory://no-such-folder", "no-such-protocol://x"])
+def test_a_wrong_url_is_one_message(url: str) -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(UsageError, match=r"there is nothing at|cannot be listed"):
+        hangscope.analyze(url)

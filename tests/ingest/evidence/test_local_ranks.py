@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import io
+
+from hangscope.ingest.evidence.local_ranks import LocalRanks
+from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import Reading
+
+CLOSED = "RuntimeError: [/x/pair.cc:553] Connection closed by peer [10.0.0.1]:1."
+
+
+def reading(file: str, *lines: str) -> Reading:
+    return Reading(file, "log", "used", "", log=read_log(io.BytesIO("\n".join(lines).encode()), file))
+
+
+def test_each_node_has_its_own_local_ranks() -> None:
+    mapping = LocalRanks(
+        [
+            reading("nodeA/agent.log", f"[default0]:[rank0]: {CLOSED}"),
+            reading("nodeB/agent.log", f"[default0]:[rank8]: {CLOSED}", f"[default1]:[rank9]: {CLOSED}"),
+        ]
+    )
+    assert mapping.rank(None, 0, "nodeA/none_a/attempt_0/0/stderr.log") == 0
+    assert mapping.rank(None, 0, "nodeB/none_b/attempt_0/0/stderr.log") == 8
+    assert mapping.rank(None, 0, "slurm.out") is None
+    assert mapping.rank(None, 1, "slurm.out") == 9
+    assert mapping.rank(None, 1, "nodeA/none_a/attempt_0/1/stderr.log") is None
+
+
+def test_local_ranks_are_global_ones_where_nothing_contradicts() -> None:
+    one = LocalRanks([reading("agent.log", f"[default0]:[rank0]: {CLOSED}")])
+    assert (one.rank(None, 0, "x/agent.log"), one.rank(None, 3, "a.log")) == (0, 3)
+    assert LocalRanks([]).rank(None, 2, "a.log") == 2

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from hangscope.incident import Event
+from hangscope.ingest.job_logs.failure_table import read_error_file, sniff_error_file
+from hangscope.ingest.job_logs.launcher import signal_name
+from hangscope.ingest.workers.log_reading import read_log
+
+FAILED = "failed (exitcode: -9) local_rank: 1 (pid: 29461) of binary: /opt/venv/bin/python3"
+
+
+def events(text: str) -> list[Event]:
+    reading = read_log(io.BytesIO(text.encode()), "job.log")
+    assert reading.notes == []
+    return reading.events
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "ERROR:torch.distributed.elastic.multiprocessing.api:",
+        "[2025-08-12 01:00:25,401] torch.distributed.elastic.multiprocessing.api: [ERROR] ",
+        "E1120 15:31:49.819000 29458 torch/distributed/elastic/multiprocessing/api.py:1002] ",
+        "0: E1120 15:31:49.819000 29458 site-packages/torch/distributed/elastic/multiprocessing/api.py:1002] ",
+    ],
+)
+def test_the_agents_line_of_every_version(header: str) -> None:
+    (event,) = events(header + FAILED)
+    assert (event.kind, event.rank, event.pid) == ("exit", None, 29461)
+    assert (event.fields["code"], event.fields["signal"], event.fields["local_rank"]) == (-9, "SIGKILL", 1)
+    assert events(header + FAILED[:30]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "Sending process 17252 closing signal SIGTERM",
+            ("cleanup_signal", {"target_pid": 17252, "signal": "SIGTERM"}),
+        ),
+        (
+            "Unable to shutdown process 17252 via Signals.SIGTERM, forcefully exiting via Signals.SIGKILL",
+            ("cleanup_signal", {"signal": "SIGKILL"}),
+        ),
+        (
+            "Received 15 death signal, shutting down workers",
+            ("external_end", {"reason": "sigterm", "signal": "SIGTERM"}),
+        ),
+        (
+            "Received Signals.SIGTERM death signal, shutting down workers",
+            ("external_end", {"reason": "sigterm"}),
+        ),
+        ("Received 2 death signal, shutting down workers", ("external_end", {"reason": "cancelled"})),
+        (
+            "torch.distributed.elastic.multiprocessing.api.SignalException: Process 123 got signal: 15",
+            ("external_end", {"reason": "sigterm"}),
+        ),
+        (
+            "slurmstepd: error: *** JOB 12 ON gpu07 CANCELLED AT 2026-11-20T15:13:24 DUE TO PREEMPTION ***",
+            ("external_end", {"reason": "preemption"}),
+        ),
+        (
+            "slurmstepd: error: *** STEP 12.0 ON gpu07 CANCELLED AT 2026-11-20T15:13:24 DUE TO TIME LIMIT ***",
+            ("external_end", {"reason": "time_limit"}),
+        ),
+        (
+            "slurmstepd: error: *** JOB 12 ON gpu07 CANCELLED AT 2026-11-20T15:13:24 ***",
+            ("external_end", {"reason": "cancelled"}),
+        ),
+        ("The node was low on resource: memory.", ("external_end", {"reason": "evicted"})),
+        (
+            "mpirun noticed that process rank 3 with PID 99 on node gpu07 exited on signal 9 (Killed).",
+            ("exit", {"code": -9, "task": 3, "host": "gpu07"}),
+        ),
+        (
+            "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
+            ("exit", {"code": -9, "local_rank": 1}),
+        ),
+        (
+            "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with exit code 3",
+            ("exit", {"code": 3, "local_rank": 1}),
+        ),
+        (
+            "[ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=3'] exits with return code = -9",
+            ("exit", {"code": -9, "local_rank": 3}),
+        ),
+        ("[INFO] [launch.py:347:main] Process 4242 exits successfully.", ("exit_ok", {"pid": 4242})),
+    ],
+)
+def test_other_lines_of_launchers(text: str, expected: tuple[str, dict[str, object]]) -> None:
+    kind, fields = expected
+    (event,) = [event for event in events(text) if event.kind == kind]
+    assert {name: event.fields[name] for name in fields} == fields
+    assert [event for event in events(text[: len(text) // 4]) if event.kind == kind] == []
+
+
+def test_srun_names_tasks() -> None:
+    found = events(
+        "srun: error: gpu07: tasks 0-1,3: Killed\nsrun: error: gpu08: task 5: Exited with exit code 1\nsrun: error: gpu08: task 6: Out Of Memory\n"
+    )
+    exits = [event for event in found if event.kind == "exit"]
+    assert [(e.fields["task"], e.fields["code"], e.fields["host"]) for e in exits] == [
+        (0, -9, "gpu07"),
+        (1, -9, "gpu07"),
+        (3, -9, "gpu07"),
+        (5, 1, "gpu08"),
+        (6, -9, "gpu08"),
+    ]
+    assert [e.rank for e in exits] == [0, 1, 3, 5, 6]
+    assert [e.kind for e in found if e.kind == "oom_host"] == ["oom_host"]
+
+
+def test_signal_names() -> None:
+    assert [signal_name(code) for code in (-9, 137, -6, 1, 0, None, -999)] == [
+        "SIGKILL",
+        "SIGKILL",
+        "SIGABRT",
+        None,
+        None,
+        None,
+        None,
+    ]
+
+
+def table(prefix: str = "", old: bool = False) -> str:
+    def entry(number: int, rank: int, code: str, pid: int, say: str) -> str:
+        what = "msg" if old else "traceback"
+        return f"[{number}]:\n  time      : 2026-11-20_15:31:49\n  host      : gpu07\n  rank      : {rank + 8} (local_rank: {rank})\n  exitcode  : {code} (pid: {pid})\n  error_file: <N/A>\n  {what} : {say}\n"
+
+    text = (
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n" + "=" * 60 + "\ntrain.py FAILED\n" + "-" * 60 + "\nFailures:\n"
+        + entry(1, 0, "-15", 29460, "Signal 15 (SIGTERM) received by PID 29460") + "-" * 60 + "\nRoot Cause (first observed failure):\n"
+        + entry(0, 1, "-9", 29461, "Signal 9 (SIGKILL) received by PID 29461") + "=" * 60 + "\n"
+    )  # fmt: skip
+    return "".join(prefix + line + "\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize("prefix", ["", "0: ", "2026-11-20 15:31:50 "])
+@pytest.mark.parametrize("old", [False, True])
+def test_failure_table(prefix: str, old: bool) -> None:
+    found = events(table(prefix, old))
+    assert [
+        (e.kind, e.rank, e.fields["local_rank"], e.fields["code"], e.fields.get("first"), e.pid)
+        for e in found
+    ] == [
+        ("exit", 8, 0, -15, None, 29460),
+        ("exit", 9, 1, -9, True, 29461),
+    ]
+    assert {e.host for e in found} == {"gpu07"} and found[0].time == 1795188709.0
+
+
+def test_a_table_cut_off_gives_what_it_holds() -> None:
+    assert [e.rank for e in events(table()[:520])] == [8]
+    root_only = table()[table().index("Root Cause") :]
+    assert [(e.rank, e.fields.get("first")) for e in events(root_only)] == [(9, True)]
+    assert events("Root Cause (first observed failure):\nnothing of that kind\n") == []
+
+
+def test_table_and_agents_line_are_one_exit() -> None:
+    agent = f"E1120 15:31:49.819000 29458 torch/distributed/elastic/multiprocessing/api.py:1002] {FAILED}\n"
+    found = events(agent + table())
+    assert [(e.rank, e.fields["via"]) for e in found] == [(8, "table"), (9, "table")]
+
+
+def test_error_file() -> None:
+    stack = 'Traceback (most recent call last):\n  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/errors.py", line 1, in wrapper\n    f()\n  File "/workspace/train/train.py", line 9, in main\n    raise ValueError("bad")\nValueError: bad\n'
+    data = json.dumps(
+        {
+            "message": {
+                "message": "ValueError: bad",
+                "extraInfo": {"py_callstack": stack, "timestamp": "1795188709"},
+            }
+        }
+    ).encode()
+    assert sniff_error_file(data) and not sniff_error_file(b'{"version": "2.10"}')
+    exception, ended = read_error_file(data, "attempt_0/1/error.json")
+    assert (exception.kind, exception.fields["type"], exception.fields["code"], exception.time) == (
+        "exception",
+        "ValueError",
+        'raise ValueError("bad")',
+        1795188709.0,
+    )
+    assert (ended.kind, ended.fields["code"], ended.fields["message"]) == ("exit", 1, "ValueError: bad")
+    short = json.dumps({"message": "RuntimeError: it broke"}).encode()
+    assert [e.kind for e in read_error_file(short, "error.json")] == ["exception", "exit"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b'{"message": {', b"[1]", b'{"message": 3}', b'{"message": {"extraInfo": 1}}', b"\xff\xfe"],
+)
+def test_damaged_error_files_say_nothing(data: bytes) -> None:
+    assert read_error_file(data, "error.json") == []

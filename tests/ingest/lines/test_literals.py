@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangscope.ingest.lines.literals import LiteralFinder
+
+LITERALS = [(b"Watchdog caught", 1), (b"aaaaaaa", 2), (b"ab", 4), (b"Traceback (most", 8)]
+
+
+def expected(block: bytes) -> list[tuple[int, int]]:
+    return sorted(
+        (at, mask) for literal, mask in LITERALS for at in range(len(block)) if block.startswith(literal, at)
+    )
+
+
+@given(
+    st.lists(
+        st.one_of(st.sampled_from([literal for literal, _ in LITERALS]), st.binary(max_size=9)), max_size=12
+    )
+)
+def test_finds_exactly_what_a_naive_search_finds(parts: list[bytes]) -> None:
+    block = b"".join(parts)
+    assert LiteralFinder(LITERALS).find(block + b"\n\n\n") == expected(block)
+
+
+def test_every_alignment_is_found() -> None:
+    finder = LiteralFinder([(b"1234567", 1)])
+    for offset in range(9):
+        assert finder.find(b"." * offset + b"1234567\n\n\n") == [(offset, 1)]
+
+
+def test_no_literals_find_nothing() -> None:
+    assert LiteralFinder([]).find(b"anything at all\n\n\n") == []

@@ -1,0 +1,364 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from hangscope.incident import Event
+from hangscope.ingest.lines.prefixes import strip_prefix
+from hangscope.ingest.lines.scan import LineParser
+from hangscope.ingest.nccl import calls
+from hangscope.ingest.nccl.init import parse_life
+from hangscope.ingest.nccl.log import NcclParser
+from tests.nccl_writer import Comm, NcclWriter, Proc
+
+PROC = Proc("node0", 4000, 0)
+OTHER = Proc("node1", 4100, 1)
+VERSIONS = [
+    (2, 4, 8), (2, 7, 8), (2, 8, 4), (2, 11, 4), (2, 15, 5), (2, 16, 5), (2, 18, 3), (2, 20, 5),
+    (2, 21, 5), (2, 22, 3), (2, 23, 4), (2, 24, 3), (2, 26, 2), (2, 28, 9), (2, 29, 2), (2, 30, 7),
+]  # fmt: skip
+
+
+def read(lines: list[str], file: str = "a.log") -> tuple[NcclParser, list[Event]]:
+    parser = NcclParser()
+    events: list[Event] = []
+    for number, text in enumerate("\n".join(lines).split("\n"), start=1):
+        events += parser.feed(strip_prefix(text, number, file))
+    events += parser.close()
+    return parser, events
+
+
+def world() -> Comm:
+    return Comm("world", (0, 1), 0xABC)
+
+
+def test_it_is_a_line_parser() -> None:
+    parser: LineParser = NcclParser()
+    assert not parser.wants_more
+    assert all(len(literal) >= 7 for literal in parser.literals)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_release_gives_its_life_cycle_and_its_calls(version: tuple[int, int, int]) -> None:
+    w = NcclWriter(version, stamps=True)
+    comm = world()
+    lines = [
+        w.banner(),
+        w.bootstrap(PROC, "10.1.0.1"),
+        *w.start(comm, 0, PROC),
+        *w.bootstrapped(PROC),
+        w.complete(comm, 0, PROC),
+    ]
+    lines += [w.coll(comm, 0, PROC, "AllReduce", 10 + i) for i in range(4)]
+    lines += [w.end(comm, 0, PROC)]
+    parser, events = read(lines)
+    phases = [e.fields["phase"] for e in events if e.kind == "nccl_init"]
+    starts = ["start", "bootstrap"] if version >= (2, 18, 3) else []
+    assert phases == ["process", *starts, "complete", "destroy"]
+    [known] = parser.communicators()
+    assert (known.comm_rank, known.nranks, known.cuda_dev, known.completed, known.phase) == (
+        0,
+        2,
+        0,
+        True,
+        "destroy",
+    )
+    assert known.bus_id == (None if version < (2, 5, 0) else "1b000")
+    assert known.assumed == (version < (2, 16, 2))
+    assert known.name == ("comm#1 of 2 ranks (assumed)" if known.assumed else "comm 0xabc")
+    [recording] = parser.recordings()
+    assert list(recording.columns["seq"]) == [1, 2, 3, 4]
+    assert [row[2] for row in recording.kinds] == [((10 + i,),) for i in range(4)]
+    assert (recording.version, recording.host, recording.pid) == (".".join(map(str, version)), "node0", 4000)
+    assert parser.notes == []
+
+
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v >= (2, 21, 5)])
+def test_splits_of_every_release(version: tuple[int, int, int]) -> None:
+    w = NcclWriter(version)
+    parent = world()
+    first, second = Comm("a", (0, 1), 0x1, parent, 1, 70), Comm("b", (0, 1), 0x2, parent, 2, 70)
+    lines = [w.banner()]
+    for comm in (parent, first, second):
+        lines += [*w.start(comm, 0, PROC), *w.bootstrapped(PROC), w.complete(comm, 0, PROC)]
+    parser, events = read(lines)
+    names = [c.name for c in parser.communicators()]
+    if version < (2, 23, 4):
+        assert names == ["comm 0xabc", "comm 0x1", "comm 0x2"]
+    else:
+        assert names == ["comm 0xabc", "comm 0xabc/split 1 color 70", "comm 0xabc/split 2 color 70"]
+    assert [c.assumed for c in parser.communicators()] == [False] + [version[:2] == (2, 23)] * 2
+    assert [c.split for c in parser.communicators()] == [None, 1, 2]
+    assert Counter(e.fields["phase"] for e in events) == {"start": 3, "bootstrap": 3, "complete": 3}
+
+
+def test_two_splits_that_share_a_comm_id_stay_apart() -> None:
+    w = NcclWriter((2, 21, 5))
+    parent = world()
+    lines = [w.complete(parent, 0, PROC)]
+    for split in (1, 2):
+        comm = Comm("s", (0, 1), 0x77, parent, split, 5)
+        lines += [*w.start(comm, 0, PROC), w.complete(comm, 0, PROC), w.end(comm, 0, PROC)]
+    parser, _ = read(lines)
+    assert [c.name for c in parser.communicators()] == ["comm 0xabc", "comm 0x77", "comm 0x77 #2"]
+
+
+def test_a_split_without_color_counts_as_a_split() -> None:
+    w = NcclWriter((2, 23, 4))
+    parent = world()
+    comm = Comm("s", (0, 1), 0x77, parent, 2, 5)
+    skipped = w.info(PROC, "Rank 0 has color with NCCL_SPLIT_NOCOLOR, not creating a new communicator")
+    parser, _ = read([w.complete(parent, 0, PROC), skipped, *w.start(comm, 0, PROC)])
+    assert [c.name for c in parser.communicators()][1] == "comm 0xabc/split 2 color 5"
+
+
+def test_a_pointer_that_is_used_again_is_another_communicator() -> None:
+    w = NcclWriter((2, 12, 12))
+    comm = world()
+    call = [w.coll(comm, 0, PROC, "AllReduce", 8) for _ in range(3)]
+    lines = [
+        w.complete(comm, 0, PROC),
+        *call[:2],
+        w.end(comm, 0, PROC, "Abort"),
+        w.complete(comm, 0, PROC),
+        call[2],
+    ]
+    parser, events = read(lines)
+    assert [c.phase for c in parser.communicators()] == ["abort", "complete"]
+    assert [c.name for c in parser.communicators()] == [
+        "comm#1 of 2 ranks (assumed)",
+        "comm#2 of 2 ranks (assumed)",
+    ]
+    [recording] = parser.recordings()
+    assert list(recording.columns["seq"]) == [1, 2, 1]
+    assert [e.fields["phase"] for e in events] == ["complete", "abort", "complete"]
+
+
+def test_calls_are_counted_per_communicator_and_order_runs_over_all() -> None:
+    w = NcclWriter((2, 27, 3))
+    a, b = world(), Comm("b", (0, 1), 0xDEF)
+    lines = [w.complete(a, 0, PROC), w.complete(b, 0, PROC)]
+    lines += [w.coll(comm, 0, PROC, "AllGather", 4) for comm in (a, b, b, a)]
+    [recording] = read(lines)[0].recordings()
+    assert list(recording.columns["seq"]) == [1, 1, 2, 2]
+    assert list(recording.columns["group"]) == [0, 1, 1, 0]
+    assert list(recording.columns["order"]) == [0, 1, 2, 3]
+
+
+def test_what_a_call_is() -> None:
+    w = NcclWriter((2, 28, 9))
+    comm = Comm("c", (0, 1, 2, 3), 0x9)
+    lines = [w.complete(comm, 1, PROC)]
+    calls = [
+        ("AllReduce", 7, 0),
+        ("AllGather", 9, 0),
+        ("ReduceScatter", 6, 0),
+        ("Broadcast", 4, 2),
+        ("Send", 7, 3),
+        ("Recv", 7, 0),
+    ]
+    calls += [("AlltoAll", 7, 0), ("Send", 7, 3), ("FutureThing", 7, 0)]
+    lines += [w.coll(comm, 1, PROC, op, 5, datatype=datatype, root=root) for op, datatype, root in calls]
+    [recording] = read(lines)[0].recordings()
+    rows = [recording.kinds[k] for k in recording.columns["kind"]]
+    assert [r[0] for r in rows] == [
+        "all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "recv", "all_to_all", "send",
+        "future_thing",
+    ]  # fmt: skip
+    assert [r[4] for r in rows[:4]] == [("Float",), ("BFloat16",), ("Half",), ("Long",)]
+    assert (rows[1][2], rows[1][3]) == (((5,),), ((20,),))
+    assert (rows[2][2], rows[2][3]) == (((20,),), ((5,),))
+    assert [(r[6], r[7]) for r in rows[3:6]] == [(None, None), (1, 3), (0, 1)]
+    assert [r[9] for r in rows[:5]] == [None, None, None, 2, None]
+    # Collectives count among themselves, sends to one peer among themselves.
+    assert list(recording.columns["seq"]) == [1, 2, 3, 4, 1, 1, 5, 2, 6]
+
+
+def test_null_pointers_and_rccl() -> None:
+    line = (
+        "node0:1:1 [0] NCCL INFO {}: opCount 0 sendbuff (nil) recvbuff (nil) count 0 datatype 7 op 0 root 0 "
+        "comm 0x5 [nranks=2] stream (nil)"
+    )
+    parser, _ = read([line.format("AllReduce"), line.format("AllReduce") + " task 0 globalrank 1"])
+    assert [len(r) for r in parser.recordings()] == [2]
+    w = NcclWriter((2, 18, 3), rccl=True)
+    comm = world()
+    parser, _ = read([w.banner(), w.complete(comm, 0, PROC), w.coll(comm, 0, PROC, "AllReduce", 3)])
+    assert [c.name for c in parser.communicators()] == ["comm 0xabc"]
+    assert parser.recordings()[0].version == "rccl 2.18.3"
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("node0:1:1 [0] NCCL INFO AllReduce: opCount zz sendbuff 0x1 recvbuff 0x1 count", 0),  # no number
+        ("node0:1:1 [0] INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x1 count 1", 0),  # 2.2's head
+        ("node0:1:1 [0] NCCL INFO allreduce was called with opCount 0", 0),
+    ],
+)
+def test_lines_that_are_no_calls(text: str, calls: int) -> None:
+    parser, events = read([text])
+    assert sum(len(r) for r in parser.recordings()) == calls
+    assert events == []
+
+
+def mixed_job(w: NcclWriter) -> tuple[Comm, list[str]]:
+    comm = world()
+    return comm, [w.complete(comm, 0, PROC), w.complete(comm, 1, OTHER)]
+
+
+def test_a_torn_line_stops_the_count_of_both() -> None:
+    w = NcclWriter((2, 27, 3))
+    comm, lines = mixed_job(w)
+    comm.ranks = (0, 1)
+    one, two = w.coll(comm, 0, PROC, "AllReduce", 1), w.coll(comm, 1, OTHER, "AllReduce", 1)
+    lines += [one, two, one[:60] + two, one, two]
+    parser, _ = read(lines)
+    assert [len(r) for r in parser.recordings()] == [1, 1]
+    assert [c.intact for c in parser.communicators()] == [False, False]
+    assert [n.code for n in parser.notes] == ["torn_line", "shared_output"]
+
+
+def test_op_counts_that_run_on_prove_that_a_communicator_lost_nothing() -> None:
+    w = NcclWriter((2, 21, 5))
+    a, b = world(), Comm("b", (0, 1), 0xDEF)
+    lines = [w.complete(a, 0, PROC), w.complete(b, 0, PROC)]
+    for _ in range(3):
+        lines += [w.coll(a, 0, PROC, "AllReduce", 1), w.coll(b, 0, PROC, "AllReduce", 1)]
+    lines += [w.coll(a, 0, PROC, "AllReduce", 1)[:80]]
+    lines += [w.coll(a, 0, PROC, "AllReduce", 1), w.coll(b, 0, PROC, "AllReduce", 1)]
+    parser, _ = read(lines)
+    known = {c.name: (c.calls, c.intact) for c in parser.communicators()}
+    assert known == {"comm 0xabc": (3, False), "comm 0xdef": (4, True)}
+
+
+def test_a_cut_last_line_leaves_the_end_open() -> None:
+    w = NcclWriter((2, 27, 3))
+    comm, lines = mixed_job(w)
+    lines += [w.coll(comm, 0, PROC, "AllReduce", 1), w.coll(comm, 0, PROC, "AllReduce", 1)[:70]]
+    parser, _ = read(lines)
+    assert [(c.calls, c.intact) for c in parser.communicators()] == [(1, False), (0, True)]
+
+
+def test_a_cut_head_is_no_other_process() -> None:
+    w = NcclWriter((2, 27, 3))
+    comm, lines = mixed_job(w)
+    one, two = w.coll(comm, 0, PROC, "AllReduce", 1), w.coll(comm, 1, OTHER, "AllReduce", 1)
+    lines += [one, two, "node0:40" + two, "00:4007 [0] NCCL INFO" + one.split("NCCL INFO")[1], one]
+    parser, _ = read(lines)
+    assert {(c.host, c.calls, c.intact) for c in parser.communicators()} == {
+        ("node0", 1, False),
+        ("node1", 1, False),
+    }
+
+
+def test_ray_collapses_lines() -> None:
+    w = NcclWriter((2, 27, 3))
+    comm, lines = mixed_job(w)
+    lines += [w.coll(comm, 0, PROC, "AllReduce", 1) + " [repeated 6x across cluster]"]
+    parser, _ = read([f"(Worker pid=4000, ip=10.0.0.1) {line}" for line in lines])
+    assert [c.intact for c in parser.communicators()] == [False, True]
+
+
+def test_a_log_that_starts_late() -> None:
+    w = NcclWriter((2, 21, 5))
+    parser, _ = read([w.coll(world(), 0, PROC, "AllReduce", 1)])
+    [comm] = parser.communicators()
+    assert (comm.phase, comm.comm_rank, comm.nranks, comm.assumed) == ("unseen", None, 2, True)
+    assert [n.code for n in parser.notes] == ["late_start"]
+
+
+def test_anonymised_lines_are_told_apart_by_device() -> None:
+    w = NcclWriter((2, 21, 5))
+    comm = world()
+    lines = [w.complete(comm, 0, PROC), w.complete(comm, 1, OTHER)]
+    lines += [w.coll(comm, 0, PROC, "AllReduce", 1), w.coll(comm, 1, OTHER, "AllReduce", 1)]
+    parser, _ = read(
+        [
+            line.replace(f"{p.host}:{p.pid}:{p.pid + 7}", "host:XXXX")
+            for line in lines
+            for p in (PROC, OTHER)
+            if p.host in line
+        ]
+    )
+    assert [len(r) for r in parser.recordings()] == [1, 1]
+    assert [c.name for c in parser.communicators()] == ["comm 0xabc"] * 2
+    assert {n.code for n in parser.notes} == {"anonymised", "shared_output"}
+
+
+def test_containers_with_one_host_and_pid_are_told_apart_by_prefix() -> None:
+    w = NcclWriter((2, 21, 5))
+    comm = world()
+    same = Proc("box", 2, 0)
+    lines = [f"[1,{r}]<stdout>:{w.complete(comm, r, same)}" for r in (0, 1)]
+    lines += [f"[1,{r}]<stdout>:{w.coll(comm, r, same, 'AllReduce', 1)}" for r in (0, 1)]
+    parser, _ = read(lines)
+    assert [(c.comm_rank, c.calls, c.task) for c in parser.communicators()] == [(0, 1, 0), (1, 1, 1)]
+
+
+def test_one_process_with_several_gpus_gives_a_recording_per_gpu() -> None:
+    w = NcclWriter((2, 21, 5))
+    comm = Comm("all", (0, 1, 2, 3), 0x10)
+    lines = [w.complete(comm, r, Proc("node0", 9, r)) for r in range(4)]
+    lines += [w.coll(comm, r, Proc("node0", 9, r), "AllReduce", 1 + r) for r in range(4)]
+    parser, _ = read(lines)
+    recordings = parser.recordings()
+    assert [[row[2] for row in r.kinds] for r in recordings] == [[((1 + r,),)] for r in range(4)]
+
+
+def test_memory_is_bounded_by_dropping_the_oldest_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "CALL_BUDGET", 40)
+    monkeypatch.setattr(calls, "LEAST_KEPT", 10)
+    w = NcclWriter((2, 21, 5))
+    comm = world()
+    parser, _ = read(
+        [w.complete(comm, 0, PROC)] + [w.coll(comm, 0, PROC, "AllReduce", i) for i in range(100)]
+    )
+    [recording] = parser.recordings()
+    seqs = list(recording.columns["seq"])
+    assert 20 <= len(seqs) <= 40 and seqs == list(range(101 - len(seqs), 101))
+    assert recording.kinds[recording.columns["kind"][-1]][2] == ((99,),)
+    assert len(recording.kinds) == len(seqs)
+    assert [n.code for n in recording.notes] == ["history_trimmed"]
+
+
+def test_warnings_and_trace_backs_become_events() -> None:
+    w = NcclWriter((2, 30, 7), stamps=True)
+    lines = [
+        w.closed_by_peer(PROC, "node1"),
+        w.info(PROC, "init.cc:12 -> 6"),
+        w.info(PROC, "init.cc:13 -> 6"),
+    ]
+    lines += [w.info(PROC, "RAS declaring peer node1<28028> as DEAD")]
+    _, events = read(lines)
+    assert [(e.kind, e.fields.get("class"), e.host, e.pid) for e in events] == [
+        ("nccl_warn", "closed_by_peer", "node0", 4000),
+        ("nccl_warn", "other", "node0", 4000),
+        ("nccl_ras", None, "node0", 4000),
+    ]
+    assert events[0].line == 2 and events[0].time is not None
+    assert events[1].fields["result"] == 6
+    assert events[2].fields == {
+        "what": "dead",
+        "peer_host": "node1",
+        **({"stamp": events[2].fields["stamp"]}),
+    }
+
+
+def test_life_lines_of_later_kinds() -> None:
+    grow = parse_life(
+        "[Rank 3] ncclCommGrow comm 0x5 rank 3 nranks 8 cudaDev 3 nvmlDev 3 busId 1e000 "
+        "commId 0x77 - Init START"
+    )
+    assert grow is not None and (grow.api, grow.comm_rank, grow.parent) == ("ncclCommGrow", 3, None)
+    shrink = parse_life(
+        "ncclCommShrink comm 0x5 rank 3 nranks 7 cudaDev 3 nvmlDev 3 busId 1e000 "
+        "parent 0x4 splitCount 2 color 0 key 3- Init START"
+    )
+    assert shrink is not None and (shrink.parent, shrink.split) == ("0x4", 2)
+    revoke = parse_life("comm 0x5 rank 3 nranks 7 cudaDev 3 busId 1e000 - Revoke COMPLETE, result 0")
+    assert revoke is not None and (revoke.phase, revoke.ends) == ("abort", False)
+    abort = parse_life("comm 0x5 rank 3 nRanks 7 cudaDev 3 busId 1e000 - Abort START")
+    assert abort is not None and (abort.phase, abort.ends) == ("abort", False)
+    assert parse_life("comm 0x5 rank 3 nranks 7 cudaDev 3 busId") is None

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from hangscope.ingest.nccl.line import parse_line
+from hangscope.ingest.nccl.warn import classify, traceback_result
+from tests.nccl_writer import NcclWriter, Proc
+
+PROC = Proc("node1", 77, 2)
+
+
+def fields(text: str, level: str = "WARN") -> dict[str, Any] | None:
+    [line] = parse_line(f"node1:77:78 [2] a/b.cc:9 NCCL {level} {text}")
+    return classify(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NET/IB : mlx5_3:1 Got async event : port error", ("port_error", "printer", 1)),
+        ("NET/IB : mlx5_3:1 async fatal event: local catastrophic error", ("catastrophic", "printer", 1)),
+        (
+            "NET/IB : mlx5_0:1 async fatal event on QP (0x1): local work queue failed",
+            ("ib_error", "printer", 1),
+        ),
+        ("Marking device 2 as permanently failed", ("catastrophic", "printer", 1)),
+        ("Cuda failure 'an illegal memory access was encountered'", ("cuda", "printer", 1)),
+        ("Cuda failure 700 'an illegal memory access was encountered'", ("cuda", "printer", 1)),
+        ("Cuda failure 'out of memory'", ("oom", "printer", 1)),
+        ("Cuda failure 2 'out of memory'", ("oom", "printer", 1)),
+        ("Failed to CUDA calloc async 1048576 bytes", ("oom", "printer", 1)),
+        ("Error while creating shared memory segment /dev/shm/nccl-x1 (size 9637888)", ("shm", "printer", 1)),
+        ("Error: failed to extend /dev/shm/nccl-x1 to 33030532 bytes", ("shm", "printer", 1)),
+        ("Call to posix_fallocate failed : No space left on device", ("shm", "printer", 1)),
+        ("Bootstrap Root : mismatch in rank count from procs 8 : 16", ("bootstrap", "nobody", 1)),
+        (
+            "Bootstrap Root : mismatch in info from procs, nranks 8 vs 16, nroots 1 vs 1",
+            ("bootstrap", "nobody", 1),
+        ),
+        ("Message truncated : received 64 bytes instead of 8", ("bootstrap", "nobody", 2)),
+        ("Multiple Ranks are using the same GPU/Partition.", ("duplicate_gpu", "nobody", 1)),
+        (
+            "NET/Socket : peer 10.1.0.2<40000> message truncated : receiving 8 bytes instead of 4",
+            ("size_mismatch", "nobody", 2),
+        ),
+        ("NET/IB : collective mismatch error, local size 8 remote size 4", ("size_mismatch", "nobody", 2)),
+        (
+            "Mismatched collective detected, please check your calls at and around rank 3.",
+            ("size_mismatch", "nobody", 3),
+        ),
+        ("Socket recv failed while polling for opId=0x7f00", ("other", "printer", 3)),
+        ("socketFinalizeAccept: wrong type 4 != 3", ("other", "nobody", 3)),
+        ("something that a later release may say", ("other", "nobody", 3)),
+    ],
+)
+def test_who_is_accused(text: str, expected: tuple[str, str, int]) -> None:
+    found = fields(text)
+    assert found is not None
+    assert (found["class"], found["blames"], found["tier"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "peer", "kind"),
+    [
+        ("socketProgress: Connection closed by remote peer node5<45678>", "node5", "closed_by_peer"),
+        ("Net : Connection closed by remote peer 10.1.0.2<45678>", "10.1.0.2", "closed_by_peer"),
+        (
+            "Net : Call to recv from 10.1.0.2<4> failed : Connection reset by peer",
+            "10.1.0.2",
+            "closed_by_peer",
+        ),
+        ("socketStartConnect: Connect to 10.1.0.2<4> failed : Connection refused", "10.1.0.2", "connect"),
+        (
+            "socketPollConnect: Connect to fe80::5<4> returned 113(No route to host) errno 115(x)",
+            "fe80::5",
+            "connect",
+        ),
+        ("Net : Connect to 10.1.0.2<4> failed : Connection timed out", "10.1.0.2", "connect"),
+        (
+            "socketPollConnect: connect to 10.1.0.2<4> returned refused, exceeded error retry count",
+            "10.1.0.2",
+            "connect",
+        ),
+    ],
+)
+def test_the_printer_of_a_lost_connection_is_a_victim(text: str, peer: str, kind: str) -> None:
+    found = fields(text)
+    assert found is not None
+    assert (found["class"], found["blames"], found["peer_host"]) == (kind, "named", peer)
+
+
+def test_ranks_named() -> None:
+    assert fields("Bootstrap Root : rank 3 of 16 ranks has already checked in") == {
+        "class": "bootstrap", "blames": "named", "tier": 1, "peer_rank": 3,
+    }  # fmt: skip
+    found = fields("Duplicate GPU detected : rank 1 and rank 5 both on CUDA device 1b000")
+    assert found is not None
+    assert (found["rank_a"], found["peer_rank"], found["bus_id"]) == (1, 5, "1b000")
+    found = fields("Mismatched NCCL version detected : rank 0 version 22604 rank 9 version 22501")
+    assert found is not None and found["peer_rank"] == 9
+    found = fields("Proxy Call to rank 4 failed (Connect)")
+    assert found is not None and (found["peer_rank"], found["blames"]) == (4, "named")
+    found = fields("No transport found for rank 2[1b000] -> rank 6[1c000]")
+    assert found is not None and (found["rank_a"], found["peer_rank"]) == (2, 6)
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        (2, 4, 8), (2, 10, 3), (2, 17, 1), (2, 18, 3), (2, 19, 4), (2, 20, 5),
+        (2, 22, 3), (2, 27, 3), (2, 28, 9), (2, 29, 2), (2, 30, 7),
+    ],
+)  # fmt: skip
+def test_failed_completions_of_every_release(version: tuple[int, int, int]) -> None:
+    writer = NcclWriter(version)
+    [line] = parse_line(writer.ib_completion(PROC, "10.1.0.2", 12).lstrip("\n"))
+    found = classify(line)
+    assert found is not None
+    assert (found["class"], found["status"], found["vendor"]) == ("ib_error", 12, 129)
+    if version < (2, 10, 0):
+        assert (found["blames"], found.get("peer_host")) == ("nobody", None)
+    else:
+        assert (found["blames"], found["peer_host"]) == ("named", "10.1.0.2")
+    if version >= (2, 22, 0):
+        assert found["nic"] == "mlx5_1"
+    [event] = parse_line(writer.port_error(PROC).lstrip("\n"))
+    port = classify(event)
+    assert port is not None
+    assert (port["class"], port["blames"]) == ("port_error", "printer")
+
+
+def test_the_status_of_a_completion_shifts_the_blame() -> None:
+    form = "NET/IB: Got completion from peer 10.1.0.2<4> with status={} opcode=0 len=0 vendor err 81 (Recv)"
+    by_status = {status: fields(form.format(status)) for status in (4, 5, 10, 12, 13)}
+    assert {s: (f or {})["blames"] for s, f in by_status.items()} == {
+        4: "printer",
+        5: "nobody",
+        10: "named",
+        12: "named",
+        13: "named",
+    }
+    flushed = by_status[5]
+    assert flushed is not None and flushed["tier"] == 3
+
+
+def test_a_gid_is_the_peer_where_no_name_is() -> None:
+    found = fields(
+        "Call to ibv_modify_qp failed with 110 timed out, on dev mlx5_2:1, curr state INIT, next state RTR, "
+        "local GID index 3, local GID ::ffff:10.0.0.1, remote GID ::ffff:10.0.0.9"
+    )
+    assert found is not None
+    assert (found["class"], found["peer_host"], found["nic"]) == ("connect", "10.0.0.9", "mlx5_2:1")
+
+
+def test_what_is_no_fault() -> None:
+    assert fields("NET/IB : mlx5_0:1 Got non-fatal async event: client reregistration(17)") is None
+    assert fields("NET/IB : Got async event : GID table change") is None
+    assert fields("Channel 00/08 : 0 1 2 3", level="INFO") is None
+    assert fields("Connection closed by remote peer node5<1>", level="INFO") is None
+    retry = fields(
+        "socketPollConnect: connect returned Connection refused, retrying (1/34) after sleep for 100 msec",
+        "INFO",
+    )
+    assert retry is not None and (retry["class"], retry["blames"]) == ("connect", "nobody")
+
+
+@pytest.mark.parametrize(
+    ("message", "blames"),
+    [
+        ("init.cc:1501 -> 2", "printer"),
+        ("transport/net.cc:304 -> 6 [Progress Thread]", "nobody"),
+        ("misc/socket.cc:57 (socketProgress) -> 2", "printer"),
+        ("init.cc:1501 -> 5", "printer"),
+        ("init.cc:1501 -> 3", None),
+        ("init.cc:1501 -> 2x", None),
+        ("Channel 00/1 : 0[0] -> 1[1] via P2P", None),
+    ],
+)
+def test_trace_back_results(message: str, blames: str | None) -> None:
+    found = traceback_result(message)
+    assert (found or {}).get("blames") == blames
+
+
+def test_a_long_message_takes_linear_time() -> None:
+    begin = time.process_time()
+    fields("NET/IB event " * 5_000)
+    fields("connect to " * 6_000)
+    assert time.process_time() - begin < 1
+
+
+def test_a_line_that_repeats_its_words_takes_no_longer() -> None:
+    begin = time.process_time()
+    for words in ("NET/IB event ", "NET/IB ", "event ", "NET/IB : Got async "):
+        [line] = parse_line("n1:1:1 [0] x.cc:1 NCCL WARN " + words * 160)
+        classify(line)
+    assert time.process_time() - begin < 2

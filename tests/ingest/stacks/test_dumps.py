@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import faulthandler
+import io
+import json
+import tempfile
+import threading
+from typing import IO
+
+import pytest
+
+from hangscope.incident import Stack
+from hangscope.ingest.stacks.dumps import read_processes, sniff
+
+FAULT = """Current thread 0x00007f4b7d1296c0 (most recent call first):
+  File "/workspace/train/watch.py", line 17 in _watch
+  File "/usr/lib/python3.11/threading.py", line 982 in run
+  File "/usr/lib/python3.11/threading.py", line 1045 in _bootstrap_inner
+  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap
+
+Thread 0x00007f4b9c884b80 (most recent call first):
+  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3252 in all_reduce
+  File "/workspace/train/train.py", line 11 in <module>
+"""
+SPY = """Process 123: python train.py
+Python v3.11.7 (/usr/bin/python3.11)
+
+Thread 123 (idle): "MainThread"
+    wait (threading.py:320)
+    all_reduce (torch/distributed/distributed_c10d.py:3252)
+    <module> (train.py:11)
+Thread 140 (active+gil): "loader"
+    read (data.py:3)
+"""
+GDB = """Thread 2 (Thread 0x7f2c8a7fc700 (LWP 4250) "pt_autograd_0"):
+#0  0x00007f2c9 in pthread_cond_wait@@GLIBC_2.3.2 () from /lib64/libpthread.so.0
+Thread 1 (Thread 0x7f2c9b4ff740 (LWP 4242) "python"):
+#0  0x00007f2c9b0fbd in poll () from /lib64/libc.so.6
+#1  0x00007f2c9b0fbe in _PyEval_EvalFrameDefault (tstate=0x1, frame=0x2) at Python/ceval.c:5000
+#2  Frame 0x55, for file /workspace/train/train.py, line 12, in step (x=1)
+"""
+
+
+def _first(stream: IO[bytes]) -> list[tuple[str, Stack, bool]]:
+    """Return the threads of the first process; nothing where there is none."""
+    return [thread for process in read_processes(stream, "s.txt")[:1] for thread in process.threads]
+
+
+def names(text: str) -> list[tuple[str, list[str], bool]]:
+    assert sniff(text.encode()[:8192])
+    return [
+        (name, [str(frame) for frame in stack], main)
+        for name, stack, main in _first(io.BytesIO(text.encode()))
+    ]
+
+
+def test_faulthandler_without_the_thread_that_dumped() -> None:
+    assert names(FAULT) == [
+        ("MainThread", ["distributed_c10d.py:3252 in all_reduce", "train.py:11 in <module>"], True)
+    ]
+
+
+def test_the_main_thread_that_dumps_itself_stays() -> None:
+    text = 'Current thread 0x01 (most recent call first):\n  File "train.py", line 4 in hook\n'
+    assert names(text) == [("MainThread", ["train.py:4 in hook"], True)]
+
+
+def test_the_last_of_several_dumps_counts() -> None:
+    later = FAULT.replace("line 11 in <module>", "line 12 in <module>")
+    assert names(FAULT + "\n" + later)[0][1][-1] == "train.py:12 in <module>"
+
+
+def test_a_real_dump_of_this_process() -> None:
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        done.set()
+        thread.join()
+        file.seek(0)
+        threads = _first(file)
+    assert [main for _, _, main in threads].count(True) == 1
+    assert any(frame.name == "test_a_real_dump_of_this_process" for frame in threads[0][1])
+
+
+def test_py_spy_text_and_json() -> None:
+    assert names(SPY) == [
+        (
+            "MainThread",
+            ["threading.py:320 in wait", "distributed_c10d.py:3252 in all_reduce", "train.py:11 in <module>"],
+            True,
+        ),
+        ("loader", ["data.py:3 in read"], False),
+    ]
+    frames = [
+        {"name": "wait", "filename": "/usr/lib/threading.py", "line": 320},
+        {"name": "<module>", "filename": "train.py", "line": 11},
+    ]
+    data = json.dumps(
+        [
+            {"pid": 9, "thread_name": "x", "frames": []},
+            {"pid": 9, "thread_id": 1, "thread_name": "MainThread", "frames": frames},
+        ]
+    )
+    assert names(data)[0] == ("MainThread", ["threading.py:320 in wait", "train.py:11 in <module>"], True)
+
+
+def test_gdb_and_pstack() -> None:
+    assert names(GDB)[0] == (
+        "python",
+        ["libc.so.6:0 in poll", "ceval.c:5000 in _PyEval_EvalFrameDefault", "train.py:12 in step"],
+        True,
+    )
+    single = "#0  0x00007f2c9b0fbd in poll () from /lib64/libc.so.6\n#1  0x01 in main () from python\n"
+    assert names(single) == [("MainThread", ["libc.so.6:0 in poll", "python:0 in main"], True)]
+
+
+def test_one_file_for_all_ranks() -> None:
+    text = f"=== Rank 0: http://a:1 ===\n{FAULT}=== Rank 1: http://b:1 ===\nError: 500\n=== Rank 2: http://c:1 ===\n{SPY}"
+    processes = read_processes(io.BytesIO(text.encode()), "stacks_1.txt")
+    assert [(p.rank, p.pid, len(p.threads)) for p in processes] == [(0, None, 1), (2, 123, 2)]
+    mixed = "".join(f"[rank{r}]: {row}\n" for row in FAULT.splitlines() for r in (4, 5))
+    assert [(p.rank, p.threads[0][1][0].name) for p in read_processes(io.BytesIO(mixed.encode()), "a")] == [
+        (4, "all_reduce"),
+        (5, "all_reduce"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"a log line\n",
+        b"Thread pool started\n",
+        b"[rank0]: Traceback (most recent call last):\n",
+        b"[1, 2]",
+        b"\x00\xff",
+    ],
+)
+def test_other_files_are_no_stacks(data: bytes) -> None:
+    assert not sniff(data)
+    assert _first(io.BytesIO(data)) == []
+
+
+@pytest.mark.parametrize("cut", [30, 90, 400])
+def test_a_cut_dump_gives_what_it_holds(cut: int) -> None:
+    threads = _first(io.BytesIO(FAULT[:cut].encode()))
+    assert len(threads) <= 1

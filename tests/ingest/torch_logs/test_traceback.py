@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from hangscope.incident import Event
+from hangscope.ingest.lines.prefixes import strip_prefix
+from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
+from hangscope.ingest.torch_logs.traceback import TracebackParser
+from hangscope.ingest.workers.log_reading import read_log
+
+LIB = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
+
+
+def traceback(
+    last: str, function: str = "step", line: int = 41, prefix: str = "", lib: bool = True, head: bool = True
+) -> str:
+    text = "Traceback (most recent call last):\n" if head else ""
+    text += '  File "/workspace/train/train.py", line 90, in <module>\n    main()\n    ^^^^^^\n'
+    text += f'  File "/workspace/train/train.py", line {line}, in {function}\n    dist.all_reduce(grad)\n'
+    if lib:
+        text += f'  File "{LIB}", line 3252, in all_reduce\n    work.wait()\n'
+    return "".join(prefix + row + "\n" for row in [*text.splitlines(), last])
+
+
+def exceptions(text: str) -> list[Event]:
+    reading = read_log(io.BytesIO(text.encode()), "job.log")
+    assert reading.notes == []
+    return [event for event in reading.events if event.kind == "exception"]
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "",
+        "[rank2]: ",
+        "[default2]:[rank2]: ",
+        "2: ",
+        "2026-11-20 15:13:24 [rank2]: ",
+        "(RayTrainWorker pid=7, ip=10.0.0.1) ",
+    ],
+)
+def test_one_traceback_is_one_event(prefix: str) -> None:
+    (event,) = exceptions(traceback("ValueError: bad sample: 99", prefix=prefix) + "next\n")
+    assert (event.fields["type"], event.fields["message"]) == ("ValueError", "bad sample: 99")
+    assert event.fields["frames"] == [
+        ["all_reduce", LIB, 3252],
+        ["step", "/workspace/train/train.py", 41],
+        ["<module>", "/workspace/train/train.py", 90],
+    ]
+    assert event.fields["code"] == "dist.all_reduce(grad)"
+    assert "symptom" not in event.fields
+    assert (event.line, event.rank) == (9, 2 if "2" in prefix and "Ray" not in prefix else None)
+
+
+def test_interleaved_ranks_are_told_apart() -> None:
+    a, b = (traceback(f"KeyError: {r}", function=f"f{r}", prefix=f"[rank{r}]: ").splitlines() for r in (0, 1))
+    text = "\n".join(line for pair in zip(a, b, strict=True) for line in pair)
+    assert [(e.rank, e.fields["message"], e.fields["frames"][1][0]) for e in exceptions(text)] == [
+        (0, "0", "f0"),
+        (1, "1", "f1"),
+    ]
+
+
+def test_two_woven_tracebacks_without_prefixes_keep_both_ends() -> None:
+    rows = traceback("RuntimeError: x").splitlines()
+    text = "\n".join(row for row in rows for _ in range(2)).replace(
+        "RuntimeError: x\nRuntimeError: x", "RuntimeError: x\nOSError: y"
+    )
+    assert [(e.fields["type"], e.fields["frames"][0][0]) for e in exceptions(text)] == [
+        ("RuntimeError", "all_reduce"),
+        ("OSError", "all_reduce"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "During handling of the above exception, another exception occurred:",
+        "The above exception was the direct cause of the following exception:",
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "[rank1]: "])
+def test_of_a_chain_the_first_is_the_cause(marker: str, prefix: str) -> None:
+    text = (
+        traceback("KeyError: 'k'", function="load", prefix=prefix)
+        + f"\n{prefix}{marker}\n\n"
+        + traceback("RuntimeError: wrapping", prefix=prefix)
+        + "end\n"
+    )
+    (event,) = exceptions(text)
+    assert (event.fields["type"], event.fields["message"], event.fields["frames"][1][0]) == (
+        "KeyError",
+        "'k'",
+        "load",
+    )
+    assert event.fields["chain"] == [["RuntimeError", "wrapping"]]
+    assert event.fields["last_frames"][1][0] == "step"
+
+
+def test_a_loader_workers_exception_is_the_cause_of_the_one_that_quotes_it() -> None:
+    text = traceback("ValueError: Caught ValueError in DataLoader worker process 0.", prefix="[rank1]: ")
+    text += (
+        "[rank1]: Original "
+        + traceback("ValueError: corrupt sample 5", function="__getitem__", prefix="[rank1]: ", lib=False)[
+            len("[rank1]: ") :
+        ]
+    )
+    (event,) = exceptions(text)
+    assert (event.fields["message"], event.fields["frames"][0][0]) == ("corrupt sample 5", "__getitem__")
+    assert event.fields["chain"][0][0] == "ValueError"
+
+
+def test_two_unrelated_tracebacks_are_two_events() -> None:
+    assert [
+        e.fields["type"] for e in exceptions(traceback("KeyError: 1") + "step 4\n" + traceback("OSError: 2"))
+    ] == ["KeyError", "OSError"]
+
+
+def test_a_log_that_begins_or_ends_within_a_traceback() -> None:
+    (event,) = exceptions(traceback("ValueError: x", head=False))
+    assert len(event.fields["frames"]) == 3
+    (cut,) = exceptions("\n".join(traceback("ValueError: x").splitlines()[:-1]))
+    assert (cut.fields["type"], cut.fields["truncated"], len(cut.fields["frames"])) == ("", True, 3)
+    (bare,) = exceptions("[rank4]: RuntimeError: something\n")
+    assert (bare.rank, bare.fields["frames"]) == (4, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "an Error: occurred",
+        "INFO: Exception: nothing\n",
+        '  File "x.py" is missing',
+        "Traceback (most recent call last):\n",
+        "logger says Traceback (most recent call last): here",
+    ],
+)
+def test_other_text_is_no_exception(text: str) -> None:
+    assert exceptions(text) == []
+
+
+def test_the_same_traceback_twice_is_one_event() -> None:
+    assert len(exceptions(traceback("ValueError: x", prefix="[rank2]: ") * 2)) == 1
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 1 got signal: 15",
+    ],
+)
+def test_the_launchers_own_traceback_is_no_ranks(kind: str) -> None:
+    assert exceptions(traceback(kind)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "symptom"),
+    [
+        ("RuntimeError", "[/x/pair.cc:553] Connection closed by peer [10.0.0.1]:1.", True),
+        (
+            "RuntimeError",
+            "[/x/unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation to complete",
+            True,
+        ),
+        ("RuntimeError", "Detected mismatch between collectives on ranks. Rank 0 is", True),
+        (
+            "torch.distributed.DistBackendError",
+            "NCCL error in: x:1, remote process exited or there was a network error",
+            True,
+        ),
+        ("torch.distributed.DistBackendError", "NCCL error in: x:1, unhandled cuda error", False),
+        ("torch.distributed.DistNetworkError", "The client socket has timed out after 1ms", True),
+        ("RuntimeError", "DDP expects same model across all ranks, but Rank 0 has", True),
+        ("ValueError", "label 99 out of range", False),
+        ("RuntimeError", "CUDA error: an illegal memory access was encountered", False),
+        ("torch.OutOfMemoryError", "CUDA out of memory.", False),
+    ],
+)
+def test_symptoms_are_marked(kind: str, message: str, symptom: bool) -> None:
+    assert is_symptom(kind, message) is symptom
+    (event,) = exceptions(traceback(f"{kind}: {message}"))
+    assert event.fields.get("symptom", False) is symptom
+
+
+@pytest.mark.parametrize(
+    ("path", "library"),
+    [
+        (LIB, True),
+        ("/usr/lib/python3.11/threading.py", True),
+        ("/workspace/train/train.py", False),
+        ("/workspace/torch_train/model.py", False),
+        ("<frozen runpy>", True),
+        ("train.py", False),
+        ("C:\\venv\\site-packages\\x.py", True),
+    ],
+)
+def test_user_code_and_libraries(path: str, library: bool) -> None:
+    assert is_library(path) is library
+
+
+def test_a_hostile_traceback_stays_small() -> None:
+    frames = '  File "a.py", line 1, in f\n' * 20_000
+    found = exceptions(f"Traceback (most recent call last):\n{frames}RecursionError: too deep\n")
+    assert all(len(event.fields["frames"]) <= 200 for event in found)
+
+
+def test_a_traceback_that_never_ends_is_given_up() -> None:
+    parser = TracebackParser()
+    begin = ["[rank3]: Traceback (most recent call last):"]
+    begin += [f'[rank3]:   File "/workspace/train/a.py", line {n}, in f' for n in (3, 4)]
+    events: list[Event] = []
+    for number, text in enumerate([*begin, *["step 12 loss 1.234"] * 25_000], start=1):
+        events += parser.feed(strip_prefix(text, number, "a.log"))
+        if number == 19_000:
+            assert parser.wants_more and not events
+    assert not parser.wants_more
+    assert [(e.kind, e.rank, e.fields.get("truncated")) for e in events] == [("exception", 3, True)]

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import io
+import json
+import marshal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hangscope.ingest.evidence.identity import identity, same_event
+from hangscope.ingest.files.log_path import rank_from_path
+from hangscope.ingest.workers.log_reading import LogReading, read_log
+
+INCIDENTS = Path(__file__).parents[3] / ".." / "shared" / "incidents"
+AGENT = "E1120 15:31:49.819000 29458 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: {local} (pid: {pid}) of binary: x\n"
+CLOSED = "RuntimeError: [/x/pair.cc:553] Connection closed by peer [10.0.0.1]:1.\n"
+
+
+def read(text: str, file: str = "job.log") -> LogReading:
+    return read_log(io.BytesIO(text.encode()), file)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("rank0.err", (0, None, None)),
+        ("logs/rank_3.log", (3, None, None)),
+        ("stderr-12.txt", (12, None, None)),
+        ("task_3.out", (3, None, None)),
+        ("rank17/stderr.log", (17, None, None)),
+        ("log_dir/none_x1/attempt_0/2/stderr.log", (None, 2, 0)),
+        ("log_dir/none_x1/attempt_3/stderr.log", (None, None, 3)),
+        ("local_rank_1.log", (None, 1, None)),
+        ("slurm-812345.out", (None, None, None)),
+        ("torchrun.stderr", (None, None, None)),
+        ("frank5.log", (None, None, None)),
+        ("a\\rank_2\\x.log", (2, None, None)),
+        ("train.log.1", (None, None, None)),
+        ("worker-3.log", (3, None, None)),
+        ("log_3.txt", (3, None, None)),
+    ],
+)
+def test_what_a_path_says(path: str, expected: tuple[int | None, int | None, int | None]) -> None:
+    assert rank_from_path(path) == expected
+
+
+def test_a_local_rank_is_not_a_global_one() -> None:
+    reading = read(CLOSED, "log_dir/none_x1/attempt_0/2/stderr.log")
+    assert {(e.rank, e.fields["local_rank"], e.attempt) for e in reading.events} == {(None, 2, 0)}
+    known = read(
+        f"[rank10]: {CLOSED}terminate called without an active exception\n",
+        "log_dir/none_x1/attempt_0/2/stderr.log",
+    )
+    assert {e.rank for e in known.events} == {10}
+
+
+def test_local_ranks_are_mapped_within_a_log() -> None:
+    reading = read(f"[default1]:loop ended\n[default1]:[rank9]: {CLOSED}")
+    assert reading.local_to_global == {("", 1): 9}
+    assert next((e.kind, e.rank) for e in reading.events) == ("progress", 9)
+
+
+def test_task_numbers_are_ranks_unless_lines_contradict() -> None:
+    assert {e.rank for e in read(f"3: {CLOSED}").events} == {3}
+    nodes = read(f"1: [rank9]: {CLOSED}1: OSError: x\n")
+    assert [(e.rank, e.fields.get("task")) for e in nodes.events if e.fields.get("type") == "OSError"] == [
+        (None, 1)
+    ]
+    assert [e.rank for e in read("1: " + AGENT.format(code=1, local=0, pid=5)).events] == [None]
+
+
+def test_attempts_in_one_log() -> None:
+    first = f"[rank1]: ValueError: a\n[rank0]: {CLOSED}" + AGENT.format(code=1, local=1, pid=11)
+    second = "[rank0]: OSError: b\n" + AGENT.format(code=1, local=0, pid=12)
+    reading = read(first + second + "[rank0]: KeyError: c\n")
+    told = [
+        (e.fields.get("type") or e.kind, e.attempt) for e in reading.events if e.kind in ("exception", "exit")
+    ]
+    assert told == [
+        ("ValueError", 0),
+        ("RuntimeError", 0),
+        ("exit", 0),
+        ("OSError", 1),
+        ("exit", 1),
+        ("KeyError", 2),
+    ]
+    assert {e.attempt for e in read(first).events} == {None}
+
+
+def test_two_agents_end_one_attempt_together() -> None:
+    a, b = (
+        AGENT.format(code=1, local=0, pid=1),
+        AGENT.format(code=1, local=0, pid=2).replace("29458", "31000"),
+    )
+    reading = read(f"[rank0]: ValueError: x\n{a}[rank8]: {CLOSED}{b}[rank0]: OSError: y\n")
+    assert [e.attempt for e in reading.events if e.kind == "exception"] == [0, 0, 1]
+
+
+def test_wire_form_is_builtins_and_whole() -> None:
+    reading = read(
+        f"[default1]:[rank9]: {CLOSED}[rank0]: Ranks 1, 3 failed to pass monitoredBarrier in 8 ms\n"
+    )
+    again = LogReading.from_wire(marshal.loads(marshal.dumps(reading.to_wire())))
+    assert again == reading and len(again.events) == 3
+
+
+def test_progress_is_the_last_line_before_trouble() -> None:
+    steps = "".join(f"[default{r}]:step {n} loss 0.1\n" for n in range(40_000) for r in (0, 1))
+    text = steps + "[default1]:epoch done\n" + "".join(f"[rank0]: {CLOSED}noise\n" for _ in range(60_000))
+    events = [e for e in read(text).events if e.kind == "progress"]
+    assert [(e.fields["local_rank"], e.fields.get("step"), e.fields.get("done")) for e in events] == [
+        (0, 39_999, None),
+        (1, 39_999, None),
+        (1, None, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "step", "done"),
+    [
+        ("app r1: train step 2 done", 2, None),
+        ("epoch done 1", None, True),
+        ("loop ended", None, True),
+        (" 45%|####5     | 450/1000 [00:10<00:12, 44.2it/s]", 450, None),
+        ("Iteration: 17 loss=0.3", 17, None),
+        ("Training finished", None, True),
+        ("reached end", None, True),
+    ],
+)
+def test_progress_lines(text: str, step: int | None, done: bool | None) -> None:
+    (event,) = read(text).events
+    assert (event.fields.get("step"), event.fields.get("done")) == (step, done)
+
+
+@pytest.mark.parametrize(
+    "text", ["[I1120 15:13:24.220687360 x.cpp:1] main loop done", "stepping stones", "a 3/4 mix", ""]
+)
+def test_other_lines_are_no_progress(text: str) -> None:
+    assert read(text).events == []
+
+
+def test_repeats_across_logs_have_one_identity() -> None:
+    (tee,) = [e for e in read(f"[rank1]: {CLOSED}").events if e.kind == "exception"]
+    (own,) = [
+        e
+        for e in read(f"[rank1]: {CLOSED}", "log_dir/n/attempt_0/1/stderr.log").events
+        if e.kind == "exception"
+    ]
+    assert same_event(tee, own) and identity(tee) is not None
+    (other,) = [e for e in read(f"[rank2]: {CLOSED}").events if e.kind == "exception"]
+    assert not same_event(tee, other)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.binary(max_size=400),
+    st.sampled_from(
+        [
+            b"Traceback (most recent call last):\n",
+            b"Root Cause (first observed failure):\n",
+            b"terminate called ",
+            b"",
+        ]
+    ),
+)
+def test_no_bytes_make_it_raise(data: bytes, start: bytes) -> None:
+    reading = read_log(io.BytesIO(start + data), "x.log")
+    assert [note for note in reading.notes if note.code == "parser_failed"] == []
+
+
+def incident(name: str) -> list[LogReading]:
+    folder = INCIDENTS / name / "dumps"
+    if not folder.is_dir():
+        pytest.skip("the incidents with known answers are not here")
+    readings = []
+    for path in sorted(
+        p for p in folder.rglob("*") if p.is_file() and p.parent.name not in ("recorder", "stacks")
+    ):
+        with path.open("rb") as stream:
+            readings.append(read_log(stream, str(path.relative_to(folder))))
+    return readings
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "rank", "fields"),
+    [
+        ("text/det_c_cond_barrier_next", "fingerprint", 2, {"op": "all_reduce"}),
+        ("text/det_d_uneven_then_barrier", "fingerprint", 1, {"op": "barrier", "seq": 9}),
+        ("text/det_i_ddp_count", "ddp_params", 2, {"counts": {2: 6, 0: 4}}),
+        ("text/off_c_cond_barrier_next", "gloo_timeout", 2, {"what": "recv"}),
+        ("text/off_e_value_error", "exception", 2, {"type": "ValueError"}),
+        ("text/off_f_sigkill", "exit", 1, {"code": -9, "first": True}),
+        ("gloo/shape_mismatch", "gloo_size_mismatch", 0, {"received": 1040, "expected": 1024}),
+        ("gloo/uneven_ddp", "progress", 1, {"done": True}),
+        ("gloo/rank_conditional", "exception", 3, {"symptom": True}),
+    ],
+)
+def test_real_incidents(name: str, kind: str, rank: int, fields: dict[str, object]) -> None:
+    readings = incident(name)
+    assert [note for reading in readings for note in reading.notes] == []
+    found = [e for reading in readings for e in reading.events if e.kind == kind and e.rank == rank]
+    assert any(all(e.fields.get(key) == value for key, value in fields.items()) for e in found)
+    truth = json.loads((INCIDENTS / name / "truth.json").read_text())
+    assert truth["culprits"]

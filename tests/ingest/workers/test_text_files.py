@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hangscope.ingest.workers.reader import read_file
+
+FAILURE = """[rank0]: Traceback (most recent call last):
+[rank0]:   File "/workspace/train/train.py", line 69, in train_step
+[rank0]: ValueError: bad sample
+"""
+WATCHDOG = (
+    "[rank3]:[E1016 03:31:38.928019586 ProcessGroupNCCL.cpp:629] [Rank 3] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=6, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.\n"
+)
+STACK = """Fatal Python error: Aborted
+
+Thread 0x00007f4b9c884b80 (most recent call first):
+  File "/workspace/train/train.py", line 11 in load
+  File "/workspace/train/train.py", line 50 in <module>
+
+Extension modules: numpy.core._multiarray_umath (total: 1)
+"""
+
+
+def read(folder: Path, text: str, name: str = "job.log") -> dict[str, Any]:
+    (folder / name).write_text(text)
+    return read_file(str(folder / name), name)
+
+
+def kinds(told: dict[str, Any]) -> list[str]:
+    return [row[0] for row in (told["log"] or {"events": []})["events"]]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "{'loss': 2.31, 'grad_norm': 1.2, 'epoch': 0.01}\n",
+        '{\n  "train_batch_size": 8,\n  "zero": {"stage": 2}\n}\n',
+        '{"args": {\n',
+        "Job summary: 2 nodes\n",
+        '{\n  "nccl_version": "2.27.3"\n}\n',
+    ],
+)
+def test_a_log_may_begin_like_something_else(tmp_path: Path, head: str) -> None:
+    told = read(tmp_path, head + FAILURE)
+    assert (told["kind"], told["status"]) == ("log", "used") and "exception" in kinds(told)
+
+
+def test_a_dump_that_was_cut_is_no_log(tmp_path: Path) -> None:
+    cut = '{"entries": [{"frames": [{"name": "RuntimeError: Connection closed by peer'
+    assert read(tmp_path, cut)["notes"][0][0] == "corrupt"
+    assert read(tmp_path, '{"a": [1, 2')["notes"][0][0] == "corrupt"
+
+
+def test_stacks_and_log_lines_of_one_process(tmp_path: Path) -> None:
+    told = read(tmp_path, WATCHDOG + "terminate called without an active exception\n" + STACK)
+    assert told["kind"] == "stacks" and [f[2] for f in told["threads"][0][1]] == [11, 50]
+    assert {"watchdog_timeout", "terminate"} <= set(kinds(told))
+
+
+def test_stacks_far_behind_the_start_of_a_log(tmp_path: Path) -> None:
+    steps = "".join(f"step {n} loss 0.1\n" for n in range(2000))
+    told = read(tmp_path, steps + STACK + "more\n" * 9 + STACK.replace("line 11", "line 12"))
+    assert told["kind"] == "log" and [f[2] for f in told["threads"][0][1]] == [12, 50]
+    assert read(tmp_path, steps + "see the stack (most recent call first):\n")["threads"] == []
+
+
+def test_dumps_of_two_ranks_in_one_log(tmp_path: Path) -> None:
+    def prefixed(rank: int) -> list[str]:
+        return [f"[rank{rank}]: {line}\n" for line in STACK.splitlines()]
+
+    woven = "".join(a + b for a, b in zip(prefixed(0), prefixed(1), strict=True))
+    told = read(tmp_path, "step 1\n" * 2000 + woven)
+    assert [(row[3], len(row[1])) for row in told["threads"]] == [(0, 2), (1, 2)]
+
+
+def test_pure_stacks_stay_stacks(tmp_path: Path) -> None:
+    told = read(tmp_path, STACK.split("\n\n", 1)[1])
+    assert told["kind"] == "stacks" and told["log"] is None
+
+
+def test_the_stacks_of_a_log_belong_to_its_only_writer(tmp_path: Path) -> None:
+    from hangscope.ingest.assemble import assemble
+    from hangscope.ingest.workers.reading import Reading
+
+    incident = assemble([Reading.from_wire("job.log", read(tmp_path, WATCHDOG + STACK))])
+    assert incident.ranks[3].threads and incident.ranks[3].stack_file == "job.log"
