@@ -38,7 +38,8 @@ def vanished(case: Case) -> Match | None:
     if lost:
         evidence.append(quote(lost[0], f"a peer lost its connection: {lost[0].text}"))
     # Silence speaks only beside logs of others that do tell of the freeze.
-    silent = all(case.incident.ranks[r].files for r in culprits) and bool(case.facts.all(*_WAITING))
+    alarmed = case.facts.all("dump_signal", "dump_observed", "monitored_barrier", "gloo_timeout")
+    silent = all(case.incident.ranks[r].files for r in culprits) and bool(alarmed)
     return Match(
         "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", sure=1 if (lost or silent) and not cut else 0, evidence=evidence,
         advice=[

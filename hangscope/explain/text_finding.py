@@ -18,14 +18,13 @@ from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.text_output import last_words, progress, silent, sites
 from hangscope.explain.text_ras import ras
 from hangscope.explain.text_sides import two_sides
-from hangscope.explain.text_watchdog import watchdog
 from hangscope.incident import CallKind, Event, Incident, Stack
 
 
 def find_in_text(incident: Incident, facts: Facts) -> Finding:
     """Return what the text shows; form `none` where it names no divergence."""
     steps: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
-        _fingerprints, _late, _barrier, _desync, watchdog, ras, silent, sites, progress, last_words,
+        _fingerprints, _late, _barrier, _desync, ras, silent, sites, progress, last_words,
     )  # fmt: skip
     for step in steps:
         finding = step(incident, facts)
