@@ -1,5 +1,7 @@
 """Print how often the analyzer is right on simulated freezes: `python benchmarks/score.py [--per-fault 50]`.
 
+With `--text` the excerpts under `fixtures/text/` are scored instead, by form (`text_score.py`).
+
 Every incident follows from its fault and seed: the table is the same on every run. An incident is right when
 the culprit ranks are exact (and the status, where the truth says one) and the cause is an accepted one.
 """
@@ -18,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(_ROOT), str(_ROOT / "tests")]
+sys.path[:0] = [str(_ROOT), str(_ROOT / "tests"), str(_ROOT / "benchmarks")]
 
+import text_score  # noqa: E402
 from simulator import FAULTS, Truth, write_incident  # noqa: E402
 
 
@@ -189,7 +192,14 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="list the misses")
     parser.add_argument("--min-ranks", type=float, default=0.0, help="fail below this share of exact ranks")
     parser.add_argument("--min-cause", type=float, default=0.0, help="fail below this share of exact causes")
+    parser.add_argument("--text", action="store_true", help="score the excerpts of fixtures/text instead")
+    parser.add_argument("--text-only", metavar="WHICH", help="open, apart, or a part of an excerpt's name")
     options = parser.parse_args()
+    if options.text or options.text_only:
+        answers, shown = text_score.run(options.verbose, options.text_only)
+        print(shown)
+        useful = sum(answer.useful for answer in answers) / max(1, len(answers))
+        return 0 if useful >= options.min_cause and not any(answer.wrong for answer in answers) else 1
     tasks = [
         Task(fault, seed, options.lossy, options.ranks, options.layout, options.keep)
         for fault in (options.only or FAULTS)
