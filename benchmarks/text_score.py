@@ -71,7 +71,7 @@ class Answer:
 
 def excerpts() -> list[Excerpt]:
     """Return the excerpts in the order of their names."""
-    rows = json.loads((FOLDER / "truth.json").read_text())
+    rows = json.loads((FOLDER / "truths.json").read_text())
     return [
         Excerpt(
             name,
