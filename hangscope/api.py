@@ -135,7 +135,7 @@ def analyze(
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.children import read_files
     from hangscope.ingest.workers.reading import readings_of
-    from hangscope.report.masking import redact as redacted
+    from hangscope.report.masking.redaction import redact as redacted
     from hangscope.report.view import build_view
 
     wanted = _as_list(paths)
