@@ -8,6 +8,10 @@ from hangscope.align import divergence, frontier, waitgraph
 from hangscope.causes.case import Case
 from hangscope.explain import facts, finder, scene, statements, text_finding
 from hangscope.incident import ASSUMED, Absence, Incident
+from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.verdict.judge import Judgement, judge
 
 
@@ -29,7 +33,7 @@ def analyse(incident: Incident) -> Analysis:
     views = frontier.frontiers(incident)
     histories = divergence.histories(views)
     trouble = digest.all(
-        "gloo_closed", "gloo_timeout", "exception", "terminate", "exit", "fingerprint", "monitored_barrier"
+        GlooClosed, GlooTimeout, RankException, Terminate, Exit, CallFingerprint, MonitoredBarrier
     )
     graph = waitgraph.build(
         incident, views, bool(trouble), statements.idle(digest), statements.overdue(incident, digest)
@@ -41,7 +45,7 @@ def analyse(incident: Incident) -> Analysis:
     from_text = found.form == "none" or not recorded
     if found.form != "none" and from_text and not found.events:
         found.events = statements.behind(digest, found.waiting, found.culprits)
-        found.assumed = found.assumed or any(e.fields.get("rank_assumed") for e in found.events)
+        found.assumed = found.assumed or any(e.rank_assumed for e in found.events)
     if found.form == "none":
         found = text_finding.find_in_text(incident, digest)
     case = Case(incident, found, digest, graph, from_text)

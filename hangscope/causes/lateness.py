@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
-from hangscope.incident import Event, Evidence, State
+from hangscope.incident import Evidence, State
+from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 
 
 def late(case: Case) -> Match | None:
@@ -17,8 +19,8 @@ def late(case: Case) -> Match | None:
         culprits,
         f"{ranks_phrase(culprits)} made the same call after the others had given up waiting",
         sure=2,
-        evidence=[quote(e) for r in culprits for e in case.facts.of(r, "fingerprint")[:1]]
-        + [quote(e) for e in case.facts.all("monitored_barrier")[:1]],
+        evidence=[quote(e) for r in culprits for e in case.facts.of(r, CallFingerprint)[:1]]
+        + [quote(e) for e in case.facts.all(MonitoredBarrier)[:1]],
         advice=[
             f"Give the group a longer timeout if {ranks_phrase(culprits)}'s pause is legitimate, or move that work out of the step."
         ],
@@ -29,7 +31,7 @@ def late(case: Case) -> Match | None:
 
 def came_late(case: Case) -> Match | None:
     """Watchdogs timed out, and yet every call is complete in the dumps: somebody was slow, nobody hangs."""
-    timeouts = case.facts.all("watchdog_timeout")
+    timeouts = case.facts.all(WatchdogTimeout)
     if not timeouts or case.graph.waiting or case.facts.deaths or not _went_on(case, timeouts):
         return None
     told = {e.rank for e in timeouts if e.rank is not None}
@@ -48,7 +50,7 @@ def came_late(case: Case) -> Match | None:
         evidence=[
             quote(event),
             Evidence("dump", "no dump has an open call: what timed out is complete in every one"),
-            *[quote(e) for r in culprits for e in case.facts.of(r, "dump_observed")[:1]],
+            *[quote(e) for r in culprits for e in case.facts.of(r, DumpObserved)[:1]],
         ],
         advice=[
             f"Find what kept {ranks_phrase(culprits) if culprits else 'the late rank'} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout with the reason."
@@ -56,13 +58,13 @@ def came_late(case: Case) -> Match | None:
     )
 
 
-def _went_on(case: Case, timeouts: list[Event]) -> bool:
+def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
     """Return whether dumps show that the calls which timed out were completed, and no rank stands still."""
     records = case.incident.ranks.values()
     if all(r.seen and r.dump_file for r in records):
         return True
     dumped = [r for r in records if r.dump_file]
-    calls = {(e.fields.get("seq"), e.fields.get("op")) for e in timeouts}
+    calls = {(e.seq, e.op) for e in timeouts}
     kinds = case.incident.kinds
     made = {
         (int(seq), kinds[int(kind)].op)

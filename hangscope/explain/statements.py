@@ -15,8 +15,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hangscope.align.matching import numel
-from hangscope.explain.facts import Facts, stack_of
-from hangscope.incident import Absence, CallKind, Event, Frontier, Group, Incident, Queue, RankRecord, State
+from hangscope.events import Event
+from hangscope.explain.facts import Facts
+from hangscope.incident import Absence, CallKind, Frontier, Group, Incident, Queue, RankRecord, State
+from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
+from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
 _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line does not tell
@@ -28,8 +32,8 @@ _LISTS = frozenset({"all_gather", "reduce_scatter", "gather", "scatter", "all_to
 class Bounds:
     """What text states of one rank in one group: the calls it is in by seq, and its last enqueued and completed seq."""
 
-    calls: dict[int, Event] = field(default_factory=dict)
-    sends: dict[int, Event] = field(default_factory=dict)
+    calls: dict[int, WatchdogTimeout] = field(default_factory=dict)
+    sends: dict[int, WatchdogTimeout] = field(default_factory=dict)
     enqueued: int | None = None
     completed: int | None = None
     events: list[Event] = field(default_factory=list)
@@ -43,34 +47,34 @@ def stated(incident: Incident, facts: Facts) -> dict[Key, Bounds]:
     """Return the bounds that the lines of c10d and its watchdog state, by rank and the name of the group."""
     table: dict[Key, Bounds] = defaultdict(Bounds)
     named: dict[int, dict[int, str]] = defaultdict(dict)
-    for event in facts.all("watchdog_status", "dump_signal"):
-        name, rank = event.fields.get("group_name"), event.rank
+    for counted in (*facts.all(WatchdogStatus), *facts.all(DumpSignal)):
+        name, rank = counted.group_name, counted.rank
         if rank is None or not name:
             continue
-        enqueued, completed = event.fields.get("last_enqueued"), event.fields.get("last_completed")
-        if event.kind == "watchdog_status" and isinstance(seq := event.fields.get("seq"), int):
-            named[rank][seq] = str(name)
-        if not isinstance(enqueued, int) or (event.kind == "dump_signal" and enqueued < 0):
+        enqueued, completed = counted.last_enqueued, counted.last_completed
+        if isinstance(counted, WatchdogStatus) and counted.seq is not None:
+            named[rank][counted.seq] = name
+        if enqueued is None or (isinstance(counted, DumpSignal) and enqueued < 0):
             continue
-        if isinstance(completed, int) and completed > enqueued:
+        if completed is not None and completed > enqueued:
             continue  # one of the two numbers counts sends and receives, the other collectives
-        bounds = table[(rank, str(name))]
+        bounds = table[(rank, name)]
         bounds.enqueued = max(enqueued, bounds.enqueued or 0, 0)
-        if isinstance(completed, int):
+        if completed is not None:
             bounds.completed = max(completed, bounds.completed or 0, 0)
-        bounds.events.append(event)
+        bounds.events.append(counted)
     usual = {name for of_rank in named.values() for name in of_rank.values()}
-    for event in facts.all("watchdog_timeout"):
-        seq, rank = event.fields.get("seq"), event.rank
-        if rank is None or not isinstance(seq, int):
+    for event in facts.all(WatchdogTimeout):
+        seq, rank = event.seq, event.rank
+        if rank is None or seq is None:
             continue
-        name = event.fields.get("group_name") or named[rank].get(seq)
+        name = event.group_name or named[rank].get(seq)
         if not name and len(usual) <= 1 and len(incident.groups) <= 1:
             name = next(iter(usual), incident.groups[0].name if incident.groups else "0")
         if not name:
             continue
-        bounds = table[(rank, str(name))]
-        calls = bounds.sends if event.fields.get("op") in _POINT_TO_POINT else bounds.calls
+        bounds = table[(rank, name)]
+        calls = bounds.sends if event.op in _POINT_TO_POINT else bounds.calls
         calls.setdefault(seq, event)
         bounds.events.append(event)
     return table
@@ -99,23 +103,23 @@ def joined(incident: Incident, facts: Facts) -> Incident:
 
 def behind(facts: Facts, waiting: Iterable[int], culprits: Iterable[int]) -> list[Event]:
     """Return the lines that state who waits (of the first few) and how far the culprits came, or that they were idle."""
-    lines = [e for r in list(waiting)[:3] for e in facts.of(r, "watchdog_timeout")[:1]]
+    lines: list[Event] = [e for r in list(waiting)[:3] for e in facts.of(r, WatchdogTimeout)[:1]]
     for rank in list(culprits)[:4]:
-        lines += facts.of(rank, "watchdog_timeout", "dump_observed")[:1]
-        lines += facts.of(rank, "watchdog_status", "dump_signal")[:1]
+        lines += [*facts.of(rank, WatchdogTimeout), *facts.of(rank, DumpObserved)][:1]
+        lines += [*facts.of(rank, WatchdogStatus), *facts.of(rank, DumpSignal)][:1]
     return lines[:8]
 
 
 def overdue(incident: Incident, facts: Facts) -> frozenset[int]:
     """Return the ranks without a dump of whose calls a line says that one timed out, or that a peer was lost in one."""
-    late = {e.rank for e in facts.all("watchdog_timeout", "gloo_timeout", "gloo_closed")}
+    late = {e.rank for e in facts.all(WatchdogTimeout, GlooTimeout, GlooClosed)}
     return frozenset(r for r in late if r in incident.ranks and incident.ranks[r].dump_file is None)
 
 
 def idle(facts: Facts) -> frozenset[int]:
     """Return the ranks that had nothing overdue when others timed out: alive, and in no call since long enough."""
-    late = {e.rank for e in facts.all("watchdog_timeout", "gloo_timeout", "gloo_closed")}
-    return frozenset(e.rank for e in facts.all("dump_observed") if e.rank is not None and e.rank not in late)
+    late = {e.rank for e in facts.all(WatchdogTimeout, GlooTimeout, GlooClosed)}
+    return frozenset(e.rank for e in facts.all(DumpObserved) if e.rank is not None and e.rank not in late)
 
 
 def _extend(
@@ -133,7 +137,7 @@ def _extend(
     seqs = [
         seq
         for seq, event in sorted(bounds.calls.items())
-        if seq > last and event.fields.get("op") not in _UNKNOWN_OPS
+        if seq > last and event.op not in _UNKNOWN_OPS
     ]
     further = (told.enqueued or 0) > last
     if record.seen and not seqs and not further:
@@ -193,12 +197,17 @@ class _Groups:
             self._by_name[group.name].append(group)
         told: dict[str, dict[int, int]] = defaultdict(dict)
         descs: dict[str, str] = {}
-        for event in facts.all("watchdog_status", "watchdog_timeout", "dump_signal", "dump_observed"):
-            name = event.fields.get("group_name")
+        for event in (
+            *facts.all(WatchdogStatus),
+            *facts.all(WatchdogTimeout),
+            *facts.all(DumpSignal),
+            *facts.all(DumpObserved),
+        ):
+            name = event.group_name
             if name and event.rank is not None:
-                descs.setdefault(str(name), str(event.fields.get("group_desc") or ""))
+                descs.setdefault(name, event.group_desc or "")
                 if event.group_rank is not None:
-                    told[str(name)].setdefault(event.group_rank, event.rank)
+                    told[name].setdefault(event.group_rank, event.rank)
         wanted: dict[str, set[int]] = defaultdict(set)
         for rank, name in table:
             wanted[name].add(rank)
@@ -273,21 +282,21 @@ class _Kinds:
             self.all.append(kind)
         return self._index[kind]
 
-    def send(self, event: Event) -> int:
+    def send(self, event: WatchdogTimeout) -> int:
         """Return the kind of a send or receive whose peer its line does not tell."""
-        return self._add(CallKind(str(event.fields.get("op") or ""), "nccl", src=-1, dst=-1))
+        return self._add(CallKind(event.op, "nccl", src=-1, dst=-1))
 
     def call(self, gid: int, seq: int, bounds: Bounds, facts: Facts) -> int:
         """Return the kind of a stated call: the one that a dump shows there, where the line can mean that one."""
         event = bounds.calls[seq]
-        sizes = tuple((n,) for n in (event.fields.get("numel_in"),) if isinstance(n, int))
-        outs = tuple((n,) for n in (event.fields.get("numel_out"),) if isinstance(n, int))
+        sizes = tuple((n,) for n in (event.numel_in,) if isinstance(n, int))
+        outs = tuple((n,) for n in (event.numel_out,) if isinstance(n, int))
         stack = (
-            next((stack_of(e) for e in facts.of(event.rank, "failed_stack")), ())
+            next((e.frames for e in facts.of(event.rank, FailedStack)), ())
             if event.rank is not None
             else ()
         )
-        said = CallKind(str(event.fields.get("op") or ""), "nccl", sizes, outs, stack=stack, told=True)
+        said = CallKind(event.op, "nccl", sizes, outs, stack=stack, told=True)
         fitting = [kind for kind in self._recorded(gid) if means(said, kind)]
         if len(fitting) == 1 and not stack:
             return self._add(fitting[0])  # the only call of this group's program that the line can mean

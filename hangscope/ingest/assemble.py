@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
-from hangscope.ingest import snapshots
-from hangscope.ingest.evidence import text_evidence
+from hangscope.ingest.evidence import snapshots, text_evidence
 from hangscope.ingest.files.naming import rank_from_name
 from hangscope.ingest.groups import GroupIndex, detail_helpers
 from hangscope.ingest.queues import QueueBuilder
