@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 from hangscope.align.callsite import in_constructor
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.excerpt import beyond_the_text
+from hangscope.explain.stop import find_stop
 from hangscope.incident import Event, Evidence
 
 
@@ -121,7 +123,8 @@ def _duplicate(case: Case) -> Match | None:
         if event.fields.get("bus_id") and event.rank is not None:
             by_device[(event.host, event.fields["bus_id"])].add(event.rank)
     shared = sorted(r for ranks in by_device.values() if len(ranks) > 1 for r in ranks)
-    named = sorted({int(r) for e in events for r in (e.fields.get("ranks") or ()) if isinstance(r, int)})
+    told = [e.fields.get(key) for e in events for key in ("rank_a", "peer_rank")]
+    named = sorted({rank for rank in told if isinstance(rank, int)})
     # Hosts may share a name; a job whose communicators came to work had a GPU for each rank.
     ran = case.facts.all("watchdog_timeout", "progress") or case.graph.open_calls
     if not events and (not shared or ran):
@@ -144,7 +147,10 @@ def _communicator(case: Case) -> Match | None:
         phase, size = event.fields.get("phase"), event.fields.get("nranks")
         absent = _numbers(event, "absent")
         if phase == "incomplete":
-            return _incomplete(event, absent)
+            unproved = beyond_the_text(case.incident, case.facts) & set(absent)
+            if unproved and find_stop(case.facts) is None:
+                continue  # the text may end, or begin, in the middle of a start that went well
+            return _incomplete(event, absent, bool(unproved))
         if phase == "fewer":
             return Match(
                 "init_hang",
@@ -159,8 +165,11 @@ def _communicator(case: Case) -> Match | None:
     return None
 
 
-def _incomplete(event: Event, absent: tuple[int, ...]) -> Match:
-    """Return the answer for a communicator whose members began it: the absent are to blame, or those who cannot connect."""
+def _incomplete(event: Event, absent: tuple[int, ...], unproved: bool) -> Match:
+    """Return the answer for a communicator whose members began it: the absent are to blame, or those who cannot connect.
+
+    `unproved`: of some of the absent nothing shows that their lines should be here, so nobody is named.
+    """
     size = event.fields.get("nranks")
     starting, connecting, complete = (_numbers(event, key) for key in ("starting", "connecting", "complete"))
     unknown = int(event.fields.get("absent_unknown") or 0)
@@ -168,9 +177,9 @@ def _incomplete(event: Event, absent: tuple[int, ...]) -> Match:
         who = ranks_phrase(absent) if absent and not unknown else f"{unknown + len(absent)} of its members"
         return Match(
             "init_hang",
-            () if unknown else absent,
+            () if unknown or unproved else absent,
             f"a communicator of {size} ranks never became whole: {who} never began it, and {ranks_phrase(starting + connecting)} wait",
-            sure=1 if unknown else 2,
+            sure=1 if unknown or unproved else 2,
             evidence=[quote(event)],
             advice=[
                 f"Find where {who} stood when the others began: not started, crashed before, or in another call."

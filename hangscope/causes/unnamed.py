@@ -107,6 +107,9 @@ def _adapter(case: Case) -> Match | None:
 
 
 def _mismatch(case: Case) -> Match | None:
+    halves = [e for e in case.facts.all("fingerprint") if e.fields.get("context") == "mismatch"]
+    if halves:
+        return _unlike(halves)
     warnings = [e for e in case.facts.all("nccl_warn") if e.fields.get("class") == "collective_mismatch"]
     if not warnings:
         return None
@@ -119,6 +122,26 @@ def _mismatch(case: Case) -> Match | None:
             "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the calls rank by rank."
         ],
         sure=0,
+    )
+
+
+def _unlike(halves: Sequence[Event]) -> Match:
+    """Return the answer for one rank's word of DETAIL's check: the calls differ, and who is odd it cannot tell."""
+    aspects = {str(aspect) for e in halves for aspect in e.fields.get("aspects") or ()} - {"sequence number"}
+    finer = {"shapes": "shape_mismatch", "dtypes": "dtype_mismatch"}
+    cause = finer.get("/".join(sorted(aspects)), "collective_mismatch")
+    first = halves[0]
+    who = f"rank {first.rank}" if first.rank is not None else "a rank"
+    peer = first.fields.get("peer_op")
+    other = f"a peer that was in {peer}" if peer else "a peer"
+    return Match(
+        cause,
+        (),
+        f"{who} was in {first.fields['op']} and {other}; from one side alone it cannot be told which is odd",
+        sure=1,
+        category="code",
+        evidence=[quote(event) for event in halves[:4]],
+        advice=["Collect this error from every rank: the call that the minority was in is the odd one."],
     )
 
 

@@ -23,7 +23,8 @@ CLOCK_SKEW = 5.0  # seconds by which the clocks of two hosts may disagree
 _PRINT_LOCAL_RANKS = frozenset(
     {
         "fingerprint", "monitored_barrier", "monitored_barrier_witness", "watchdog_timeout", "watchdog_status", "dump_signal",
-        "dump_observed", "desync", "heartbeat_timeout", "async_error", "failed_stack",
+        "dump_observed", "desync", "heartbeat_timeout", "async_error", "failed_stack", "cuda_error",
+        "gather_unfilled",
     }
 )  # fmt: skip
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
@@ -163,6 +164,7 @@ def _death(rank: int, facts: Facts) -> Death | None:
         e
         for e in facts.of(rank, "exception")
         if not e.fields.get("symptom")
+        and not e.fields.get("truncated")  # a traceback that breaks off need not have ended anything
         and e.fields.get("type") not in _INTERRUPTS
         and not _went_on(rank, e, facts)
     ]

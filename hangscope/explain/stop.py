@@ -17,7 +17,8 @@ from hangscope.incident import CallKind, Event
 #: Kinds of lines that prove that a rank waited until a timeout, the most telling first.
 PROOFS = (
     "watchdog_timeout", "watchdog_status", "desync", "gloo_timeout", "monitored_barrier", "heartbeat_timeout",
-    "dump_signal", "dump_observed", "monitored_barrier_witness", "async_error", "gloo_closed", "no_progress",
+    "dump_signal", "dump_observed", "monitored_barrier_witness", "async_error", "gloo_closed",
+    "gather_unfilled",
 )  # fmt: skip
 _OF_A_CALL = ("watchdog_timeout", "watchdog_status", "desync")
 

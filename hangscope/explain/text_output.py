@@ -122,9 +122,21 @@ def _stuck(facts: Facts) -> bool:
         facts.deaths
         or facts.external is not None
         or facts.all("ddp_params", "ddp_shape", "ddp_unused", "ddp_unfinished")
+        or in_one_call(facts)
     ):
         return False
     return bool(facts.all("gloo_timeout", "gloo_closed", "watchdog_timeout", "no_progress", "exception"))
+
+
+def in_one_call(facts: Facts) -> bool:
+    """Return whether every rank that was seen timed out in one and the same call: what they printed last accuses nobody."""
+    calls = {
+        (e.rank, e.fields.get("seq"), e.fields.get("op"), e.fields.get("numel_in"), e.fields.get("numel_out"))
+        for e in facts.all("watchdog_timeout")
+        if e.rank is not None and isinstance(e.fields.get("seq"), int)
+    }
+    ranks = {call[0] for call in calls}
+    return len(ranks) > 1 and len({call[1:] for call in calls}) == 1 and ranks >= set(facts.of_rank)
 
 
 def progress(incident: Incident, facts: Facts) -> Finding | None:

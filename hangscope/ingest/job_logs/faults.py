@@ -14,6 +14,7 @@ import re
 from hangscope.incident import Event
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
+from hangscope.ingest.torch_logs.c10d import group_event
 
 _SIZES = {
     "bytes": 1,
@@ -44,7 +45,7 @@ def _oom_host(line: Line, match: re.Match[str]) -> Event:
 
 def _cuda(line: Line, match: re.Match[str]) -> Event | None:
     error = match.group(1).strip(" .")
-    return None if error.startswith("out of memory") else line.event("cuda_error", error=error)
+    return None if error.startswith("out of memory") else group_event(line, "cuda_error", error=error)
 
 
 def _xid(line: Line, match: re.Match[str]) -> Event:

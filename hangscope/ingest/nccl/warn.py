@@ -126,7 +126,7 @@ RULES: tuple[WarnRule, ...] = (
     ),
     # --- mismatch checks on the device, 2.4.2 to 2.7 only; the rank is the printer's own ---
     _rule(
-        "size_mismatch",
+        "collective_mismatch",
         r"Mismatched collective detected|this may be caused by a collective mismatch around rank",
         NOBODY,
         3,
@@ -148,6 +148,7 @@ RULES: tuple[WarnRule, ...] = (
 )
 
 _STATUS = re.compile(r"\b(?:error |status=)(?:IBV_WC_\w{1,40}\()?(?P<status>\d{1,4})", re.IGNORECASE)
+_RETRY = re.compile(r"retrying \((?P<nth>\d{1,9})/(?P<of>\d{1,9})\)")
 _VENDOR = re.compile(r"vendor[ _]err[ =](?P<vendor>\d{1,10})")
 _HCA = re.compile(
     r"\bhca (?P<nic>[\w.\-:]{1,64})|\bNET/IB ?: ?(?P<dev>\w[\w.\-]{0,63}:\d{1,3}) |"
@@ -210,6 +211,9 @@ def traceback_result(message: str) -> dict[str, Any] | None:
 def _fields(rule: WarnRule, match: re.Match[str], message: str) -> dict[str, Any]:
     groups = match.groupdict()
     fields: dict[str, Any] = {"class": rule.name, "blames": rule.blames, "tier": rule.tier}
+    retry = _RETRY.search(message)
+    if retry is not None and int(retry["nth"]) < int(retry["of"]):
+        fields.update(tier=3, retrying=True)  # it tries again: no fault yet
     gid = _REMOTE_GID.search(message)
     peer = groups.get("peer") or (gid["gid"] if gid and gid["gid"] != "::" else None)
     if peer:

@@ -86,6 +86,8 @@ def _port_in_use(line: Line, match: re.Match[str]) -> Event:
 
 def _params(line: Line, match: re.Match[str]) -> Event:
     first, own, second, other = (int(n) for n in match.groups())
+    if not own or not other:  # the answer of a rank that is gone, or never came, stays at its initial zero
+        return line.event("gather_unfilled", first, peer_group_rank=second if not other else first)
     return line.event("ddp_params", first, counts={first: own, second: other})
 
 
@@ -117,6 +119,11 @@ RULES: tuple[Rule, ...] = (
     rule(
         "clients joined",
         r"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,7})/(\d{1,7}) clients joined",
+        _clients,
+    ),
+    rule(
+        "workers joined",
+        r"Timed out after (\d{1,9}) seconds waiting for workers\. (\d{1,7})/(\d{1,7}) workers joined",
         _clients,
     ),
     rule("wait timeout after", r"wait timeout after (\d{1,18}) ?ms, keys: (.{1,300})", _key),

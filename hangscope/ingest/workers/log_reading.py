@@ -199,7 +199,19 @@ def _local_ranks(
 
 
 def _tasks_are_ranks(events: Sequence[Event]) -> bool:
-    """Return whether srun's or mpirun's task numbers are ranks: not where a line shows both and they differ, nor under an agent."""
+    """Return whether srun's or mpirun's task numbers are ranks: not where a line shows both and they differ, nor under an agent.
+
+    What srun says of one task per host does not tell: the task may be an agent with eight workers.
+    """
+    told = [e for e in events if e.fields.get("task") is not None]
+    tasks = {(e.host, e.fields["task"]) for e in told}
+    one_per_host = len({host for host, _ in tasks}) == len(tasks)
+    if (
+        told
+        and one_per_host
+        and all(e.fields.get("via") == "srun" or e.kind in _LAUNCHER_KINDS for e in told)
+    ):
+        return False
     for event in events:
         task = event.fields.get("task")
         if task is None:
