@@ -186,7 +186,7 @@ def analyze(
 
 def _write(path: Path, render: Any, force: bool, quiet: bool) -> bool:
     """Write one report file; a failure is told and does not take back the verdict that was printed."""
-    from hangscope.api import write_report
+    from hangscope.output import write_report
 
     try:
         write_report(path, render(), force=force)
