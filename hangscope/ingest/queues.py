@@ -11,45 +11,44 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.incident import Absence, CallKind, Frame, Frontier, Queue, RankRecord, State
+from hangscope.incident import Absence, CallKind, Frame, Frontier, Queue, RankRecord, Stack, State
 from hangscope.ingest.groups import GroupIndex
-from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.recording import KindRow, Recording, StackRow
 
 
 class KindTable:
-    """Numbers call kinds and interns frames over all ranks."""
+    """Numbers call kinds and interns stacks over all ranks.
+
+    A kind is found by its row with the job-wide number of its stack: hashing the frames of each would cost more than all else.
+    """
 
     def __init__(self) -> None:
         self.all: list[CallKind] = []
-        self._index: dict[CallKind, int] = {}
+        self._index: dict[KindRow, int] = {}
         self._frames: dict[tuple[str, str, int], Frame] = {}
+        self._stack_numbers: dict[StackRow, int] = {(): 0}
+        self._stacks: list[Stack] = [()]
 
     def mapping(self, recording: Recording) -> Any:
         """Return the job-wide index for each of the recording's kinds (int32 array)."""
-        stacks = [
-            tuple(self._frames.setdefault(row, Frame(*row)) for row in stack) for stack in recording.stacks
-        ]
+        stacks = [self._stack(row) for row in recording.stacks]
         result = np.empty(len(recording.kinds), dtype=np.int32)
         for position, row in enumerate(recording.kinds):
-            op, backend, size_in, size_out, type_in, type_out, src, dst, stack, root = row
-            kind = CallKind(
-                op,
-                backend,
-                size_in,
-                size_out,
-                type_in,
-                type_out,
-                src,
-                dst,
-                stacks[stack] if 0 <= stack < len(stacks) else (),
-                root,
-            )
-            index = self._index.get(kind)
+            stack = stacks[row[8]] if 0 <= row[8] < len(stacks) else 0
+            own: KindRow = (*row[:8], stack, row[9])
+            index = self._index.get(own)
             if index is None:
-                index = self._index[kind] = len(self.all)
-                self.all.append(kind)
+                index = self._index[own] = len(self.all)
+                self.all.append(CallKind(*row[:8], self._stacks[stack], row[9]))
             result[position] = index
         return result
+
+    def _stack(self, row: StackRow) -> int:
+        number = self._stack_numbers.get(row)
+        if number is None:
+            number = self._stack_numbers[row] = len(self._stacks)
+            self._stacks.append(tuple(self._frames.setdefault(frame, Frame(*frame)) for frame in row))
+        return number
 
 
 @dataclass(frozen=True, slots=True)
