@@ -6,6 +6,8 @@ from collections.abc import Iterable
 import pytest
 
 from hangscope.incident import Event
+from hangscope.ingest.job_logs.faults import Skip
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines import scan as scan_module
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.scan import BLOCK, EVENTS_PER_WRITER, LINE_LIMIT, scan
@@ -29,7 +31,7 @@ class Marks:
     def feed(self, line: Line) -> Iterable[Event]:
         marked = MARK.decode() in line.text
         self.left = self.more if marked else self.left - 1
-        return [line.event("progress" if marked else "skip", step=len(line.text))]
+        return [line.event(Progress, step=len(line.text)) if marked else line.event(Skip, what="x")]
 
     def close(self) -> Iterable[Event]:
         return ()
@@ -78,7 +80,7 @@ def test_a_line_without_end_is_cut() -> None:
     data = b"a" * 40_000_000 + MARK + b"b" * 30_000_000
     (event,) = scan(io.BytesIO(data), "a.log", [Marks()]).events
     assert event.line == 1
-    assert event.fields["step"] <= LINE_LIMIT + 4096
+    assert event.step <= LINE_LIMIT + 4096
 
 
 def test_bytes_that_are_no_text_survive() -> None:

@@ -42,13 +42,13 @@ def test_watchdog_timeout_of_every_version(header: str, rank: int | None, group_
         "timeout_ms": 600000,
         "ran_ms": 600029,
     }
-    assert {name: event.fields[name] for name in told} == told
+    assert {name: getattr(event, name) for name in told} == told
 
 
 def test_before_1_12_a_timeout_has_no_number() -> None:
     text = "[E ProcessGroupNCCL.cpp:587] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(OpType=BROADCAST, Timeout(ms)=1800000) ran for 1801000 milliseconds before timing out."
     (event,) = events(text)
-    assert event.fields["op"] == "broadcast" and "seq" not in event.fields
+    assert event.op == "broadcast" and not event.seq
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_reprints_are_one_event_which_knows_its_group() -> None:
     )
     first = events(text, "watchdog_timeout")[0]
     assert len([e for e in events(text, "watchdog_timeout") if e.rank == 3]) == 1
-    assert (first.line, first.fields["group_name"], first.fields["group_desc"], first.fields["pg_id"]) == (
+    assert (first.line, first.group_name, first.group_desc, first.pg_id) == (
         1,
         "9",
         "tp",
         2,
     )
     (dead,) = events(text, "terminate")
-    assert dead.fields["type"] == "c10::DistBackendError"
+    assert dead.type == "c10::DistBackendError"
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_reprints_are_one_event_which_knows_its_group() -> None:
 def test_both_wordings_of_last_enqueued_and_completed(text: str, seq: int) -> None:
     (event,) = events(HEADER + text)
     assert (event.kind, event.rank, event.group_rank) == ("watchdog_status", 3, 1)
-    assert (event.fields["seq"], event.fields["last_enqueued"], event.fields["last_completed"]) == (seq, 9, 5)
-    assert (event.fields["group_name"], event.fields["group_desc"]) == ("9", "tp")
+    assert (event.seq, event.last_enqueued, event.last_completed) == (seq, 9, 5)
+    assert (event.group_name, event.group_desc) == ("9", "tp")
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_dump_signal_names_who_noticed(text: str, detector: object) -> None:
     (event,) = events(HEADER + PG + text)
     assert (
         event.kind,
-        event.fields["detector"],
-        event.fields["last_enqueued"],
-        event.fields["last_completed"],
+        event.detector,
+        event.last_enqueued,
+        event.last_completed,
     ) == ("dump_signal", detector, 9, 5)
 
 
@@ -227,9 +227,9 @@ next line of the job
 def test_desync_report() -> None:
     (event,) = events(DESYNC, "desync")
     assert (event.line, event.group_rank) == (2, 0)
-    assert event.fields["joined_not_finished"] == {6: [0, 2]}
-    assert event.fields["not_joined"] == {6: [1]}
-    assert (event.fields["op"], event.fields["seq"], event.fields["reporter"]) == ("all_reduce", 6, 0)
+    assert event.joined_not_finished == {6: [0, 2]}
+    assert event.not_joined == {6: [1]}
+    assert (event.op, event.seq, event.reporter) == ("all_reduce", 6, 0)
 
 
 def test_desync_report_with_ranks_that_never_came_and_cut_off() -> None:
@@ -238,8 +238,8 @@ def test_desync_report_with_ranks_that_never_came_and_cut_off() -> None:
         + "\n\t - To our best knowledge, ranks [2, 3] are the lagging ranks that caused this timeout. They never joined any collectives"
     )
     (event,) = events(text, "desync")
-    assert event.fields["never_joined"] == [2, 3]
-    assert [e.fields for e in events("\n".join(DESYNC.splitlines()[:2]), "desync")] == [
+    assert event.never_joined == [2, 3]
+    assert [e.told() for e in events("\n".join(DESYNC.splitlines()[:2]), "desync")] == [
         {"reporter": 0, "op": "all_reduce", "seq": 6}
     ]
 
@@ -247,7 +247,7 @@ def test_desync_report_with_ranks_that_never_came_and_cut_off() -> None:
 def test_failed_collectives_stack() -> None:
     text = f"{HEADER}{PG}Stack trace of the failed collective: \n#0 all_reduce from /opt/venv/torch/distributed/distributed_c10d.py:2968\n#1 step from /workspace/train/train.py:41\nother\n"
     (event,) = events(text, "failed_stack")
-    assert event.fields["frames"] == [
+    assert event.frames == [
         ["all_reduce", "/opt/venv/torch/distributed/distributed_c10d.py", 2968],
         ["step", "/workspace/train/train.py", 41],
     ]
@@ -278,9 +278,9 @@ DESYNC_LINES = (
 
 def test_a_line_of_another_rank_ends_no_report() -> None:
     (stack,) = events("\n".join(STACK_LINES), "failed_stack")
-    assert [row[0] for row in stack.fields["frames"]] == ["all_reduce", "step", "<module>"]
+    assert [frame.name for frame in stack.frames] == ["all_reduce", "step", "<module>"]
     (desync,) = events("\n".join(DESYNC_LINES), "desync")
-    assert desync.fields["joined_not_finished"] == {6: [0, 2]} and desync.fields["not_joined"] == {6: [1]}
+    assert desync.joined_not_finished == {6: [0, 2]} and desync.not_joined == {6: [1]}
 
 
 def test_reports_of_two_writers_are_told_apart() -> None:
@@ -293,7 +293,7 @@ def test_reports_of_two_writers_are_told_apart() -> None:
 
     woven = [line for pair in zip(of(4), of(5), strict=True) for line in pair]
     found = events("\n".join(woven), "failed_stack")
-    assert [(e.rank, [row[2] for row in e.fields["frames"]]) for e in found] == [
+    assert [(e.rank, [frame.line for frame in e.frames]) for e in found] == [
         (4, [2968, 4, 90]),
         (5, [2968, 5, 90]),
     ]

@@ -98,7 +98,7 @@ def test_each_line_becomes_its_event(text: str, kind: str, fields: dict[str, obj
     assert reading.notes == []
     (event,) = [event for event in reading.events if event.kind == kind]
     assert event.rank == 1
-    assert {name: event.fields[name] for name in fields} == fields
+    assert {name: getattr(event, name) for name in fields} == fields
 
 
 @pytest.mark.parametrize(("text", "kind", "fields"), CASES)

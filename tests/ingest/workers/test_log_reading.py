@@ -48,7 +48,7 @@ def test_what_a_path_says(path: str, expected: tuple[int | None, int | None, int
 
 def test_a_local_rank_is_not_a_global_one() -> None:
     reading = read(CLOSED, "log_dir/none_x1/attempt_0/2/stderr.log")
-    assert {(e.rank, e.fields["local_rank"], e.attempt) for e in reading.events} == {(None, 2, 0)}
+    assert {(e.rank, e.local_rank, e.attempt) for e in reading.events} == {(None, 2, 0)}
     known = read(
         f"[rank10]: {CLOSED}terminate called without an active exception\n",
         "log_dir/none_x1/attempt_0/2/stderr.log",
@@ -65,9 +65,7 @@ def test_local_ranks_are_mapped_within_a_log() -> None:
 def test_task_numbers_are_ranks_unless_lines_contradict() -> None:
     assert {e.rank for e in read(f"3: {CLOSED}").events} == {3}
     nodes = read(f"1: [rank9]: {CLOSED}1: OSError: x\n")
-    assert [(e.rank, e.fields.get("task")) for e in nodes.events if e.fields.get("type") == "OSError"] == [
-        (None, 1)
-    ]
+    assert [(e.rank, e.task) for e in nodes.events if e.type == "OSError"] == [(None, 1)]
     assert [e.rank for e in read("1: " + AGENT.format(code=1, local=0, pid=5)).events] == [None]
 
 
@@ -75,9 +73,7 @@ def test_attempts_in_one_log() -> None:
     first = f"[rank1]: ValueError: a\n[rank0]: {CLOSED}" + AGENT.format(code=1, local=1, pid=11)
     second = "[rank0]: OSError: b\n" + AGENT.format(code=1, local=0, pid=12)
     reading = read(first + second + "[rank0]: KeyError: c\n")
-    told = [
-        (e.fields.get("type") or e.kind, e.attempt) for e in reading.events if e.kind in ("exception", "exit")
-    ]
+    told = [(e.type or e.kind, e.attempt) for e in reading.events if e.kind in ("exception", "exit")]
     assert told == [
         ("ValueError", 0),
         ("RuntimeError", 0),
@@ -110,7 +106,7 @@ def test_progress_is_the_last_line_before_trouble() -> None:
     steps = "".join(f"[default{r}]:step {n} loss 0.1\n" for n in range(40_000) for r in (0, 1))
     text = steps + "[default1]:epoch done\n" + "".join(f"[rank0]: {CLOSED}noise\n" for _ in range(60_000))
     events = [e for e in read(text).events if e.kind == "progress"]
-    assert [(e.fields["local_rank"], e.fields.get("step"), e.fields.get("done")) for e in events] == [
+    assert [(e.local_rank, e.step, e.done) for e in events] == [
         (0, 39_999, None),
         (1, 39_999, None),
         (1, None, True),
@@ -131,7 +127,7 @@ def test_progress_is_the_last_line_before_trouble() -> None:
 )
 def test_progress_lines(text: str, step: int | None, done: bool | None) -> None:
     (event,) = read(text).events
-    assert (event.fields.get("step"), event.fields.get("done")) == (step, done)
+    assert (event.step, event.done) == (step, done)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +197,6 @@ def test_real_incidents(name: str, kind: str, rank: int, fields: dict[str, objec
     readings = incident(name)
     assert [note for reading in readings for note in reading.notes] == []
     found = [e for reading in readings for e in reading.events if e.kind == kind and e.rank == rank]
-    assert any(all(e.fields.get(key) == value for key, value in fields.items()) for e in found)
+    assert any(all(getattr(e, key, None) == value for key, value in fields.items()) for e in found)
     truth = json.loads((INCIDENTS / name / "truth.json").read_text())
     assert truth["culprits"]
