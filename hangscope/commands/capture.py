@@ -31,7 +31,7 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
 
     if bool(pids) == bool(job):
         raise UsageError("give either process ids or --job FOLDER", "hangscope capture 4711")
-    found = table.of_folder(str(RunFolder.of_job(job).path)) if job else table.job_of(pids)
+    found = table.of_run(str(RunFolder.of_job(job).path)) if job else table.job_of(pids)
     under = sorted({process.folder for process in found if process.folder})
     given = job or directory or (under[0] if len(under) == 1 else f"hangscope-{pids[0]}")
     folder = RunFolder.of_job(given)

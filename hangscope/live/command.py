@@ -67,8 +67,8 @@ def exit_like(code: int) -> int:
     if code >= 0:
         return code
     with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.signal(-code, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
-        os.kill(os.getpid(), -code)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it would be a dump of the wrong process
+    with suppress(OSError, ValueError):
+        signal.signal(-code, signal.SIG_DFL)  # SIGKILL has no other
+    os.kill(os.getpid(), -code)
     return 128 - code

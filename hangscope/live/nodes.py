@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class Nodes:
-    """This node's part in the folder of a run."""
+    """The part of one node in the folder of a run."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "nodes"

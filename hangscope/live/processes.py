@@ -46,8 +46,8 @@ def job_of(pids: Iterable[int]) -> list[Process]:
     return _without_wrappers(ordered)
 
 
-def of_folder(folder: str) -> list[Process]:
-    """Return the processes on this node that `hangscope run` started with this folder."""
+def of_run(folder: str, run: str | None = None) -> list[Process]:
+    """Return the processes on this node that run with this folder, or of these those below one call of `hangscope run`."""
     pids = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
@@ -55,7 +55,7 @@ def of_folder(folder: str) -> list[Process]:
                 environment, _ = agent.process_of(int(name))
             except OSError:
                 continue  # another user's, or gone
-            if environment.get("HANGSCOPE_DIR") == folder:
+            if environment.get("HANGSCOPE_DIR") == folder and run in (None, environment.get("HANGSCOPE_RUN")):
                 pids.append(int(name))
     return job_of(sorted(pids))
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from hangscope.live.command import ENDING, PASSED_ON, Command
 from hangscope.live.folder import RunFolder
 from hangscope.live.nodes import Nodes
 from hangscope.live.output import Output
-from hangscope.live.processes import Process, cpu_seconds, job_of
+from hangscope.live.processes import Process, cpu_seconds, job_of, of_run
 from hangscope.live.progress import Look, Patience
 from hangscope.live.reporting import Reporting
 from hangscope.live.settings import additions
@@ -29,6 +30,7 @@ _GRACE = 30.0  # s that a command has to end after SIGTERM
 _ANALYSIS_BEFORE_END = (
     15.0  # s for the analysis while somebody waits for the end: Slurm and Kubernetes give 30
 )
+_REST = 5.0  # s that ranks have whose launcher is gone
 _OTHER_NODES = 20.0  # s for what other nodes still write
 
 
@@ -53,7 +55,12 @@ class Runner:
         self.reporting = Reporting(self.folder, self.nodes, options.quiet)
         version = torch_version(words)
         self.added = additions(str(self.folder.path), version, environment)
-        self.environment = {**environment, **self.added, "HANGSCOPE_DIR": str(self.folder.path)}
+        self.environment = {
+            **environment,
+            **self.added,
+            "HANGSCOPE_DIR": str(self.folder.path),
+            "HANGSCOPE_RUN": self.nodes.name,
+        }
         self.environment["PYTHONPATH"] = os.pathsep.join(
             path for path in (str(self.folder.agent), environment.get("PYTHONPATH", "")) if path
         )
@@ -61,7 +68,7 @@ class Runner:
         self.processes: list[Process] = []
         self.searched = -_SEARCH
         self.signals: list[int] = []
-        self.hurried = False
+        self.ending = self.hurried = False
         self.answered = self.folder.captures()
 
     def run(self) -> int:
@@ -80,6 +87,8 @@ class Runner:
             self._answer_others()
             if patience is not None and patience.frozen(self._look()) and self._freeze(patience):
                 patience = None
+        if self.ending:
+            self._end_rest()
         self.output.close()
         self._note(ended=time.time(), exit=code)
         if code != 0 and not self.reporting.settled:
@@ -90,14 +99,28 @@ class Runner:
     def _receive(self, number: int, _: Any) -> None:
         if number in PASSED_ON:
             self.command.send(number)
-        elif self.signals or self.hurried:
+        elif self.ending:
             self._pass_on(number)  # asked twice: at once
         else:
+            self.ending = True
             self.signals.append(number)
 
     def _pass_on(self, number: int) -> None:
         self.hurried = True
         self.command.send(number, all_of_it=number == signal.SIGINT)
+
+    def _end_rest(self) -> None:
+        """End the ranks that a launcher left behind when it was ended: nobody else will."""
+        for number, patience in ((signal.SIGTERM, _REST), (signal.SIGKILL, 1.0)):
+            for process in self._left():
+                with suppress(OSError):
+                    os.kill(process.pid, number)
+            deadline = time.monotonic() + patience
+            while self._left() and time.monotonic() < deadline:
+                time.sleep(0.1)
+
+    def _left(self) -> list[Process]:
+        return of_run(str(self.folder.path), self.nodes.name)
 
     def _search(self) -> None:
         if time.monotonic() - self.searched >= _SEARCH:
@@ -159,6 +182,7 @@ class Runner:
         self.nodes.done()
         self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: self.hurried)
         if self.options.on_hang == "kill":
+            self.ending = True
             self.command.send(signal.SIGTERM)
             if self.command.wait(_GRACE) is None:
                 self.command.send(signal.SIGKILL, all_of_it=True)
@@ -183,10 +207,8 @@ class Runner:
         """Keep what is known of the run itself, for people and for `doctor`."""
         path = self.folder.path / "launcher" / f"{self.nodes.name}.run"
         known: dict[str, Any] = {"settings": self.added, "program": os.path.basename(self.words[0])}
-        try:
+        with suppress(OSError, ValueError):
             known = json.loads(path.read_text())
-        except (OSError, ValueError):
-            pass
         try:
             path.write_text(json.dumps({**known, **facts}, indent=1, sort_keys=True) + "\n")
         except OSError as error:

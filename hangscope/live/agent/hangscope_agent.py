@@ -191,8 +191,8 @@ class Agent:
         folder = os.path.join(self.folder, where)
         os.makedirs(folder, exist_ok=True)
         target = os.path.join(folder, "stack_rank_%d.txt" % rank)
-        if known is None:
-            time.sleep(INTERVAL)  # a child of it may be the rank, and knows more
+        if known is None and children_of(self.pid):
+            time.sleep(INTERVAL)  # one of them may be the rank, and knows more
             if os.path.exists(target):
                 return []
         unfinished = os.path.join(folder, ".stack_rank_%d.%d" % (rank, self.pid))
