@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 from hangscope.errors import Note
@@ -14,6 +15,7 @@ from hangscope.ingest.recorder.coalesced import (
     end_key,
     seq_of,
 )
+from hangscope.ingest.recorder.own_sizes import Both, OwnSizes, may_differ
 from hangscope.ingest.recorder.recording import KindRow, Recording, StackRow
 from hangscope.ingest.recorder.values import (
     Tensors,
@@ -39,12 +41,13 @@ def _names_a_call(entry: Any) -> bool:
 class _Name:
     """What a profiling name says: `nccl:all_gather`, `nccl:send 0->1`, `nccl:coalesced`."""
 
-    __slots__ = ("backend", "ends_batch", "is_p2p", "op")
+    __slots__ = ("backend", "ends_batch", "is_p2p", "op", "sizes_differ")
 
     def __init__(self, name: str) -> None:
         self.backend, _, self.op = as_text(name).rpartition(":")
         self.is_p2p = "->" in name or "<-" in name
         self.ends_batch = COALESCED_END.search(name) is not None
+        self.sizes_differ = not self.is_p2p and may_differ(user_op(self.op))
 
 
 def _names(entries: list[Any]) -> dict[str, _Name]:
@@ -73,6 +76,9 @@ class Entries:
         self.last_kind = -1
         self.places: dict[Any, tuple[str, int]] = {}
         self.tensors = Tensors()
+        self.own_sizes: dict[bytes | str, int] = {}
+        self.sizes: list[Both] = []
+        self.picks: array[int] = array("i")
         self.bad = 0
 
     def reduce(self, entries: list[Any]) -> None:
@@ -142,6 +148,8 @@ class Entries:
                 )
             )
 
+        if self.picks:
+            self.recording.own_sizes = OwnSizes(self.picks, self.sizes)
         if self.tensors.cut:
             self.recording.notes.append(
                 Note("sizes_cut", "its calls have more and larger shapes than are kept; some were left out")
@@ -170,6 +178,11 @@ class Entries:
 
     def _kind(self, entry: dict[str, Any], name: _Name, is_p2p: bool) -> int:
         get = entry.get
+        if name.sizes_differ and not is_p2p:
+            self._pick(get("input_sizes"), get("output_sizes"))
+            return self._look_up(
+                name, is_p2p, None, None, get("input_dtypes"), get("output_dtypes"), get("frames")
+            )
         parts = (
             name,
             is_p2p,
@@ -221,6 +234,15 @@ class Entries:
             index = self.kind_by_parts[key] = self.recording.kind(row)
         return index
 
+    def _pick(self, sizes_in: Any, sizes_out: Any) -> None:
+        """Take note of the sizes of the next call whose kind has none."""
+        key = as_key((sizes_in, sizes_out))
+        index = self.own_sizes.get(key)
+        if index is None:
+            index = self.own_sizes[key] = len(self.sizes)
+            self.sizes.append((self.tensors.sizes(sizes_in), self.tensors.sizes(sizes_out)))
+        self.picks.append(index)
+
     def _batch_kind(self, batch: Batch, backend: str) -> int:
         """Return one kind for a coalesced collective: its members' sizes in order, under the end entry's name."""
         members = batch.members or [batch.end]
@@ -235,11 +257,14 @@ class Entries:
             ):
                 value = member.get(key)
                 part.extend(value if isinstance(value, list) else [])
+        own = may_differ(op)
+        if own:
+            self._pick(joined[0], joined[1])
         row: KindRow = (
             op,
             backend,
-            self.tensors.sizes(joined[0]),
-            self.tensors.sizes(joined[1]),
+            () if own else self.tensors.sizes(joined[0]),
+            () if own else self.tensors.sizes(joined[1]),
             self.tensors.types(joined[2]),
             self.tensors.types(joined[3]),
             None,
