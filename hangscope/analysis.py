@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hangscope.align import divergence, frontier, waitgraph
 from hangscope.causes.case import Case
-from hangscope.explain import facts, finder, scene, statements, text_finding
+from hangscope.explain import excerpt, facts, finder, scene, statements, text_finding
 from hangscope.incident import ASSUMED, Absence, Incident
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -38,7 +38,9 @@ def analyse(incident: Incident) -> Analysis:
     graph = waitgraph.build(
         incident, views, bool(trouble), statements.idle(digest), statements.overdue(incident, digest)
     )
-    found = finder.Finder(scene.Scene(incident, views, histories, graph, digest.witnesses)).find()
+    uncollected = excerpt.not_collected(incident, digest)
+    looked_at = scene.Scene(incident, views, histories, graph, digest.witnesses, uncollected)
+    found = finder.Finder(looked_at).find()
     if found.view is not None and ASSUMED in found.view.group.name:
         found.assumed = True
     recorded = any(r.calls_file and r.absence is not Absence.TOLD for r in incident.ranks.values())

@@ -206,7 +206,12 @@ class Finder:
         return kind is None or proves_participation(kind) or view.proven > seq
 
     def _unseen(self) -> Finding | None:
-        roots = [r for r in self.scene.graph.roots if r.kind == "unseen" and r.explains]
+        early = {rank for view in self.scene.views.values() for rank in view.early}
+        roots = [
+            r
+            for r in self.scene.graph.roots
+            if r.kind == "unseen" and r.explains and not set(r.ranks) <= self.scene.uncollected | early
+        ]
         if not roots:
             return None
         ranks = tuple(sorted({rank for root in roots for rank in root.ranks}))

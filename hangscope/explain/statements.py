@@ -47,7 +47,8 @@ def stated(incident: Incident, facts: Facts) -> dict[Key, Bounds]:
     """Return the bounds that the lines of c10d and its watchdog state, by rank and the name of the group."""
     table: dict[Key, Bounds] = defaultdict(Bounds)
     named: dict[int, dict[int, str]] = defaultdict(dict)
-    for counted in (*facts.all(WatchdogStatus), *facts.all(DumpSignal)):
+    signals: list[WatchdogStatus | DumpSignal] = [*facts.all(WatchdogStatus), *facts.all(DumpSignal)]
+    for counted in signals:
         name, rank = counted.group_name, counted.rank
         if rank is None or not name:
             continue
@@ -98,7 +99,7 @@ def joined(incident: Incident, facts: Facts) -> Incident:
         if record is incident.ranks[rank]:
             record = ranks[rank] = replace(record, queues=dict(record.queues), p2p=dict(record.p2p))
         _extend(record, gid, bounds, facts, kinds, gid in counts_sends)
-    return replace(incident, ranks=ranks, groups=groups.all, kinds=kinds.all)
+    return replace(incident, ranks=ranks, groups=groups.all, kinds=incident.kinds.and_also(kinds.added))
 
 
 def behind(facts: Facts, waiting: Iterable[int], culprits: Iterable[int]) -> list[Event]:
@@ -134,11 +135,7 @@ def _extend(
     frontier = own.frontier if own is not None else Frontier()
     last = max(frontier.enqueued or 0, int(own.seq.max()) if own is not None and len(own) else 0)
     told = Frontier() if counts_sends else Frontier(bounds.enqueued, None, bounds.completed)
-    seqs = [
-        seq
-        for seq, event in sorted(bounds.calls.items())
-        if seq > last and event.op not in _UNKNOWN_OPS
-    ]
+    seqs = [seq for seq, event in sorted(bounds.calls.items()) if seq > last and event.op not in _UNKNOWN_OPS]
     further = (told.enqueued or 0) > last
     if record.seen and not seqs and not further:
         return
@@ -270,16 +267,14 @@ class _Kinds:
     """The call kinds of an incident with those that only text tells."""
 
     def __init__(self, incident: Incident) -> None:
-        self.all = list(incident.kinds)
+        self.added: list[CallKind] = []
         self._incident = incident
         self._index: dict[CallKind, int] = {}
 
     def _add(self, kind: CallKind) -> int:
-        if not self._index:
-            self._index = {k: i for i, k in enumerate(self.all)}
         if kind not in self._index:
-            self._index[kind] = len(self.all)
-            self.all.append(kind)
+            self._index[kind] = len(self._incident.kinds) + len(self.added)
+            self.added.append(kind)
         return self._index[kind]
 
     def send(self, event: WatchdogTimeout) -> int:
@@ -292,21 +287,20 @@ class _Kinds:
         sizes = tuple((n,) for n in (event.numel_in,) if isinstance(n, int))
         outs = tuple((n,) for n in (event.numel_out,) if isinstance(n, int))
         stack = (
-            next((e.frames for e in facts.of(event.rank, FailedStack)), ())
-            if event.rank is not None
-            else ()
+            next((e.frames for e in facts.of(event.rank, FailedStack)), ()) if event.rank is not None else ()
         )
         said = CallKind(event.op, "nccl", sizes, outs, stack=stack, told=True)
-        fitting = [kind for kind in self._recorded(gid) if means(said, kind)]
+        kinds = self._incident.kinds
+        fitting = [k for k in self._recorded(gid) if means(said, kinds[k])]
         if len(fitting) == 1 and not stack:
-            return self._add(fitting[0])  # the only call of this group's program that the line can mean
-        for kind in self._recorded(gid, seq):
-            if means(said, kind):
-                return self._add(replace(kind, stack=stack, told=True))
+            return fitting[0]  # the only call of this group's program that the line can mean
+        for k in self._recorded(gid, seq):
+            if means(said, kinds[k]):
+                return self._add(replace(kinds[k], stack=stack, told=True))
         return self._add(said)
 
-    def _recorded(self, gid: int, seq: int | None = None) -> list[CallKind]:
-        """Return the different calls that dumps show on a group, or at one seq of it."""
+    def _recorded(self, gid: int, seq: int | None = None) -> list[int]:
+        """Return the kinds of call that dumps show on a group, or at one seq of it."""
         found: dict[int, None] = {}
         seen: set[int] = set()
         incident = self._incident
@@ -322,7 +316,7 @@ class _Kinds:
             row = int(np.searchsorted(queue.seq, seq))
             if row < len(queue) and int(queue.seq[row]) == seq:
                 found[int(queue.kind[row])] = None
-        return [incident.kinds[k] for k in sorted(found)]
+        return sorted(found)
 
 
 def means(said: CallKind, recorded: CallKind) -> bool:

@@ -59,7 +59,7 @@ def assemble(
             )
         )
     index.complete(size)
-    queues = QueueBuilder(index)
+    queues = QueueBuilder(index, [chosen[rank].recording for rank in sorted(chosen)])
     ranks: dict[int, RankRecord] = {}
     for rank in range(size):
         record = ranks[rank] = RankRecord(rank)
@@ -91,7 +91,7 @@ def assemble(
         world_size=size,
         ranks=ranks,
         groups=roles(index.groups, size),
-        kinds=queues.kinds.all,
+        kinds=queues.kinds.kinds(),
         events=text.events,
         inputs=_inputs(
             readings,
