@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match, quote
-from hangscope.incident import Event
+from hangscope.events import Event
+from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
+from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
 _TRANSPORT = ("port_error", "catastrophic", "ib_error", "connect")
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
+_NO_FAULT = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
 
 
 def fault_without_rank(case: Case) -> Match | None:
@@ -45,15 +53,14 @@ def _match(
 
 
 def _device(case: Case) -> Match | None:
-    events = case.facts.all("xid", "cuda_error", "gpu_hang") + [
-        e for e in case.facts.all("nccl_warn") if e.fields.get("class") == "cuda"
-    ]
+    warned = [e for e in case.facts.all(NcclWarn) if e.fault == "cuda"]
+    events: list[Event] = [*case.facts.all(Xid), *case.facts.all(CudaError), *warned]
     if not events:
         return None
     first = events[0]
-    told = str(first.fields.get("error") or first.fields.get("code") or first.text)[:120]
-    told = f"Xid {told}" if first.kind == "xid" else told
-    device = f" of device {first.fields['device']}" if first.fields.get("device") else ""
+    told = f"Xid {first.code}" if isinstance(first, Xid) else ""
+    told = told or (first.error if isinstance(first, CudaError) else first.text)[:120]
+    device = f" of device {first.device}" if isinstance(first, Xid) and first.device else ""
     return _match(
         "gpu_stall",
         events,
@@ -66,15 +73,17 @@ def _device(case: Case) -> Match | None:
     )
 
 
+_MEMORY: tuple[tuple[type[Event], str, str, str], ...] = (
+    (OomCuda, "a process ran out of GPU memory", "code", "Lower the peak memory of that process: its longest batch, activations, fragmentation."),
+    (OomHost, "the out-of-memory killer ended a process", "code", "Fewer loader workers, smaller prefetch, or a larger memory request."),
+    (LoaderWorkerDeath, "a data loader worker died", "code", "Find what killed the worker: host memory, or /dev/shm (a larger --shm-size, fewer workers)."),
+    (DiskFull, "a disk was full", "data", "Free space where that process writes."),
+)  # fmt: skip
+
+
 def _memory(case: Case) -> Match | None:
-    kinds = {
-        "oom_cuda": ("a process ran out of GPU memory", "code", "Lower the peak memory of that process: its longest batch, activations, fragmentation."),
-        "oom_host": ("the out-of-memory killer ended a process", "code", "Fewer loader workers, smaller prefetch, or a larger memory request."),
-        "loader_worker_death": ("a data loader worker died", "code", "Find what killed the worker: host memory, or /dev/shm (a larger --shm-size, fewer workers)."),
-        "disk_full": ("a disk was full", "data", "Free space where that process writes."),
-    }  # fmt: skip
-    for kind, (what, category, advice) in kinds.items():
-        events = [e for e in case.facts.all(kind) if not e.fields.get("implausible")]
+    for kind, what, category, advice in _MEMORY:
+        events = [e for e in case.facts.all(kind) if not (isinstance(e, OomCuda) and e.implausible)]
         if events:
             return _match("crashed_rank", events, what, category, [advice])
     return None
@@ -82,22 +91,17 @@ def _memory(case: Case) -> Match | None:
 
 def _adapter(case: Case) -> Match | None:
     warnings = [
-        e
-        for e in case.facts.all("nccl_warn")
-        if e.fields.get("class") in _TRANSPORT
-        and e.fields.get("tier", 2) <= 2
-        and not e.fields.get("retrying")
+        e for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT and e.tier <= 2 and not e.retrying
     ]
     if not warnings:
         return None
-    first = min(warnings, key=lambda e: (e.fields.get("tier", 2), e.file, e.line))
-    peer = first.fields.get("peer_node") or first.fields.get("peer_host")
-    nic = f" (adapter {first.fields['nic']})" if first.fields.get("nic") else ""
-    what = "the transport reported a fault" + (f" towards {peer}" if peer else "") + nic
+    first = min(warnings, key=lambda e: (e.tier, e.file, e.line))
+    peer = first.peer_node or first.peer_host
+    what = "the transport reported a fault" + (f" towards {peer}" if peer else "")
     return _match(
         "network_stall",
         [first, *(e for e in warnings if e is not first)],
-        what,
+        what + (f" (adapter {first.nic})" if first.nic else ""),
         "network",
         [
             f"Check NIC, cable and switch port{f' towards {peer}' if peer else ''}; then run a pairwise bandwidth test over these hosts.",
@@ -107,7 +111,10 @@ def _adapter(case: Case) -> Match | None:
 
 
 def _mismatch(case: Case) -> Match | None:
-    warnings = [e for e in case.facts.all("nccl_warn") if e.fields.get("class") == "collective_mismatch"]
+    halves = [e for e in case.facts.all(CallFingerprint) if e.context == "mismatch"]
+    if halves:
+        return _unlike(halves)
+    warnings = [e for e in case.facts.all(NcclWarn) if e.fault == "collective_mismatch"]
     if not warnings:
         return None
     return _match(
@@ -122,17 +129,30 @@ def _mismatch(case: Case) -> Match | None:
     )
 
 
+def _unlike(halves: Sequence[CallFingerprint]) -> Match:
+    """Return the answer for one rank's word of DETAIL's check: the calls differ, and who is odd it cannot tell."""
+    aspects = {aspect for e in halves for aspect in e.aspects} - {"sequence number"}
+    finer = {"shapes": "shape_mismatch", "dtypes": "dtype_mismatch"}
+    first = halves[0]
+    who = f"rank {first.rank}" if first.rank is not None else "a rank"
+    other = f"a peer that was in {first.peer_op}" if first.peer_op else "a peer"
+    return Match(
+        finer.get("/".join(sorted(aspects)), "collective_mismatch"),
+        (),
+        f"{who} was in {first.op} and {other}; from one side alone it cannot be told which is odd",
+        sure=1,
+        category="code",
+        evidence=[quote(event) for event in halves[:4]],
+        advice=["Collect this error from every rank: the call that the minority was in is the odd one."],
+    )
+
+
 def _ended(case: Case) -> Match | None:
-    exits = [
-        e
-        for e in case.facts.all("exit")
-        if isinstance(e.fields.get("code"), int) and e.fields["code"] not in _ENDED_BY_LAUNCHER
-    ]
+    exits = [e for e in case.facts.all(Exit) if e.code not in _ENDED_BY_LAUNCHER]
     if not exits:
         return None
-    first = next((e for e in exits if e.fields.get("first")), exits[0])
-    signal = first.fields.get("signal")
-    how = f"was killed by {signal}" if signal else f"ended with exit code {first.fields['code']}"
+    first = next((e for e in exits if e.first), exits[0])
+    how = f"was killed by {first.signal}" if first.signal else f"ended with exit code {first.code}"
     return _match(
         "crashed_rank",
         [first, *(e for e in exits if e is not first)],
@@ -143,23 +163,25 @@ def _ended(case: Case) -> Match | None:
 
 
 def _exception(case: Case) -> Match | None:
-    events = [
+    raised = [
         e
-        for e in case.facts.all("exception", "terminate")
-        if not e.fields.get("symptom") and not e.fields.get("truncated") and not _went_on(case, e)
-        and (e.fields.get("type") or e.kind == "terminate")
-        and e.fields.get("type") not in ("KeyboardInterrupt", "SystemExit", "SignalException", "c10::DistBackendError")
-    ]  # fmt: skip
+        for e in case.facts.all(RankException)
+        if e.type and not e.symptom and not e.truncated and e.type not in _NO_FAULT and not _went_on(case, e)
+    ]
+    ended = [
+        e for e in case.facts.all(Terminate) if e.type != "c10::DistBackendError" and not _went_on(case, e)
+    ]
+    events: list[Event] = [*raised, *ended]
     if not events:
         return None
-    first = events[0]
-    name = first.fields.get("type") or "an abort"
+    name = raised[0].type if raised else ended[0].type or "an abort"
+    message = raised[0].message if raised else ended[0].what
     return _match(
         "crashed_rank",
         events,
         f"a process ended with {name}",
         "code",
-        [f"Mend the {name}: {str(first.fields.get('message') or first.fields.get('what') or '')[:120]}"],
+        [f"Mend the {name}: {message[:120]}"],
         sure=0,
     )
 
@@ -167,6 +189,5 @@ def _exception(case: Case) -> Match | None:
 def _went_on(case: Case, event: Event) -> bool:
     """Return whether the file goes on counting steps after an error, so that it was caught."""
     return any(
-        e.file == event.file and e.line > event.line and isinstance(e.fields.get("step"), int)
-        for e in case.facts.all("progress")
+        e.file == event.file and e.line > event.line and e.step is not None for e in case.facts.all(Progress)
     )

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+from hangscope.explain.facts import Facts
 from hangscope.incident import Incident
 
 _SEEN_BESIDE_ONE = 3  # so many ranks must have been seen before the only one that was not is suspected
 
 
-def traced(incident: Incident) -> frozenset[int]:
+def traced(incident: Incident, facts: Facts) -> frozenset[int]:
     """Return the ranks of which anything at all was seen: a dump, a stack, a file or a line."""
-    return frozenset(
-        rank
-        for rank, record in incident.ranks.items()
-        if record.files or record.events or record.threads or record.dump_file
+    return frozenset(facts.of_rank) | frozenset(
+        rank for rank, record in incident.ranks.items() if record.files or record.threads or record.dump_file
     )
 
 
@@ -33,9 +32,9 @@ def is_collection(incident: Incident) -> bool:
     return len(own) > 1 and len(own) * 2 >= len(incident.ranks)
 
 
-def beyond_the_text(incident: Incident) -> frozenset[int]:
+def beyond_the_text(incident: Incident, facts: Facts) -> frozenset[int]:
     """Return the ranks that may not be suspected for their silence: nothing shows that their lines should be here."""
-    seen = traced(incident)
+    seen = traced(incident, facts)
     unseen = frozenset(incident.ranks) - seen
     if is_collection(incident) or (len(unseen) == 1 and len(seen) >= _SEEN_BESIDE_ONE):
         return frozenset()

@@ -11,15 +11,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
+from hangscope.events import Event
 from hangscope.explain.facts import Facts
-from hangscope.incident import CallKind, Event
+from hangscope.incident import CallKind
+from hangscope.ingest.torch_logs.c10d import (
+    AsyncError,
+    DumpObserved,
+    DumpSignal,
+    HeartbeatTimeout,
+    WatchdogStatus,
+    WatchdogTimeout,
+)
+from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.store import GatherUnfilled
+from hangscope.ingest.torch_logs.wrapper import (
+    GlooClosed,
+    GlooTimeout,
+    MonitoredBarrier,
+    MonitoredBarrierWitness,
+)
 
 #: Kinds of lines that prove that a rank waited until a timeout, the most telling first.
-PROOFS = (
-    "watchdog_timeout", "watchdog_status", "desync", "gloo_timeout", "monitored_barrier", "heartbeat_timeout",
-    "dump_signal", "dump_observed", "monitored_barrier_witness", "async_error", "gloo_closed", "no_progress",
+PROOFS: tuple[type[Event], ...] = (
+    WatchdogTimeout, WatchdogStatus, Desync, GlooTimeout, MonitoredBarrier, HeartbeatTimeout, DumpSignal, DumpObserved,
+    MonitoredBarrierWitness, AsyncError, GlooClosed, GatherUnfilled,
 )  # fmt: skip
-_OF_A_CALL = ("watchdog_timeout", "watchdog_status", "desync")
+_Call = WatchdogTimeout | WatchdogStatus | Desync
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,63 +61,55 @@ class Stop:
 
 def find_stop(facts: Facts) -> Stop | None:
     """Return the proof that the job stood still, or None where no line proves it."""
-    events = [e for kind in PROOFS for e in facts.all(kind) if not e.fields.get("teardown")]
+    events: list[Event] = [e for kind in PROOFS for e in facts.all(kind)]
     if not events:
         return None
-    call = _call_of(events)
-    timed = next((e for e in call if isinstance(e.fields.get("ran_ms"), int)), None)
-    ran = timed.fields["ran_ms"] / 1000 if timed is not None else None
-    stamp = timed.fields.get("stamp") if timed is not None else None
+    call = _call_of([*facts.all(WatchdogTimeout), *facts.all(WatchdogStatus), *facts.all(Desync)])
+    timed = next((e for e in call if isinstance(e, WatchdogTimeout) and e.ran_ms is not None), None)
+    ran = timed.ran_ms / 1000 if timed is not None and timed.ran_ms is not None else None
     until = timed.time if timed is not None else None
+    stamp = timed.stamp if timed is not None else None
+    proof: list[Event] = [*call] or events
     return Stop(
-        tuple(sorted({e.rank for e in call or events if e.rank is not None and e.kind != "dump_observed"})),
+        tuple(sorted({e.rank for e in proof if e.rank is not None and not isinstance(e, DumpObserved)})),
         _kind(call),
-        next((int(e.fields["seq"]) for e in call if isinstance(e.fields.get("seq"), int)), None),
-        _group(call),
+        next((e.seq for e in call if e.seq is not None), None),
+        next(((e.group_name, e.group_desc or "") for e in call if e.group_name), ("", "")),
         _in_flight(call),
         until - ran if until is not None and ran is not None else None,
         until,
-        (stamp - ran, stamp) if isinstance(stamp, float) and ran is not None else None,
-        tuple((call or events)[:4]),
+        (stamp - ran, stamp) if stamp is not None and ran is not None else None,
+        tuple(proof[:4]),
     )
 
 
-def _call_of(events: Sequence[Event]) -> list[Event]:
+def _call_of(events: Sequence[_Call]) -> list[_Call]:
     """Return the lines about the call that most ranks waited in; of equals the first that is printed.
 
     A `WorkNCCL` line names no group: it belongs to the status line of the same rank and number.
     """
-    told = [e for e in events if e.kind in _OF_A_CALL and isinstance(e.fields.get("seq"), int)]
+    told = [e for e in events if e.seq is not None]
     if not told:
-        return [e for e in events if e.kind in _OF_A_CALL]
-    votes = Counter(int(e.fields["seq"]) for e in told if e.kind == told[0].kind)
-    most = max(votes, key=lambda seq: (votes[seq], -seq))
-    return [e for e in told if e.fields["seq"] == most]
+        return list(events)
+    votes = Counter(e.seq for e in told if e.kind == told[0].kind)
+    most = max(votes, key=lambda seq: (votes[seq], -(seq or 0)))
+    return [e for e in told if e.seq == most]
 
 
-def _kind(events: Sequence[Event]) -> CallKind | None:
+def _kind(events: Sequence[_Call]) -> CallKind | None:
     for event in events:
-        if event.fields.get("op"):
-            sizes, outs = (
-                ((n,),) if isinstance(n := event.fields.get(name), int) else ()
-                for name in ("numel_in", "numel_out")
-            )
-            return CallKind(str(event.fields["op"]), "nccl", sizes, outs)
+        if isinstance(event, WatchdogTimeout):
+            sizes, outs = (((n,),) if n is not None else () for n in (event.numel_in, event.numel_out))
+            return CallKind(event.op, "nccl", sizes, outs)
+        if isinstance(event, Desync) and event.op:
+            return CallKind(event.op, "nccl")
     return None
 
 
-def _group(events: Sequence[Event]) -> tuple[str, str]:
+def _in_flight(events: Sequence[_Call]) -> int | None:
     for event in events:
-        if event.fields.get("group_name"):
-            return (str(event.fields["group_name"]), str(event.fields.get("group_desc") or ""))
-    return ("", "")
-
-
-def _in_flight(events: Sequence[Event]) -> int | None:
-    for event in events:
-        enqueued, completed = event.fields.get("last_enqueued"), event.fields.get("last_completed")
-        if isinstance(enqueued, int) and isinstance(completed, int) and enqueued >= completed:
-            return enqueued - completed
+        if isinstance(event, WatchdogStatus) and event.last_enqueued >= event.last_completed:
+            return event.last_enqueued - event.last_completed
     return None
 
 
