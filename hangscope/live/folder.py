@@ -90,9 +90,8 @@ class RunFolder:
 
     def before_the_end(self) -> list[Path]:
         """Return what was left of a job that stood still before it was ended; nothing where it did not."""
-        still = [
-            path for path in sorted(self.path.glob("capture_*")) + [self.path / "stall"] if _holds_files(path)
-        ]
+        left = (*sorted(self.path.glob("capture_*")), self.path / "stall")
+        still = [path for path in left if _holds_files(path)]
         return (
             [*still, *(p for p in (self.path / "logs", self.path / "dumps") if _holds_files(p))]
             if still

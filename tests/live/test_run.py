@@ -123,7 +123,8 @@ def test_each_ranks_output_is_kept_and_nothing_of_it_is_changed(
         "logging.warning('w%s', os.environ['RANK'])\nassert sys.stdout.fileno() == 1 and not sys.stdout.isatty()\n"
         "if os.environ['RANK'] == '1': raise SystemError('gone')\n",
     )
-    done = call(["-q", "--", sys.executable, "launch.py", "2"], tmp_path, environment)
+    buffered = {k: v for k, v in environment.items() if k != "PYTHONUNBUFFERED"}
+    done = call(["-q", "--", sys.executable, "launch.py", "2"], tmp_path, buffered)
     assert done.returncode == 1
     assert sorted(done.stdout.decode().split("\n")) == ["", "out 0 ü", "out 1 ü", "raw", "raw"]
     logs = tmp_path / "left" / "logs" / "restart_0"

@@ -336,7 +336,7 @@ def doubled(stream: Any, path: str) -> Any:
         raw if direct else io.BufferedWriter(raw),  # type: ignore[arg-type,unused-ignore]
         encoding=stream.encoding,
         errors=stream.errors,
-        line_buffering=stream.line_buffering,
+        line_buffering=not direct,  # a pipe would keep the last lines of a rank that stands still
         write_through=direct,
     )
 
