@@ -6,6 +6,8 @@ from hangscope.causes import (
     device,
     init,
     lateness,
+    left_over,
+    library_calls,
     loop_end,
     mismatch,
     order,
@@ -13,6 +15,7 @@ from hangscope.causes import (
     pairs,
     participation,
     process,
+    rooted,
     silence,
 )
 from hangscope.causes.case import Case, Match, Rule
@@ -27,6 +30,8 @@ RULES: tuple[Rule, ...] = (
     init.never_formed,
     lateness.late,
     lateness.came_late,
+    left_over.made_after_the_end,
+    left_over.left_a_librarys_loop,
     process.left_quietly,
     pairs.unpaired,
     order.false_circle,
@@ -34,6 +39,8 @@ RULES: tuple[Rule, ...] = (
     order.circular_wait,
     participation.not_called_but_busy,
     mismatch.wrong_dtype,
+    library_calls.interrupted_elsewhere,
+    library_calls.called_from_a_library,
     mismatch.gradient_sets,
     output.last_output,
     loop_end.left_the_loop,
@@ -46,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     participation.busy_elsewhere,
     silence.vanished,
     silence.may_have_died,
+    rooted.other_roots,
     device.network_fault,
 )
 
