@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 import hangscope
 from hangscope.api import Report
 from tests.dump_writer import job, stuck, write_all
+from tests.in_thread import InThisThread
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURES = ROOT / "fixtures"
@@ -33,20 +33,9 @@ settings.register_profile(
 )
 settings.load_profile("bounded")
 
+REAL = "real frozen jobs: set HANGSCOPE_REAL_JOBS=1, or run .ci/live"
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-class InThisThread(Executor):
-    """Reads files where it stands: for trusted dumps, ten times as quick as starting children."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Return the finished future of a call."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
 
 
 def analyze(paths: Any, **options: Any) -> Report:
@@ -122,3 +111,18 @@ def unclear(healthy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unclear")
     shutil.copy(healthy / "nccl_trace_rank_0", folder)
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the jobs that take a while, unless they are asked for."""
+    if not os.environ.get("HANGSCOPE_REAL_JOBS"):
+        for item in items:
+            if item.get_closest_marker("real"):
+                item.add_marker(pytest.mark.skip(reason=REAL))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly what was not run."""
+    left_out = [r for r in terminalreporter.stats.get("skipped", []) if REAL in str(r.longrepr)]
+    if left_out:
+        terminalreporter.write_line(f"NOT RUN: {len(left_out)} tests with {REAL}", yellow=True, bold=True)

@@ -17,6 +17,7 @@ from hangscope.causes import (
     process,
     rooted,
     silence,
+    unnamed,
 )
 from hangscope.causes.case import Case, Match, Rule
 from hangscope.errors import Note
@@ -55,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     silence.may_have_died,
     rooted.other_roots,
     device.network_fault,
+    unnamed.fault_without_rank,
 )
 
 

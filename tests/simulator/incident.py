@@ -1,29 +1,16 @@
-"""From a fault and a seed to a folder: dumps/ as the job left them, and truth.json."""
+"""From a fault and a seed to a job that has run."""
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass
-from pathlib import Path
 
-from .dump_writer import DumpOptions, DumpWriter
 from .engine import Engine, Outcome
 from .faults import FAULTS
-from .job import Base, Job, Truth, Unsuitable, draw_job, history
-from .log_writer import LogWriter
+from .faults.catalog import Injection
+from .job import Base, Job, Unsuitable, draw_job, history
 
 _ATTEMPTS = 200
-#: faults that calls alone carry, without frames and history: their dumps may be JSON or of pending calls only
-_FRAMELESS = (
-    "stuck_rank",
-    "two_stuck_ranks",
-    "crashed_signal",
-    "crashed_oom",
-    "gpu_stall",
-    "network_stall",
-    "healthy",
-)
 _CUT = (
     "stuck_rank",
     "two_stuck_ranks",
@@ -32,6 +19,8 @@ _CUT = (
     "crashed_exception",
     "early_exit",
     "handler_barrier",
+    "zero_splits",
+    "async_checkpoint",
 )
 
 
@@ -43,89 +32,63 @@ class Incident:
     bases: list[Base]
     outcome: Outcome
     rng: random.Random
+    seed: int
+    earlier: Incident | None = None
 
 
 def simulate(fault: str, seed: int, *, world_size: int | None = None, layout: str | None = None) -> Incident:
     """Draw jobs until one carries the fault, and run it. The same arguments give the same incident."""
     inject, layouts = FAULTS[fault]
     for attempt in range(_ATTEMPTS):
-        rng = random.Random(f"{fault} {seed} {attempt}")
-        size = world_size or rng.choices((8, 16, 32, 64), (45, 40, 12, 3))[0]
-        kind = layout or rng.choice(layouts)
-        job = draw_job(kind, size, rng, setup=True if fault == "other_model" else None)
-        bases = history(job)
-        try:
-            inject(job)
-        except (Unsuitable, IndexError):
+        drawn = f"{fault} {seed} {attempt}"
+        incident = _run(fault, drawn, seed, inject, layouts, world_size, layout)
+        if incident is None:
             continue
-        job.truth.kind = fault
-        outcome = Engine(job.programs, rng, ahead=job.ahead, jitter=job.jitter, devices=job.devices).run()
-        if _shows(fault, job, outcome):
-            return Incident(job, bases, outcome, rng)
+        before = incident.job.earlier
+        if before is not None:
+            # The same job again, drawn alike, with another fault: the attempt before.
+            incident.earlier = _run(before, drawn, seed, FAULTS[before][0], layouts, world_size, layout)
+            if incident.earlier is None:
+                continue
+        return incident
     raise Unsuitable(
         f"no job of {_ATTEMPTS} drawn ones shows {fault} (seed {seed}, ranks {world_size}, layout {layout})"
     )
 
 
-def write_incident(
-    folder: Path,
+def _run(
     fault: str,
+    drawn: str,
     seed: int,
-    *,
-    lossy: bool = False,
-    world_size: int | None = None,
-    layout: str | None = None,
-) -> Truth:
-    """Write one incident to `folder` (made, and expected to be empty) and return its truth."""
-    incident = simulate(fault, seed, world_size=world_size, layout=layout)
-    job, rng, outcome = incident.job, incident.rng, incident.outcome
-    dumps = folder / "dumps"
-    dumps.mkdir(parents=True)
-    logs = LogWriter(job, incident.bases, outcome, rng.choice(("2.7", "2.8", "2.10")))
-    only_text = job.text_only or job.ended_together
-    if not (lossy and rng.random() < 0.5) or only_text:
-        logs.write(dumps)
-    if not only_text:
-        ranks = [state for state in outcome.ranks if logs.lives(state.rank)]
-        options = _options(fault, incident, lossy, min((len(s.made) for s in ranks), default=1))
-        hosts: dict[str, float] = {}
-        offsets = [
-            hosts.setdefault(job.layout.host(r), rng.gauss(0, 0.02)) for r in range(job.layout.world_size)
-        ]
-        writer = DumpWriter(job, incident.bases, options, offsets)
-        recorder = dumps / "recorder"
-        recorder.mkdir()
-        for state in ranks:
-            guilty = state.rank in job.truth.culprits
-            if lossy and rng.random() < (0.3 if guilty else 0.12):
-                continue
-            early = lossy and rng.random() < 0.08
-            writer.write(
-                recorder, state, max(1.0, outcome.last - rng.uniform(1, 30)) if early else float("inf")
-            )
-        if outcome.frozen and (job.with_stacks or rng.random() < 0.3):
-            logs.write_stacks(dumps)
-    (folder / "truth.json").write_text(json.dumps(job.truth.to_json()))
-    return job.truth
-
-
-def _options(fault: str, incident: Incident, lossy: bool, fewest: int) -> DumpOptions:
-    rng = incident.rng
-    loose = lossy or fault in _FRAMELESS
-    drawn = rng.choice((60, 100, 160, 250, 400, 2000))
-    return DumpOptions(
-        version=rng.choice(("2.10", "2.10", "2.9", "2.4")),
-        # Counters that start later than 1 are only true of a ring that is full.
-        ring=min(drawn, fewest) if incident.job.prior else drawn,
-        as_json=loose and rng.random() < 0.1,
-        pending_only=loose and fault != "healthy" and rng.random() < 0.12,
-        prefix=rng.choice(("nccl_trace_rank_", "comm_lib_trace_rank_", "_dump_")),
-    )
+    inject: Injection,
+    layouts: tuple[str, ...],
+    world_size: int | None,
+    layout: str | None,
+) -> Incident | None:
+    """Return a job that follows from `drawn`, with a fault in it; None where it does not carry or show it."""
+    rng = random.Random(drawn)
+    size = world_size or rng.choices((8, 16, 32, 64), (45, 40, 12, 3))[0]
+    kind = layout or rng.choice(layouts)
+    job = draw_job(kind, size, rng, setup=True if fault == "other_model" else None)
+    bases = history(job)
+    if not drawn.startswith(fault):
+        rng = job.rng = random.Random(f"{drawn} {fault}")
+    try:
+        inject(job)
+    except (Unsuitable, IndexError):
+        return None
+    job.truth.kind = fault
+    outcome = Engine(job.programs, rng, ahead=job.ahead, jitter=job.jitter, devices=job.devices).run()
+    if not _shows(job.shows or fault, job, outcome):
+        return None
+    if job.after is not None:
+        job.after(job, outcome)
+    return Incident(job, bases, outcome, rng, seed)
 
 
 def _shows(fault: str, job: Job, outcome: Outcome) -> bool:
     """Return whether the run shows the fault as its truth says it."""
-    if fault in ("healthy", "slow_rank"):
+    if fault in ("healthy", "slow_rank", "still_moving"):
         return not outcome.frozen
     if job.ended_together:
         return True
@@ -136,7 +99,14 @@ def _shows(fault: str, job: Job, outcome: Outcome) -> bool:
         return all(s.stalled or s.ended or fault == "handler_barrier" for s in states)
     if fault == "gpu_stall":
         return all(_outlived(outcome, state.rank, job.devices.dead[state.rank]) for state in states)
-    if fault == "network_stall":
+    if fault == "several_roots":
+        return all(
+            s.stalled
+            or s.ended
+            or (s.rank in job.devices.dead and _outlived(outcome, s.rank, job.devices.dead[s.rank]))
+            for s in states
+        )
+    if fault in ("network_stall", "slow_network_card"):
         (key,) = job.devices.broken
         members = job.layout.groups[key[0]].ranks
         return all(

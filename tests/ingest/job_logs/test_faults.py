@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from hangscope.frames import Frame
 from hangscope.incident import Event
 from hangscope.ingest.workers.log_reading import read_log
 
@@ -160,8 +161,8 @@ def test_a_fatal_error_of_the_interpreter_keeps_its_frames() -> None:
         '[default1]:  File "/workspace/train/train.py", line 65 in <module>\n'
     )
     (event,) = events(text)
-    assert event.frames == [
-        ["load", "/workspace/train/data.py", 57],
-        ["<module>", "/workspace/train/train.py", 65],
-    ]
+    assert event.frames == (
+        Frame("load", "/workspace/train/data.py", 57),
+        Frame("<module>", "/workspace/train/train.py", 65),
+    )
     assert event.what == "Fatal Python error: Segmentation fault"

@@ -11,6 +11,8 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines import scan as scan_module
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.scan import BLOCK, EVENTS_PER_WRITER, LINE_LIMIT, scan
+from hangscope.ingest.nccl.init import NcclInit
+from hangscope.ingest.torch_logs.traceback import RankException
 
 MARK = b"needle in the log"
 
@@ -126,7 +128,7 @@ def test_the_start_of_a_large_job_leaves_room_for_its_failure(monkeypatch: pytes
     monkeypatch.setattr(scan_module, "EVENTS_IN_ALL", 50)
     store = scan_module.EventStore()
     line = Line("a.log", 1, "x", "x")
-    store.extend(line.event("nccl_init", n) for n in range(80))
-    store.extend([line.event("exception")])
+    store.extend(line.event(NcclInit, n, phase="start") for n in range(80))
+    store.extend([line.event(RankException, type="E", message="m")])
     assert [e.kind for e in store.events()].count("exception") == 1
     assert len(store.events()) == 51

@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from hangscope.frames import Frame
 from hangscope.incident import Event
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
@@ -44,11 +45,11 @@ def exceptions(text: str) -> list[Event]:
 def test_one_traceback_is_one_event(prefix: str) -> None:
     (event,) = exceptions(traceback("ValueError: bad sample: 99", prefix=prefix) + "next\n")
     assert (event.type, event.message) == ("ValueError", "bad sample: 99")
-    assert event.frames == [
-        ["all_reduce", LIB, 3252],
-        ["step", "/workspace/train/train.py", 41],
-        ["<module>", "/workspace/train/train.py", 90],
-    ]
+    assert event.frames == (
+        Frame("all_reduce", LIB, 3252),
+        Frame("step", "/workspace/train/train.py", 41),
+        Frame("<module>", "/workspace/train/train.py", 90),
+    )
     assert event.code == "dist.all_reduce(grad)"
     assert not event.symptom
     assert (event.line, event.rank) == (9, 2 if "2" in prefix and "Ray" not in prefix else None)
@@ -95,7 +96,7 @@ def test_of_a_chain_the_first_is_the_cause(marker: str, prefix: str) -> None:
         "'k'",
         "load",
     )
-    assert event.chain == [["RuntimeError", "wrapping"]]
+    assert event.chain == (("RuntimeError", "wrapping"),)
     assert event.last_frames[1].name == "step"
 
 

@@ -42,13 +42,13 @@ def test_own_half_is_the_fact_and_every_aspect_is_named() -> None:
         event.shape,
         event.dtype,
         event.device,
-    ) == (9, "all_reduce", [58], "Float", "cpu")
+    ) == (9, "all_reduce", (58,), "Float", "cpu")
     assert (event.peer_group_rank, event.peer_op, event.peer_shape) == (
         1,
         "broadcast",
-        [4],
+        (4,),
     )
-    assert event.aspects == ["sequence number", "op", "shapes", "dtypes", "devices"]
+    assert event.aspects == ("sequence number", "op", "shapes", "dtypes", "devices")
     assert event.context == "mismatch"
 
 
@@ -67,7 +67,7 @@ def test_own_half_is_the_fact_and_every_aspect_is_named() -> None:
 def test_a_garbled_peer_is_decoded_from_the_length_it_prints(own: str, peer: str, meaning: str) -> None:
     event = one(mismatch(own, peer, "\t Sequence number: 8vs 0  Op type: Xvs Y"))
     assert meaning in event.peer_op
-    assert event.garbled is True and event.aspects == []
+    assert event.garbled is True and event.aspects == ()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_older_wordings() -> None:
     assert (event.group_rank, event.op, event.shape, event.device) == (
         0,
         "broadcast",
-        [4, 2],
+        (4, 2),
         "cuda",
     )
     assert not event.seq
@@ -118,12 +118,12 @@ def test_a_late_rank_says_what_it_wanted() -> None:
 @pytest.mark.parametrize(
     ("text", "absent"),
     [
-        ("[Rank 0]: Rank 1 failed to pass monitoredBarrier in 4000 ms", [1]),
-        ("[Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 4000 ms", [1, 3]),
-        ("No ranks successfully processed in monitoredBarrier.", []),
+        ("[Rank 0]: Rank 1 failed to pass monitoredBarrier in 4000 ms", (1,)),
+        ("[Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 4000 ms", (1, 3)),
+        ("No ranks successfully processed in monitoredBarrier.", ()),
     ],
 )
-def test_monitored_barrier_names_absentees(text: str, absent: list[int]) -> None:
+def test_monitored_barrier_names_absentees(text: str, absent: tuple[int, ...]) -> None:
     event = one(f"[rank0]:[E1016 03:31:38.928019586 ProcessGroupGloo.cpp:2901] {text}", "monitored_barrier")
     assert event.absent == absent
 

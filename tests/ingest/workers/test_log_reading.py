@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangscope.ingest.evidence.identity import identity, same_event
-from hangscope.ingest.files.log_path import rank_from_path
+from hangscope.ingest.files.naming import attempt_of, rank_of_log
+from hangscope.ingest.workers.identity import identity, same_event
 from hangscope.ingest.workers.log_reading import LogReading, read_log
 
 INCIDENTS = Path(__file__).parents[3] / ".." / "shared" / "incidents"
@@ -30,6 +30,7 @@ def read(text: str, file: str = "job.log") -> LogReading:
         ("stderr-12.txt", (12, None, None)),
         ("task_3.out", (3, None, None)),
         ("rank17/stderr.log", (17, None, None)),
+        ("logs/restart_1/rank_12.err", (12, None, 1)),
         ("log_dir/none_x1/attempt_0/2/stderr.log", (None, 2, 0)),
         ("log_dir/none_x1/attempt_3/stderr.log", (None, None, 3)),
         ("local_rank_1.log", (None, 1, None)),
@@ -43,7 +44,7 @@ def read(text: str, file: str = "job.log") -> LogReading:
     ],
 )
 def test_what_a_path_says(path: str, expected: tuple[int | None, int | None, int | None]) -> None:
-    assert rank_from_path(path) == expected
+    assert (*rank_of_log(path), attempt_of(path)) == expected
 
 
 def test_a_local_rank_is_not_a_global_one() -> None:
@@ -65,7 +66,9 @@ def test_local_ranks_are_mapped_within_a_log() -> None:
 def test_task_numbers_are_ranks_unless_lines_contradict() -> None:
     assert {e.rank for e in read(f"3: {CLOSED}").events} == {3}
     nodes = read(f"1: [rank9]: {CLOSED}1: OSError: x\n")
-    assert [(e.rank, e.task) for e in nodes.events if e.type == "OSError"] == [(None, 1)]
+    assert [(e.rank, e.task) for e in nodes.events if e.kind == "exception" and e.type == "OSError"] == [
+        (None, 1)
+    ]
     assert [e.rank for e in read("1: " + AGENT.format(code=1, local=0, pid=5)).events] == [None]
 
 
@@ -73,7 +76,9 @@ def test_attempts_in_one_log() -> None:
     first = f"[rank1]: ValueError: a\n[rank0]: {CLOSED}" + AGENT.format(code=1, local=1, pid=11)
     second = "[rank0]: OSError: b\n" + AGENT.format(code=1, local=0, pid=12)
     reading = read(first + second + "[rank0]: KeyError: c\n")
-    told = [(e.type or e.kind, e.attempt) for e in reading.events if e.kind in ("exception", "exit")]
+    told = [
+        (getattr(e, "type", e.kind), e.attempt) for e in reading.events if e.kind in ("exception", "exit")
+    ]
     assert told == [
         ("ValueError", 0),
         ("RuntimeError", 0),
@@ -107,8 +112,8 @@ def test_progress_is_the_last_line_before_trouble() -> None:
     text = steps + "[default1]:epoch done\n" + "".join(f"[rank0]: {CLOSED}noise\n" for _ in range(60_000))
     events = [e for e in read(text).events if e.kind == "progress"]
     assert [(e.local_rank, e.step, e.done) for e in events] == [
-        (0, 39_999, None),
-        (1, 39_999, None),
+        (0, 39_999, False),
+        (1, 39_999, False),
         (1, None, True),
     ]
 
@@ -116,16 +121,16 @@ def test_progress_is_the_last_line_before_trouble() -> None:
 @pytest.mark.parametrize(
     ("text", "step", "done"),
     [
-        ("app r1: train step 2 done", 2, None),
+        ("app r1: train step 2 done", 2, False),
         ("epoch done 1", None, True),
         ("loop ended", None, True),
-        (" 45%|####5     | 450/1000 [00:10<00:12, 44.2it/s]", 450, None),
-        ("Iteration: 17 loss=0.3", 17, None),
+        (" 45%|####5     | 450/1000 [00:10<00:12, 44.2it/s]", 450, False),
+        ("Iteration: 17 loss=0.3", 17, False),
         ("Training finished", None, True),
         ("reached end", None, True),
     ],
 )
-def test_progress_lines(text: str, step: int | None, done: bool | None) -> None:
+def test_progress_lines(text: str, step: int | None, done: bool) -> None:
     (event,) = read(text).events
     assert (event.step, event.done) == (step, done)
 
