@@ -32,6 +32,7 @@ from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
+from hangscope.knowledge.library import before_signal, own_knowledge
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
 _NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>", "unwrap", "trigger_wait", "wait_tensor"})
@@ -299,8 +300,9 @@ def _whereabouts(incident: Incident, rank: int, facts: Facts) -> Whereabouts | N
     shown = [(e.frames, e.file) for e in facts.of(rank, FailedStack)]
     shown += [(e.frames, e.file) for e in facts.of(rank, RankException) if e.symptom]
     for stack, file in shown:
-        if stack:
-            return _locate(rank, stack, file, "log")
+        stood = before_signal(stack, own_knowledge())
+        if stood:  # whose signal handler waits for others stood somewhere else when the signal came
+            return _locate(rank, stood, file, "log" if stood == stack else "stack")
     return None
 
 
@@ -316,6 +318,8 @@ def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
             op, inside = frame.name, True  # the outermost one is what the user called
         elif frame.name == "_engine_run_backward":
             inside = True
+    # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
+    inside = inside or kind == "log"
     if re.search(r"batch_isend_irecv|monitored_barrier", op or ""):
         op = None if op and "batch" in op else op
     return Whereabouts(rank, inside, op, stack, source, kind)
