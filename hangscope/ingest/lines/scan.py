@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, BinaryIO, Protocol
 
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.lines.literals import LiteralFinder
+from hangscope.ingest.lines.mend import LIMIT, mend
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.ingest.lines.split import pieces
 
 BLOCK = 1 << 20
 LINE_LIMIT = 1 << 16
@@ -73,7 +76,11 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
     run = _Run(file, parsers)
     number = 1
     broken: list[str] = []
-    for block in _blocks(stream, broken):
+    blocks = _blocks(stream, broken)
+    first, second = next(blocks, None), next(blocks, None)
+    if first is not None and second is None and len(first) <= LIMIT:
+        first = run.mended(first)
+    for block in chain((b for b in (first, second) if b is not None), blocks):
         number = run.block(block, number)
     run.notes.extend(Note("truncated", f"the log breaks off: {error}", file, number) for error in broken)
     return run.finish()
@@ -157,6 +164,19 @@ class _Run:
         self.quiet_bytes += end
         return self.last_number
 
+    def mended(self, block: bytes) -> bytes:
+        """Return the block of a short text with its broken lines put together, and note how many there were."""
+        found = mend(block[: -len(_FILLER)])
+        if found.joined:
+            self.notes.append(
+                Note(
+                    "mended",
+                    f"{found.joined} line breaks in the middle of a line, as a terminal makes them, were taken out",
+                    self.file,
+                )
+            )
+        return found.data + _FILLER
+
     def _wanted(self) -> int:
         mask = 0
         for bit, parser in self.by_bit:
@@ -165,7 +185,10 @@ class _Run:
         return mask
 
     def _line(self, data: bytes, number: int, mask: int, block: bytes, start: int) -> None:
-        line = strip_prefix(data.decode("utf-8", "replace"), number, self.file)
+        for piece in pieces(data.decode("utf-8", "replace")):
+            self._piece(strip_prefix(piece, number, self.file), number, mask, block, start)
+
+    def _piece(self, line: Line, number: int, mask: int, block: bytes, start: int) -> None:
         for bit, parser in self.by_bit:
             if mask & bit:
                 try:
