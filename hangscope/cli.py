@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from hangscope._version import __version__
+from hangscope.commands.capture import capture
+from hangscope.commands.run import run
 from hangscope.errors import HangscopeError, UsageError
 from hangscope.terminal import ProgressBar, wants_color
 
@@ -311,6 +313,10 @@ def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: b
         )
         if not _write(Path(output), report.to_html, force, False):
             sys.exit(EXIT_ERROR)
+
+
+for command in (run, capture):
+    main.add_command(command)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
-from hangscope.ingest import snapshots
-from hangscope.ingest.evidence import text_evidence
+from hangscope.ingest.evidence import snapshots, text_evidence
 from hangscope.ingest.files.naming import rank_from_name
 from hangscope.ingest.groups import GroupIndex, detail_helpers
 from hangscope.ingest.queues import QueueBuilder
@@ -60,7 +59,7 @@ def assemble(
             )
         )
     index.complete(size)
-    queues = QueueBuilder(index)
+    queues = QueueBuilder(index, [chosen[rank].recording for rank in sorted(chosen)])
     ranks: dict[int, RankRecord] = {}
     for rank in range(size):
         record = ranks[rank] = RankRecord(rank)
@@ -92,7 +91,7 @@ def assemble(
         world_size=size,
         ranks=ranks,
         groups=roles(index.groups, size),
-        kinds=queues.kinds.all,
+        kinds=queues.kinds.kinds(),
         events=text.events,
         inputs=_inputs(
             readings,

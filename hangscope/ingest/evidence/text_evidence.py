@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.incident import Group, RankRecord
-from hangscope.ingest.evidence.identity import merge_repeats
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
+from hangscope.ingest.evidence.snapshots import Claim
+from hangscope.ingest.evidence.stack_owners import owners, unplaced
 from hangscope.ingest.evidence.told_size import MOST_RANKS, sizes
 from hangscope.ingest.files.log_path import rank_from_path
 from hangscope.ingest.job_logs.faults import OomHost, Xid
@@ -24,8 +25,7 @@ from hangscope.ingest.nccl.join import join_processes
 from hangscope.ingest.nccl.unmade import unmade_events
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.snapshots import Claim
-from hangscope.ingest.stacks.owners import owners, unplaced
+from hangscope.ingest.workers.identity import merge_repeats
 from hangscope.ingest.workers.reading import Reading, Thread
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from contextlib import ExitStack
 
 from hangscope.errors import Note, UsageError
+from hangscope.ingest.files.scratch import scratch_folder
 
 NAME = "-"  # the path that stands for it
 SHOWN = "stdin"
@@ -23,7 +23,7 @@ def copy_of_input(cleanup: ExitStack, notes: list[Note]) -> str:
     stream = getattr(sys.stdin, "buffer", None)
     if stream is None or sys.stdin.closed:
         raise UsageError("there is no standard input to read", "give a file or a folder, or pipe text in")
-    folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="hangscope-"))
+    folder = cleanup.enter_context(scratch_folder())
     path = os.path.join(folder, SHOWN)
     left = LIMIT
     with open(path, "wb") as copy:

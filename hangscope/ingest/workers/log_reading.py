@@ -9,7 +9,6 @@ from typing import Any, BinaryIO
 
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
-from hangscope.ingest.evidence.identity import merge_repeats
 from hangscope.ingest.files.log_path import rank_from_path
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_parser
@@ -24,6 +23,7 @@ from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.store import store_parser
 from hangscope.ingest.torch_logs.traceback import TracebackParser
 from hangscope.ingest.torch_logs.wrapper import wrapper_parser
+from hangscope.ingest.workers.identity import merge_repeats
 
 
 @dataclass(slots=True)

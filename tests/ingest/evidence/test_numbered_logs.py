@@ -70,8 +70,8 @@ def test_a_date_in_the_name_of_a_dump(name: str, rank: int | None) -> None:
 
 
 def test_a_bare_number_outside_the_world_is_no_rank() -> None:
+    from hangscope.ingest.evidence.snapshots import claim_rank
     from hangscope.ingest.recorder.flight_recorder import reduce_dump
-    from hangscope.ingest.snapshots import claim_rank
 
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
     recording = reduce_dump({"version": "2.10", "pg_config": config, "entries": []})

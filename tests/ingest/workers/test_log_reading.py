@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangscope.ingest.evidence.identity import identity, same_event
 from hangscope.ingest.files.log_path import rank_from_path
+from hangscope.ingest.workers.identity import identity, same_event
 from hangscope.ingest.workers.log_reading import LogReading, read_log
 
 INCIDENTS = Path(__file__).parents[3] / ".." / "shared" / "incidents"

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import mismatches, outside, participation, stops
-from .job import Job
-from .layouts import KINDS
+from tests.simulator.job import Job
+from tests.simulator.layouts import KINDS
+
+from . import attempts, checkpoint_thread, mismatches, moments, outside, participation, stops
+
+Injection = Callable[[Job], None]
 
 
 def healthy(job: Job) -> None:
@@ -22,7 +25,7 @@ _MANY = ("hsdp", "megatron", "expert", "context")
 _BUCKETS = ("ddp", "expert", "context")
 _LOADERS = ("ddp", "ddp", "fsdp", "hsdp", "expert", "megatron", "context")
 
-FAULTS: dict[str, tuple[Callable[[Job], None], tuple[str, ...]]] = {
+FAULTS: dict[str, tuple[Injection, tuple[str, ...]]] = {
     "healthy": (healthy, KINDS),
     "extra_call": (participation.extra_call, KINDS),
     "skipped_call": (participation.skipped_call, KINDS),
@@ -49,4 +52,12 @@ FAULTS: dict[str, tuple[Callable[[Job], None], tuple[str, ...]]] = {
     "network_stall": (outside.network_stall, KINDS),
     "init_hang": (outside.init_hang, ("ddp", "fsdp")),
     "preempted": (outside.preempted, KINDS),
+    "several_roots": (stops.several_roots, ("megatron", "context")),
+    "zero_splits": (stops.zero_splits, ("expert",)),
+    "async_checkpoint": (checkpoint_thread.async_checkpoint, KINDS),
+    "slow_network_card": (outside.slow_network_card, KINDS),
+    "aborted_unevenly": (moments.aborted_unevenly, KINDS),
+    "still_moving": (moments.still_moving, KINDS),
+    "two_attempts": (attempts.two_attempts, KINDS),
+    "rebuilt_group": (attempts.rebuilt_group, KINDS),
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .calls import Call, End, Group, Print, Sizes, Step, Sync, Where
-from .job import Job, Unsuitable
+from tests.simulator.calls import Call, End, Group, Print, Sizes, Step, Sync, Where
+from tests.simulator.job import Job, Unsuitable
 
 
 def extra_call(job: Job) -> None:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from .calls import Batch, Call, End, Sizes, Step, Sync, Where
-from .job import Job, Unsuitable
+from tests.simulator.calls import Batch, Call, End, Sizes, Step, Sync, Where
+from tests.simulator.job import Job, Unsuitable
+
 from .stops import traceback_lines
 
 _SIZED = ("all_reduce", "_all_gather_base", "_reduce_scatter_base")

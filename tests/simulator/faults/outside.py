@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from .calls import Compute, End, Print, Stack, Where
-from .job import Job, Unsuitable
-from .source import TORCH
-from .stops import traceback_lines
+from tests.simulator.calls import Compute, End, Print, Stack, Where
+from tests.simulator.engine import Outcome
+from tests.simulator.job import Job, Unsuitable
+from tests.simulator.source import TORCH
 
-#: what completes on a member only if every member took part
-_PROVING = ("all_reduce", "_all_gather_base", "_reduce_scatter_base", "all_to_all")
+from .stops import PROVING, traceback_lines
 
 
 def gpu_stall(job: Job) -> None:
@@ -21,7 +20,7 @@ def gpu_stall(job: Job) -> None:
         ranks = [rng.choice(replica) for replica in rng.sample(layout.replicas, 2)]
     epoch, step = job.pick_step()
     for rank in ranks:
-        calls = [place for place, call in job.collectives(rank, epoch, step) if call.op in _PROVING]
+        calls = [place for place, call in job.collectives(rank, epoch, step) if call.op in PROVING]
         if not calls:
             raise Unsuitable
         job.devices.dead[rank] = job.record_number(
@@ -42,7 +41,7 @@ def network_stall(job: Job) -> None:
     calls = [
         (place, call)
         for place, call in job.collectives(rank, epoch, step)
-        if call.op in _PROVING and len({layout.host(member) for member in call.group.ranks}) > 1
+        if call.op in PROVING and len({layout.host(member) for member in call.group.ranks}) > 1
     ]
     if not calls:
         raise Unsuitable
@@ -60,6 +59,35 @@ def network_stall(job: Job) -> None:
             said = f"NET/IB: Got completion from peer {peer} with {status} hca mlx5_{here % 4}"
             job.lines[here] = ["", f"{process} net_ib.cc:1905 NCCL WARN {said}"]
     job.blame(culprits, "network_stall")
+
+
+def slow_network_card(job: Job) -> None:
+    """One host's network card gets slower and slower: a call outlasts its timeout, and completes while dumps are made."""
+    layout, rng, rank = job.layout, job.rng, job.pick_rank()
+    epoch, step = job.pick_step()
+    host = frozenset(r for r in range(layout.world_size) if layout.host(r) == layout.host(rank))
+    calls = [
+        (place, call)
+        for place, call in job.collectives(rank, epoch, step)
+        if call.op in PROVING and not host.issuperset(call.group.ranks)
+    ]
+    if not calls:
+        raise Unsuitable
+    place, call = rng.choice(calls)
+    key = (call.group.gid, job.seq_number(rank, place))
+    job.devices.broken.add(key)
+    job.devices.slow, job.devices.factor = host, 10 ** rng.uniform(2, 4)
+    job.devices.since = rng.uniform(0, step * job.plan.seconds)
+    job.after = lambda job, outcome: _complete_late(job, outcome, key)
+    job.blame([], "network_stall", "slow_rank")
+
+
+def _complete_late(job: Job, outcome: Outcome, key: tuple[int, int]) -> None:
+    members = [m for s in outcome.ranks for m in s.made if (m.gid, m.seq) == key and not m.is_p2p]
+    alarm = min(made.created for made in members) + job.timeout
+    for made in members:
+        made.completed = alarm + 1.2
+    job.taken = {rank: alarm + job.rng.uniform(0.1, 2.5) for rank in range(job.layout.world_size)}
 
 
 def init_hang(job: Job) -> None:

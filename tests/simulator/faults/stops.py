@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from .calls import Call, Compute, End, Print, Stack, Stall, Step, Sync, Where
-from .job import Job, Unsuitable
-from .source import TORCH
+import dataclasses
+
+from tests.simulator.calls import Call, Compute, End, Print, Stack, Stall, Step, Sync, Where
+from tests.simulator.job import Job, Unsuitable
+from tests.simulator.source import TORCH
 
 _ERRORS = (
     "ValueError: could not broadcast input array from shape (3,224) into shape (3,256)",
@@ -22,6 +24,8 @@ _DOING: tuple[Stack, ...] = (
     (("read", "/usr/lib/python3.11/gzip.py", 301), ("load_shard", "/workspace/train/shards.py", 57)),
     (("acquire", "/workspace/train/filelock.py", 91), ("fetch", "/workspace/train/cache.py", 22)),
 )
+#: what completes on a member only if every member took part
+PROVING = ("all_reduce", "_all_gather_base", "_reduce_scatter_base", "all_to_all")
 _CODE = {"<module>": "main()", "main": "train(model, loader)", "fit": "self.run_epoch()"}
 
 
@@ -93,6 +97,54 @@ def two_stuck_ranks(job: Job) -> None:
     for rank in ranks:
         _stall(job, rank, job.within(rank, epoch, step)[0])
     job.blame(ranks, "stuck_rank")
+
+
+def several_roots(job: Job) -> None:
+    """Ranks of two or three replicas stop in one step, each by itself and in its own way."""
+    rng, replicas = job.rng, job.layout.replicas
+    if len(replicas) < 3 or len(replicas[0]) < 2:
+        raise Unsuitable
+    job.launcher = "srun"  # torchrun would end the other roots on the host of a dead one
+    number = rng.randrange(2, min(3, len(replicas) - 1) + 1)
+    ways = rng.sample(("stuck_rank", "crashed_rank", "gpu_stall"), number)
+    ranks = [rng.choice(replica) for replica in rng.sample(replicas, number)]
+    epoch, step = job.pick_step()
+    for rank, way in zip(ranks, ways, strict=True):
+        first = job.within(rank, epoch, step)[0]
+        if way == "stuck_rank":
+            _stall(job, rank, first)
+        elif way == "crashed_rank":
+            error = rng.choice(_ERRORS)
+            job.cut(
+                rank, first, End(Where(epoch, step, "data"), 1, traceback_lines(job.source.at("data"), error))
+            )
+        else:
+            calls = [place for place, call in job.collectives(rank, epoch, step) if call.op in PROVING]
+            if not calls:
+                raise Unsuitable
+            job.devices.dead[rank] = job.record_number(rank, calls[0])
+    job.blame(ranks, *ways)
+
+
+def zero_splits(job: Job) -> None:
+    """A rank stops before an all_to_all that completes on those who have nothing to exchange with it."""
+    rank, rng = job.pick_rank(), job.rng
+    epoch, step = job.pick_step()
+    first, _ = next(
+        pair for pair in job.collectives(rank, epoch, step, "forward") if pair[1].op == "all_to_all"
+    )
+    members = job.layout.group("ep", rank).ranks
+    others = [member for member in members if member != rank]
+    for member in rng.sample(others, rng.randrange(1, max(2, len(others)))):
+        exchange = [
+            p for p, call in job.collectives(member, epoch, step, "forward") if call.op == "all_to_all"
+        ]
+        for place in exchange[:2]:
+            call = job.programs[member][place]
+            assert isinstance(call, Call)
+            job.programs[member][place] = dataclasses.replace(call, peers=tuple(others))
+    _stall(job, rank, first)
+    job.blame([rank], "stuck_rank")
 
 
 def stuck_pending(job: Job) -> None:
