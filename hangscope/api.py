@@ -113,6 +113,7 @@ def analyze(
     jobs: int | None = None,
     attempt: int | str | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
+    max_unpacked: int | None = None,
     full_table: bool = False,
     redact: Collection[str] = (),
     executor: Executor | None = None,
@@ -122,7 +123,8 @@ def analyze(
 
     `paths` is one path, or several: files, folders, archives, fsspec URLs, "-" for standard input. `world_size` overrides what the inputs say;
     `jobs` is the number of reading processes (default: this process's processors); `attempt` picks a restart attempt
-    (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded; `full_table` keeps rows for
+    (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded, `max_unpacked` what
+    archives may unpack to, in bytes; `full_table` keeps rows for
     calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `executor` reads on any
     `concurrent.futures.Executor` instead of children; `progress(files, of, bytes, of)` is called as reading goes on.
 
@@ -141,7 +143,7 @@ def analyze(
     wanted = _as_list(paths)
     _check(world_size, jobs, attempt, redact)
     notes: list[Note] = []
-    with find_files(wanted, notes) as files:
+    with find_files(wanted, notes, max_unpacked=max_unpacked) as files:
         interner = Interner()
         readings = [
             reading

@@ -45,6 +45,12 @@ _jobs_option = click.option(
 _max_bytes_option = click.option(
     "--max-bytes", type=click.IntRange(1), metavar="N", help="Largest dump that is loaded (default: 2 GiB)."
 )
+_max_unpacked_option = click.option(
+    "--max-unpacked",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Bytes that archives may unpack to (default: 64 GiB in all, each 1 GiB or 250 times its size).",
+)
 _force_option = click.option(
     "--force", is_flag=True, help="Overwrite a file that is not a report of hangscope."
 )
@@ -121,6 +127,7 @@ Examples:
     "--full-table", is_flag=True, help="Keep every call in the library's table, however large the job."
 )
 @_max_bytes_option
+@_max_unpacked_option
 @_force_option
 @click.option(
     "--color",
@@ -143,6 +150,7 @@ def analyze(
     attempt: str | None,
     full_table: bool,
     max_bytes: int | None,
+    max_unpacked: int | None,
     force: bool,
     color: str,
     verbose: bool,
@@ -173,6 +181,7 @@ def analyze(
             redact=[w.strip() for w in redact.split(",") if w.strip()],
             progress=bar.advance,
             max_bytes=max_bytes or DEFAULT_MAX_BYTES,
+            max_unpacked=max_unpacked,
         )
     finally:
         bar.close()
@@ -217,10 +226,17 @@ def _write(path: Path, render: Any, force: bool, quiet: bool) -> bool:
 )
 @_jobs_option
 @_max_bytes_option
+@_max_unpacked_option
 @click.option("--force", is_flag=True, help="Overwrite a file that is no pack.")
 @_quiet_option
 def pack(
-    paths: tuple[str, ...], output: str, jobs: int | None, max_bytes: int | None, force: bool, quiet: bool
+    paths: tuple[str, ...],
+    output: str,
+    jobs: int | None,
+    max_bytes: int | None,
+    max_unpacked: int | None,
+    force: bool,
+    quiet: bool,
 ) -> None:
     """Reduce dumps and logs to one small file that is analysed in their place.
 
@@ -237,6 +253,7 @@ def pack(
             output,
             jobs=jobs,
             max_bytes=max_bytes or DEFAULT_MAX_BYTES,
+            max_unpacked=max_unpacked,
             force=force,
             progress=bar.advance,
         )

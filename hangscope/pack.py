@@ -31,6 +31,7 @@ def pack(
     *,
     jobs: int | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
+    max_unpacked: int | None = None,
     force: bool = False,
     progress: Callable[[int, int, int, int], None] | None = None,
 ) -> Packed:
@@ -46,7 +47,7 @@ def pack(
     target = Path(output)
     _check(target, force)
     notes: list[Note] = []
-    with find_files(paths, notes) as found:
+    with find_files(paths, notes, max_unpacked=max_unpacked) as found:
         files = [f for f in found if os.path.realpath(f.path) != os.path.realpath(target)]
         if not files:
             raise NoInputError(

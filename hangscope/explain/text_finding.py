@@ -38,7 +38,7 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
         _late,
         _barrier,
         _desync,
-        analyzer,
+        _analyzer,
         watchdog,
         ras,
         silent,

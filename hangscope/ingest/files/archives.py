@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any
 
 from hangscope.ingest.files.opening import GzipStream
@@ -20,7 +21,7 @@ from hangscope.ingest.files.opening import GzipStream
 _NAMES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 _ZIP, _ZSTD, _TAR_AT = b"PK\x03\x04", b"\x28\xb5\x2f\xfd", 257
 _USTAR = slice(_TAR_AT, _TAR_AT + 5)
-_PACKED: dict[bytes, Callable[[IO[bytes]], Any]] = {
+_PACKED: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": GzipStream,
     b"BZh": bz2.open,
     b"\xfd7zXZ": lzma.open,
@@ -84,7 +85,7 @@ def members(path: str, cleanup: ExitStack) -> Iterator[Member]:
 
 def _of_zip(archive: zipfile.ZipFile) -> Iterator[Member]:
     for info in archive.infolist():
-        opened = None if info.is_dir() else lambda info=info: archive.open(info)
+        opened = None if info.is_dir() else partial(archive.open, info)
         yield Member(info.filename, info.file_size, opened)
 
 
@@ -93,7 +94,7 @@ def _of_tar(tar: Any) -> Iterator[Member]:
         tar.members = []  # it keeps them all, though the stream goes one way
         if info.isfile() or info.islnk():
             same_as = info.linkname if info.islnk() else None
-            yield Member(info.name, _claimed(info), lambda info=info: tar.extractfile(info), same_as, False)
+            yield Member(info.name, _claimed(info), partial(tar.extractfile, info), same_as, False)
         else:
             yield Member(info.name, 0, None)
 
@@ -102,7 +103,7 @@ def _claimed(info: Any) -> int:
     """Return the size of a member; of one with holes that are much larger than what it holds, more than any limit."""
     if info.sparse is None or info.size <= SPARSE_FLOOR + SPARSE_TIMES * sum(size for _, size in info.sparse):
         return int(info.size)
-    return max(info.size, 1 << 62)
+    return 1 << 62
 
 
 def _head(path: str) -> bytes:

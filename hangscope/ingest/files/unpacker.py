@@ -18,7 +18,7 @@ from typing import Any
 from hangscope import isolated
 from hangscope.ingest.files import archives
 
-MEMORY = 2**30  # bytes; an archive is streamed, and xz takes the most for its window
+MEMORY = 2**29  # bytes; an archive is streamed, and xz takes the most for its window
 MAX_NAME, MAX_FOLDERS = 1024, 64
 _NOTES_OF_MEMBERS = 5
 _HINT = "what came before that point is analysed"
@@ -90,7 +90,7 @@ class _Run:
         try:
             if member.size > self._max_bytes:
                 raise ValueError(
-                    f"it claims to be larger than the {self._max_bytes:,} bytes that may be unpacked"
+                    f"it claims more than the {self._max_bytes:,} bytes that may still be unpacked"
                 )
             target = _place(self.root, member.name)
             if member.same_as is not None:
@@ -114,6 +114,7 @@ class _Run:
             while chunk := stream.read(1 << 20):
                 self.written += len(chunk)
                 if self.written > self._max_bytes:
+                    os.unlink(target)
                     raise _Enough(f"the archives unpack to more than {self._max_bytes:,} bytes")
                 out.write(chunk)
 

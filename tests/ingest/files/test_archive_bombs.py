@@ -53,9 +53,7 @@ def _header(kind: bytes, size: int) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
-@pytest.mark.parametrize(
-    "kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK]
-)
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
 def test_a_header_of_gigabytes_costs_the_child_alone(tmp_path: Path, kind: bytes) -> None:
     path = tmp_path / "a.tar.gz"
     with path.open("wb") as out:
@@ -65,9 +63,10 @@ def test_a_header_of_gigabytes_costs_the_child_alone(tmp_path: Path, kind: bytes
             info.size = 3
             tar.addfile(info, io.BytesIO(b"one"))
         out.write(packer.compress(good.getvalue()[:1024] + _header(kind, 3 << 30)))
-        for _ in range(1200):  # of three gigabytes; the child's limit is one
-            out.write(packer.compress(bytes(1 << 20)))
-        out.write(packer.flush())
+        for _ in range(2):
+            more = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+            out.write(more)
+        out.write(more * 1200)  # of three gigabytes; the child's limit is one
     assert path.stat().st_size < 2_000_000
     files, notes = found(path)
     assert files == [("a.tar.gz!/rank0.log", 3)]
@@ -83,8 +82,8 @@ def test_a_zip_bomb_is_stopped_where_its_size_justifies_no_more(
         for number in range(5):
             archive.writestr(f"bomb{number}", bytes(600_000))
     files, notes = found(tmp_path / "a.zip")
-    assert [size for _, size in files][:2] == [600_000, 600_000] and ("a.zip!/rank0.log", 3) in files
-    assert len(files) < 4 and "unpack to more than" in " ".join(notes) and "--max-unpacked" in " ".join(notes)
+    assert [size for _, size in files] == [600_000, 3]
+    assert "unpack to more than" in " ".join(notes) and "--max-unpacked" in " ".join(notes)
     assert len(found(tmp_path / "a.zip", max_unpacked=4_000_000)[0]) == 6
 
 
