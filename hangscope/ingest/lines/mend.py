@@ -16,6 +16,7 @@ LIMIT = 1 << 18  # bytes; no paste is longer, and what is longer is read as it i
 _WIDTH = 400  # of a terminal, in characters
 _NARROW = 20
 _PARTS = 16  # of one line
+_FULL = 0.75  # of the width that a broken line fills at least, where it is broken between words
 _NUMBERED = 3  # lines that must be numbered on end before numbers are taken for those of a page
 
 _QUOTE = re.compile(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
@@ -24,7 +25,7 @@ _NUMBER = re.compile(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 _BEGINS = re.compile(
     r"\s{0,4}(?:\[rank\d|\[(?:default|trainer)\d|\[[EWIF]\d{3,4} |\[[EWIF] \w|[EWIF]\d{4} \d\d:|\[\d{1,9},\d{1,7}\]|\d{4}-\d\d-\d\d|"
     r"\[\d{4}-\d\d-\d\d|Traceback |File \"|\(\w{1,60} (?:pid|rank)=|[\w.-]{1,100}:\d{1,10}:\d{1,10} \[|terminate called|"
-    r"slurmstepd: |srun: |```|#\d{1,4} )"
+    r"slurmstepd: |srun: |```|#\d{1,4} |[\w.]{1,100}(?:Error|Exception): )"
 )
 #: Forms that are long enough to be broken, as a pair: a word that must stand in the joined text, and the whole form.
 _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
@@ -54,6 +55,13 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("CANCELLED AT", r"\*\*\* (?:JOB|STEP) [^\n]{1,200} CANCELLED AT \S{10,40}(?: DUE TO [A-Z ]{3,40})? \*\*\*"),
         ("inconsistent", r"Rank \d{1,7} has \d{1,9} params, while rank \d{1,7} has inconsistent \d{1,9} params"),
         ("oom", r"Detected \d{1,6} oom[_-]kill event\S{0,3} in StepId=[\d.]{1,30}"),
+        ("broadcast block", r"No available shared memory broadcast block found in \d{1,9} seconds"),
+        ("due to ", r"\[TC\][^\n]{0,300}due to (?:timeout|error) - [a-z][a-z ]{20,60}(?:timeout|error|timed out)"),
+        ("async error", r"nccl hit async error on rank \d{1,7}: [a-z][^\n]{10,100}"),
+        ("workMetaList_", r"Heartbeat monitor timed out[^\n]{0,200}workMetaList_\.size\(\)=\d{1,9}"),
+        ("dump signal", r"Observed flight recorder dump signal from another rank"),
+        ("got stuck for", r"watchdog got stuck for \d{1,9} seconds without"),
+        ("to allocate", r"out of memory\. Tried to allocate \d[\d.]{0,9} [KMGTP]iB"),
         ("Last error", r"Last error:\s{0,4}\S[^\n]{10,200}"),
     )
 )  # fmt: skip
@@ -104,16 +112,16 @@ def _unnumbered(lines: list[str]) -> list[str]:
 
 
 def _parts(lines: list[str], at: int) -> list[str]:
-    """Return a line and those behind it that may be its rest: none begins like a line, and all but the last are full."""
+    """Return a line and those behind it that may be its rest: none begins like a line, and all but the last fill the width."""
     parts = [lines[at]]
     if not _NARROW <= len(lines[at].rstrip()) <= _WIDTH:
         return parts
     for line in lines[at + 1 : at + _PARTS]:
         if not line.strip() or len(line) > _WIDTH or _BEGINS.match(line):
             break
+        if len(line) * _FULL > len(parts[0]) or len(parts[-1]) < len(parts[0]) * _FULL:
+            break
         parts.append(line)
-        if len(line) * 2 < len(parts[0]):
-            break  # the rest of a broken line ends the line
     return parts
 
 
@@ -122,8 +130,9 @@ def _join(parts: list[str], widths: set[int]) -> tuple[int, str]:
     for glue in ("", " "):
         for count in range(2, len(parts) + 1):
             text = glue.join(parts[:count])
-            if _completes(text, len(parts[0]), len(text) - len(parts[count - 1])):
-                while count < len(parts) and len(parts[count - 1]) >= len(parts[0]) - 1:
+            if _completes(text, len(text) - len(parts[count - 1])):
+                width = max(map(len, parts[:count]))
+                while count < len(parts) and len(parts[count - 1]) >= width - 1:
                     text += glue + parts[count]
                     count += 1
                 return count, text.rstrip()
@@ -132,11 +141,11 @@ def _join(parts: list[str], widths: set[int]) -> tuple[int, str]:
     return 1, ""
 
 
-def _completes(text: str, first: int, last: int) -> bool:
-    """Return whether a known form begins in the first part and ends in the last one."""
+def _completes(text: str, last: int) -> bool:
+    """Return whether a known form ends in the last part, which begins at `last`, and began before it."""
     for word, pattern in _FORMS:
         if word in text:
             match = pattern.search(text)
-            if match and match.start() < first and match.end() > last:
+            if match and match.start() < last < match.end():
                 return True
     return False
