@@ -8,11 +8,12 @@ writer, with a note that counts the rest.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 from hangscope.errors import Note
 from hangscope.events import Event
@@ -50,6 +51,17 @@ class LineParser(Protocol):
 
     def close(self) -> Iterable[Event]:
         """Return the events that only the end of the file completes."""
+
+
+@runtime_checkable
+class BulkParser(LineParser, Protocol):
+    """A parser that reads lines of one form which repeats endlessly from the bytes themselves."""
+
+    def run(self, block: bytes, start: int, number: int) -> int:
+        """Read as many lines of the form as follow each other from `start`, the beginning of line `number`, on.
+
+        Returns where the first line begins that is to be read like any other: `start` itself where this one is.
+        """
 
 
 @dataclass(slots=True)
@@ -118,6 +130,7 @@ class _Run:
         self.finder = LiteralFinder(
             [(literal, 1 << i) for i, p in enumerate(parsers) for literal in p.literals]
         )
+        self.in_bulk = {bit: parser for bit, parser in self.by_bit if isinstance(parser, BulkParser)}
         self.notes: list[Note] = []
         self.kept = EventStore()
         self.bytes = 0
@@ -131,27 +144,36 @@ class _Run:
     def block(self, block: bytes, number: int) -> int:
         """Read one block whose first line has this number; return the number of the line after it."""
         end = len(block) - len(_FILLER)
-        hits = deque(self.finder.find(block))
-        at = counted = 0
+        hits = self.finder.find(block)
+        nth = at = counted = 0
         while True:
             wanted = self._wanted()
             if wanted:
                 if at >= end:
                     break
                 start, mask = at, wanted
-            elif hits:
-                start, mask = hits[0][0], 0
+            elif nth < len(hits):
+                start, mask = hits[nth][0], 0
                 low = max(at, start - LINE_LIMIT)
                 start = max(block.rfind(b"\n", low, start), block.rfind(b"\r", low, start), low - 1) + 1
-                start = max(start, hits[0][0] - BEFORE_HIT)
+                start = max(start, hits[nth][0] - BEFORE_HIT)
+                in_bulk = self.in_bulk.get(hits[nth][1])
+                if in_bulk is not None:
+                    number += block.count(b"\n", counted, start)
+                    counted = start
+                    at = in_bulk.run(block, start, number)
+                    if at > start:
+                        nth = bisect_left(hits, (at,), nth)
+                        continue
             else:
                 break
             stop = block.find(b"\n", start, start + LINE_LIMIT)
             stop = stop if stop >= 0 else min(start + LINE_LIMIT, end)
             bar = block.find(b"\r", start, stop)
             stop = bar if bar >= 0 else stop
-            while hits and hits[0][0] < max(stop, start + 1):
-                mask |= hits.popleft()[1]
+            while nth < len(hits) and hits[nth][0] < max(stop, start + 1):
+                mask |= hits[nth][1]
+                nth += 1
             number += block.count(b"\n", counted, start)
             counted = start
             if stop > start:
