@@ -22,6 +22,7 @@ _EXAMPLES = """\b
 Examples:
   hangscope analyze ./dumps                        diagnose, write hangscope-report.html
   hangscope analyze logs/ dumps/ -o hang.html      several folders, another name
+  pbpaste | hangscope analyze -                    what you copied from a terminal or a thread
   hangscope analyze dumps.tar.gz --format json     for a script
   hangscope explain uneven_loader                  what a cause means
   hangscope demo                                   freeze a tiny real job and diagnose it
@@ -157,7 +158,8 @@ def analyze(
 ) -> None:
     """Diagnose what a frozen job left behind.
 
-    PATH is a file, a folder (searched recursively), an archive (.tar, .tar.gz, .tar.zst, .zip) or an fsspec URL. Flight
+    PATH is a file, a folder (searched recursively), an archive (.tar, .tar.gz, .tar.zst, .zip), an fsspec URL, or - for
+    standard input (`pbpaste | hangscope analyze -`). Flight
     Recorder dumps, logs and stacks are recognised by their content. The text report goes to stdout, the HTML report to
     hangscope-report.html, everything else to stderr.
     """
@@ -166,6 +168,8 @@ def analyze(
 
     if verbose and quiet:
         raise UsageError("-v and -q contradict each other")
+    if "-" in paths and sys.stdin is not None and sys.stdin.isatty() and not quiet:
+        click.echo("hangscope: paste the text, then end it with Ctrl-D", err=True)
     bar = ProgressBar(quiet=quiet)
     try:
         report = api.analyze(
