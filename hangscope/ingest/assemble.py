@@ -26,8 +26,9 @@ def assemble(
 
     `world_size` overrides what the inputs say; `attempt` picks a restart attempt (default: the last one; "all": mix).
     """
+    readings = sorted(readings, key=lambda r: r.file)  # they come in the order in which they were read
     notes = [note for reading in readings for note in reading.notes]
-    readings, attempts = _of_attempt(sorted(readings, key=lambda r: r.file), attempt, notes)
+    readings, attempts = _of_attempt(readings, attempt, notes)
     claims = []
     for reading in readings:
         for recording in reading.recordings:
