@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +12,11 @@ import numpy as np
 
 from hangscope.errors import Note
 from hangscope.incident import State
-from hangscope.ingest.files.naming import rank_from_name, says_rank
+from hangscope.ingest.files.naming import rank_of_dump, says_rank
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 
 CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
-_ATTEMPT = re.compile(r"(?:^|/)(?:attempt|restart)[_-]?([0-9]{1,9})(?:/|$)")
 
 
 @dataclass
@@ -52,15 +50,9 @@ class Claim:
         return np.frombuffer(self.recording.columns["created"], np.int64)
 
 
-def attempt_of(path: str) -> int | None:
-    """Return the restart attempt that a path names (`attempt_1/`), or None."""
-    match = _ATTEMPT.search(path)
-    return int(match.group(1)) if match else None
-
-
 def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | None:
     """Return the recording with its rank: from the content where it is there, else from the file name."""
-    named = rank_from_name(file)
+    named = rank_of_dump(file)
     world = _world(recording)
     if named is not None and world and named not in world and not says_rank(file):
         named = None  # a date or a job's number

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
-from hangscope.ingest.files.log_path import rank_from_path
+from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_parser
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, launcher_parser
@@ -100,7 +100,7 @@ def read_log(
         DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), skip_parser(), stall_parser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
-    rank, local_rank, attempt = rank_from_path(path or file)
+    (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
     reading = LogReading(
         file,
         notes=found.notes,
