@@ -23,7 +23,7 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,8 @@ def mutate(folder: Path, chance: random.Random, donors: list[Path]) -> str:
     kind = chance.choice(("structure", "structure", "bytes", "bytes", "lines", "lines", "files"))
     if kind == "files":
         for _ in range(chance.choice((1, 1, 3))):
-            mutations.files(folder, chance)
+            with suppress(OSError):  # a name that is taken
+                mutations.files(folder, chance)
         return kind
     found = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     dumps = [
