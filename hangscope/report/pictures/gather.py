@@ -20,10 +20,9 @@ ROLES = ("waiting", "culprit", "idle", "unseen")
 
 def role_of(analysis: Analysis, rank: int) -> str:
     """Return waiting, culprit, idle or unseen."""
-    verdict = analysis.judgement.verdict
-    if verdict is not None and rank in verdict.culprit_ranks:
+    if rank in analysis.culprits:
         return "culprit"
-    if analysis.case.graph.open_calls.get(rank) or (verdict is not None and rank in verdict.waiting_ranks):
+    if analysis.case.graph.open_calls.get(rank) or rank in analysis.waiting:
         return "waiting"
     record = analysis.incident.ranks.get(rank)
     return "idle" if record is not None and record.seen and record.calls_file else "unseen"
