@@ -13,6 +13,9 @@ import click
 
 from hangscope._version import __version__
 from hangscope.commands.capture import capture
+from hangscope.commands.doctor import doctor
+from hangscope.commands.env import env
+from hangscope.commands.hook import hook
 from hangscope.commands.run import run
 from hangscope.errors import HangscopeError, UsageError
 from hangscope.terminal import ProgressBar, show, tell, wants_color
@@ -350,7 +353,7 @@ def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: b
             sys.exit(EXIT_ERROR)
 
 
-for command in (run, capture):
+for command in (run, capture, env, doctor, hook):
     main.add_command(command)
 
 
