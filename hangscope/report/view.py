@@ -15,7 +15,7 @@ from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.analysis import Analysis
 from hangscope.incident import Incident, Input, RankRecord
-from hangscope.report.masking import mask
+from hangscope.report.masking.secrets import mask
 from hangscope.report.pictures import gather
 from hangscope.report.verdict_view import both_stacks, verdict_view
 
