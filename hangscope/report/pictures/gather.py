@@ -216,8 +216,9 @@ def _call_name(analysis: Analysis, node: Node, rank: int | None = None) -> str:
         return f"send {source} -> {destination} number {int(index) + 1}"  # type: ignore[call-overload]
     gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
     view = analysis.views[gid]
-    members = view.members if rank is None or view.kind_of(rank, seq) is None else [rank]
-    ops = sorted({kind.op for r in members if (kind := view.kind_of(r, seq)) is not None})
+    members = view.members if rank is None or view.kind_index(rank, seq) is None else [rank]
+    made = {kind for r in members if (kind := view.kind_index(r, seq)) is not None}
+    ops = sorted({view.kinds.without_sizes(kind).op for kind in made})
     return f"{' / '.join(ops) or 'call'} seq {seq}"
 
 
