@@ -10,6 +10,7 @@ from hangscope.events import Event
 from hangscope.incident import Incident
 
 ZONES = 900.0  # seconds: a printed clock may be in any time zone, and zones differ by quarters of an hour
+DAY = 26 * 3600.0  # seconds by which the clocks of two time zones may differ
 LEAST = 10.0  # seconds without a call that are no standstill yet
 USUAL = 5.0  # times the longest pause between calls that the job made before
 LEAP = 2024
@@ -25,7 +26,10 @@ def stood_still(incident: Incident, end: Event) -> bool | None:
     last, usual = _calls(incident)
     if stamp is None or not last:
         return None
-    gap = (stamp - _since_new_year(last / 1e9)) % ZONES
+    apart = stamp - _since_new_year(last / 1e9)
+    if abs(apart) > DAY:
+        return None  # clocks of two different days
+    gap = apart % ZONES
     # Just below a whole number of zones the two clocks merely disagree.
     return max(LEAST, USUAL * usual) < gap < ZONES - LEAST
 
