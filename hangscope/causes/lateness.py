@@ -73,4 +73,4 @@ def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
         for seq, kind, state in zip(queue.seq, queue.kind, queue.state, strict=True)
         if int(state) == State.DONE
     }
-    return bool(dumped) and calls <= made
+    return len(dumped) > 1 and bool(calls & made)
