@@ -74,10 +74,10 @@ def _is_no_older_dump(case: Case, rank: int) -> bool:
     """Return whether more than the moment of a dump shows a rank behind: its own log, or a lag of more than one call."""
     view, seq = case.finding.view, case.finding.own_seq
     member = view.members.get(rank) if view is not None else None
-    if any(e.seq == seq for e in case.facts.of(rank, WatchdogTimeout)):
-        return True
     if member is None or member.queue is None or member.queue.pending_only:
         return False  # a call too many before shifts what is left, and cannot be seen
+    if any(e.seq == seq for e in case.facts.of(rank, WatchdogTimeout)):
+        return True
     lags = sum(s <= view.proven for s in member.pending) if view is not None else 0
     return lags > 1
 

@@ -75,7 +75,7 @@ def judge(case: Case) -> Judgement:
     best = in_library_terms(case, matches[0], own_knowledge())
     level, reasons = confidence.confidence(case, best)
     verdict = _verdict(case, best, matches[1:], LEVELS[level], missing)
-    if best.cause == "slow_rank" and not case.graph.waiting and case.finding.form != "late":
+    if best.cause == "slow_rank" and case.finding.form != "late":
         return Judgement("no_hang", verdict, reasons, missing, substantiation.candidates(case, best))
     named = verdict.cause != "unknown" or verdict.culprit_ranks
     return Judgement(
