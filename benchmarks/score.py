@@ -1,144 +1,69 @@
 """Print how often the analyzer is right on simulated freezes: `python benchmarks/score.py [--per-fault 50]`.
 
-Every incident follows from its fault and seed: the table is the same on every run. An incident is right when
+Every incident follows from its fault and seed: the tables are the same on every run. An incident is right when
 the culprit ranks are exact (and the status, where the truth says one) and the cause is an accepted one.
+`--collected` asks how answers hold when files are lost, late or cut: one row per way of collecting, every
+fault in each. Where a rank's traces are gone the right answer is to name nobody: *silent* is counted apart
+from *wrong*, which is an innocent named, or a freeze said of a job that did not freeze.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
-import tempfile
 import time
-import traceback
-from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(_ROOT), str(_ROOT / "tests")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulator import FAULTS, Truth, write_incident  # noqa: E402
+from answers import WORDS, Answer, answer, reliability, share
 
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """One incident's answer beside its truth. `cause`, `confidence` and `ranks` are the analyzer's."""
-
-    fault: str
-    seed: int
-    ranks_exact: bool
-    cause_exact: bool
-    cause_listed: bool
-    ranks: tuple[int, ...]
-    cause: str | None
-    confidence: str | None
-    status: str
-    wanted: str
-    seconds: float
-
-    @property
-    def right(self) -> bool:
-        """Whether both the ranks and the cause are right."""
-        return self.ranks_exact and self.cause_exact
+from tests.simulator import FAULTS, WAYS, Remains, collect, simulate
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one worker does: write one incident and analyze it. `keep`: the folder for misses, or None."""
+    """What one worker does: run one job, and analyze it as collected in some ways. `keep`: a folder for misses."""
 
     fault: str
     seed: int
-    lossy: bool
+    ways: tuple[str, ...]
     world_size: int | None
     layout: str | None
     keep: str | None
 
 
-def score(task: Task) -> Score:
-    """Write one incident, analyze it and compare."""
-    with tempfile.TemporaryDirectory(prefix="hangscope-score-") as scratch:
-        folder = Path(scratch) / "incident"
-        truth = write_incident(
-            folder, task.fault, task.seed, lossy=task.lossy, world_size=task.world_size, layout=task.layout
-        )
-        result = _compare(task, truth, folder / "dumps")
-        if task.keep and not result.right:
-            target = Path(task.keep) / f"{task.fault}-{task.seed}"
-            target.parent.mkdir(parents=True, exist_ok=True)
+def score(task: Task) -> list[Answer]:
+    """Simulate one job once, collect it in each way, analyze and compare."""
+    left = Remains(simulate(task.fault, task.seed, world_size=task.world_size, layout=task.layout))
+    answers = []
+    for way in task.ways:
+        kept = collect(left, way)
+        answers.append(answer(left, kept, way))
+        if task.keep and not answers[-1].right:
+            target = Path(task.keep) / f"{task.fault}-{task.seed}-{way.replace(' ', '_')}"
             if not target.exists():
-                folder.rename(target) if _same_device(folder, target.parent) else _copy(folder, target)
-        return result
+                target.mkdir(parents=True)
+                left.write(target, kept)
+    return answers
 
 
-def _compare(task: Task, truth: Truth, dumps: Path) -> Score:
-    import hangscope
-
-    began = time.perf_counter()
-    ranks: tuple[int, ...] = ()
-    cause = confidence = None
-    listed: list[str] = []
-    try:
-        report = hangscope.analyze(str(dumps))
-        status = report.status
-        verdict = report.verdict
-        if verdict is not None:
-            ranks, cause, confidence = tuple(sorted(verdict.culprit_ranks)), verdict.cause, verdict.confidence
-            listed = [verdict.cause, *(alternative.cause for alternative in verdict.alternatives)]
-    except hangscope.HangscopeError as error:
-        status = f"{type(error).__name__}: {error}"
-    except Exception:  # the table has to be finished; what broke is shown as the status
-        status = traceback.format_exc(limit=-2).strip().replace("\n", " | ")
-    answers = truth.answers if truth.answers is not None else [truth.culprits]
-    calm = truth.status == "no_hang" == status
-    return Score(
-        task.fault,
-        task.seed,
-        ranks_exact=list(ranks) in [sorted(answer) for answer in answers] and truth.status in (None, status),
-        cause_exact=cause in truth.accept or (calm and not truth.accept),
-        cause_listed=any(name in truth.accept for name in listed) or (calm and not truth.accept),
-        ranks=ranks,
-        cause=cause,
-        confidence=confidence,
-        status=status,
-        wanted=f"{sorted(truth.culprits)} {'/'.join(truth.accept) or truth.status}",
-        seconds=time.perf_counter() - began,
-    )
-
-
-def lower_bound(right: int, n: int, level: float = 0.95) -> float:
-    """Return the one-sided Clopper-Pearson lower bound of a share, by bisection on the binomial tail."""
-    if right == 0 or n == 0:
-        return 0.0
-    low, high = 0.0, right / n
-    for _ in range(60):
-        middle = (low + high) / 2
-        tail = sum(_binomial(n, k, middle) for k in range(right, n + 1))
-        low, high = (middle, high) if tail < 1 - level else (low, middle)
-    return low
-
-
-def _binomial(n: int, k: int, share: float) -> float:
-    choose = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-    return math.exp(choose + k * math.log(share) + (n - k) * math.log1p(-share))
-
-
-def table(scores: list[Score]) -> str:
-    """Return the score table as Markdown."""
+def fault_table(answers: list[Answer]) -> str:
+    """Return one row per fault, and the reliability of the confidence words, as Markdown."""
     lines = [
         "| fault | n | ranks exact | cause exact | cause in list | high |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for fault in [*FAULTS, "all"]:
-        rows = [s for s in scores if fault in (s.fault, "all")]
+        rows = [a for a in answers if fault in (a.fault, "all")]
         if rows:
             shares = [
-                _share(s.ranks_exact for s in rows),
-                _share(s.cause_exact for s in rows),
-                _share(s.cause_listed for s in rows),
-                _share(s.confidence == "high" for s in rows),
+                share(a.ranks_exact for a in rows),
+                share(a.cause_exact for a in rows),
+                share(a.cause_listed for a in rows),
+                share(a.confidence == "high" for a in rows),
             ]
             lines.append(f"| {' | '.join([fault, str(len(rows)), *shares])} |")
     lines += [
@@ -146,29 +71,40 @@ def table(scores: list[Score]) -> str:
         "| confidence | n | right (ranks and cause) | lower 95% bound |",
         "| --- | ---: | ---: | ---: |",
     ]
-    for word in ("high", "medium", "low", None):
-        rows = [s for s in scores if s.confidence == word]
-        if rows:
-            right = sum(s.right for s in rows)
-            shares = [f"{right / len(rows):.1%}", f"{lower_bound(right, len(rows)):.1%}"]
-            lines.append(f"| {' | '.join([word or 'no verdict', str(len(rows)), *shares])} |")
+    present = {a.confidence for a in answers}
+    lines += [
+        f"| {word or 'no verdict'} | {reliability(answers, word)} |" for word in WORDS if word in present
+    ]
     return "\n".join(lines)
 
 
-def _share(flags: Iterable[bool]) -> str:
-    values = list(flags)
-    share = f"{sum(values) / len(values):.0%}"
-    return share if share != "100%" or all(values) else f"{sum(values) / len(values):.1%}"
-
-
-def _same_device(one: Path, other: Path) -> bool:
-    return one.stat().st_dev == other.stat().st_dev
-
-
-def _copy(folder: Path, target: Path) -> None:
-    import shutil
-
-    shutil.copytree(folder, target)
+def way_table(answers: list[Answer]) -> str:
+    """Return one row per way of collecting, as Markdown."""
+    lines = [
+        "| collected | n | ranks | told: n | ranks | cause | part | silent | wrong | wrong name at high | at medium"
+        " | high: n | right | ≥ | medium: n | right | ≥ |",
+        f"| --- |{' ---: |' * 16}",
+    ]
+    for way in WAYS:
+        rows = [a for a in answers if a.way == way]
+        if rows:
+            told = [a for a in rows if a.told]
+            cells = [
+                way,
+                str(len(rows)),
+                share(a.ranks_exact for a in rows),
+                str(len(told)),
+                share(a.ranks_exact for a in told),
+                share(a.cause_exact for a in rows),
+                *(share(a.kind == kind for a in rows) for kind in ("part", "silent", "wrong")),
+                *(
+                    str(sum(bool(a.innocent) and a.confidence == word for a in rows))
+                    for word in ("high", "medium")
+                ),
+                *(reliability(rows, word) for word in ("high", "medium")),
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -178,8 +114,14 @@ def main() -> int:
     parser.add_argument(
         "--only", action="append", choices=list(FAULTS), help="this fault only; may be given several times"
     )
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--lossy", action="store_true", help="lose dumps and logs, take some dumps early")
+    parser.add_argument("--seed-from", type=int, default=0, help="the first seed")
+    parser.add_argument("--collected", action="store_true", help="one row per way of collecting")
+    parser.add_argument(
+        "--rows",
+        action="append",
+        metavar="WAY",
+        help="this way of collecting only (its beginning is enough); may be given several times",
+    )
     parser.add_argument(
         "--ranks", type=int, help="the number of ranks, a multiple of 8 (default: drawn, 8 to 64)"
     )
@@ -190,27 +132,30 @@ def main() -> int:
     parser.add_argument("--min-ranks", type=float, default=0.0, help="fail below this share of exact ranks")
     parser.add_argument("--min-cause", type=float, default=0.0, help="fail below this share of exact causes")
     options = parser.parse_args()
+    wanted = tuple(options.rows or ())
+    ways = tuple(way for way in WAYS if way.startswith(wanted)) if wanted else tuple(WAYS)
+    if not ways:
+        parser.error(f"no way of collecting begins so; choose from: {'; '.join(WAYS)}")
+    if not options.collected and not wanted:
+        ways = ("full",)
     tasks = [
-        Task(fault, seed, options.lossy, options.ranks, options.layout, options.keep)
+        Task(fault, seed, ways, options.ranks, options.layout, options.keep)
         for fault in (options.only or FAULTS)
-        for seed in range(options.seed, options.seed + options.per_fault)
+        for seed in range(options.seed_from, options.seed_from + options.per_fault)
     ]
     began = time.perf_counter()
     if options.jobs > 1:
         with ProcessPoolExecutor(options.jobs) as pool:
-            scores = list(pool.map(score, tasks, chunksize=4))
+            results = list(pool.map(score, tasks, chunksize=4))
     else:
-        scores = [score(task) for task in tasks]
-    for row in scores:
-        if options.verbose and not row.right:
-            answer = f"{list(row.ranks)} {row.cause} ({row.confidence}), {row.status}"
-            print(f"MISS {row.fault}-{row.seed}: {answer}; wanted {row.wanted}")
-    print(table(scores))
-    spent = time.perf_counter() - began
-    inside = sum(s.seconds for s in scores)
-    print(f"\n{len(scores)} incidents in {spent:.0f} s, {inside:.0f} s of it in analyze", file=sys.stderr)
-    ranks = sum(s.ranks_exact for s in scores) / max(1, len(scores))
-    cause = sum(s.cause_exact for s in scores) / max(1, len(scores))
+        results = [score(task) for task in tasks]
+    answers = [one for result in results for one in result]
+    if options.verbose:
+        print("".join(f"{one}\n" for one in answers if not one.right))
+    print(way_table(answers) if options.collected else fault_table(answers))
+    print(f"\n{len(answers)} answers in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    ranks = sum(a.ranks_exact for a in answers) / max(1, len(answers))
+    cause = sum(a.cause_exact for a in answers) / max(1, len(answers))
     return 0 if ranks >= options.min_ranks and cause >= options.min_cause else 1
 
 

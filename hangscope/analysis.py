@@ -8,6 +8,10 @@ from hangscope.align import divergence, frontier, waitgraph
 from hangscope.causes.case import Case
 from hangscope.explain import facts, finder, scene, text_finding
 from hangscope.incident import ASSUMED, Incident
+from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.verdict.judge import Judgement, judge
 
 
@@ -28,7 +32,7 @@ def analyse(incident: Incident) -> Analysis:
     histories = divergence.histories(views)
     digest = facts.digest(incident)
     trouble = digest.all(
-        "gloo_closed", "gloo_timeout", "exception", "terminate", "exit", "fingerprint", "monitored_barrier"
+        GlooClosed, GlooTimeout, RankException, Terminate, Exit, CallFingerprint, MonitoredBarrier
     )
     graph = waitgraph.build(incident, views, bool(trouble))
     found = finder.Finder(scene.Scene(incident, views, histories, graph, digest.witnesses)).find()

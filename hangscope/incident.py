@@ -7,12 +7,15 @@ as torch's recorder writes them, or None. Nothing here does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hangscope.errors import Note
+from hangscope.events import Event as Event
+from hangscope.frames import Frame as Frame
+from hangscope.frames import Stack as Stack
 
 if TYPE_CHECKING:  # numpy takes longer to import than everything else here together
     import numpy as np
@@ -47,19 +50,6 @@ class State(int, Enum):
     UNKNOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One line of a stack. Stacks are tuples of frames, innermost first."""
-
-    name: str
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file.rsplit('/', 1)[-1]}:{self.line} in {self.name}"
-
-
-Stack = tuple[Frame, ...]
 Sizes = tuple[tuple[int, ...], ...]
 
 
@@ -150,29 +140,6 @@ class Queue:
 
     def __len__(self) -> int:
         return len(self.seq)
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One thing that a text input says. `kind` is one of the names in `docs/events.md`.
-
-    `rank` is global and None where the line does not tell; `group_rank` is group-local. `text` is the quoted line
-    (control characters stripped, cut at 500 characters), `file` relative to the analysed path, `line` counts from 1,
-    `time` is seconds since the epoch where the line carries a usable wall-clock stamp (never compared across hosts
-    without saying so).
-    """
-
-    kind: str
-    file: str
-    line: int
-    text: str
-    rank: int | None = None
-    group_rank: int | None = None
-    host: str | None = None
-    pid: int | None = None
-    time: float | None = None
-    attempt: int | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 import hangscope
 from hangscope.api import Report
 from tests.dump_writer import job, stuck, write_all
+from tests.in_thread import InThisThread
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURES = ROOT / "fixtures"
@@ -34,19 +34,6 @@ settings.register_profile(
 settings.load_profile("bounded")
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-class InThisThread(Executor):
-    """Reads files where it stands: for trusted dumps, ten times as quick as starting children."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Return the finished future of a call."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
 
 
 def analyze(paths: Any, **options: Any) -> Report:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from hangscope.incident import Event, Group
+from hangscope.events import Event
+from hangscope.incident import Group
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
 #: The group that an event speaks of: its name, or for lines that name none whether their own two ranks are equal.
 Label = tuple[str | None, bool]
@@ -17,9 +19,8 @@ Label = tuple[str | None, bool]
 
 def label_of(event: Event) -> Label:
     """Return which group an event speaks of. Two lines without a name belong together if both or neither print one rank twice."""
-    name = event.fields.get("group_name")
-    if isinstance(name, str) and name:
-        return (name, True)
+    if isinstance(event, GroupEvent) and event.group_name:
+        return (event.group_name, True)
     return (None, event.rank is None or event.group_rank is None or event.rank == event.group_rank)
 
 
@@ -48,9 +49,9 @@ class GroupRanks:
         Numbers that nothing maps are taken as global, unless the group is known to count otherwise; then they are left out.
         """
         label = label_of(event)
-        members = self._members.get(label[0] or "") or self._members.get(
-            str(event.fields.get("group_desc") or "")
-        )
+        members = self._members.get(label[0] or "")
+        if members is None and isinstance(event, GroupEvent):
+            members = self._members.get(event.group_desc or "")
         pairs = self._printed.get(label, {})
         counts_otherwise = not label[1] or any(
             rank != local for local, ranks in pairs.items() for rank in ranks

@@ -7,6 +7,9 @@ from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.mismatch import describe
 from hangscope.incident import Event, Evidence
+from hangscope.ingest.job_logs.faults import CudaError, Xid
+from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.nccl.warn import NcclWarn
 
 _TRANSPORT = ("port_error", "catastrophic", "ib_error", "connect", "closed_by_peer", "size_mismatch")
 _LOCAL = ("port_error", "catastrophic")
@@ -17,14 +20,12 @@ _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVI
 def device_fault(case: Case) -> Match | None:
     """A sticky CUDA error, an Xid, or a device that lags behind what its peers completed with it."""
     finding = case.finding
-    faults = [e for e in case.facts.all("xid", "cuda_error") if e.rank is not None] or [
-        e for e in case.facts.all("nccl_warn") if e.fields.get("class") == "cuda" and e.rank is not None
+    faults = [e for e in case.facts.all(Xid, CudaError) if e.rank is not None] or [
+        e for e in case.facts.all(NcclWarn) if e.fault == "cuda" and e.rank is not None
     ]
     faults = [e for e in faults if not _of_the_program(e)]
     named = tuple(sorted({e.rank for e in faults if e.rank is not None}))
-    broken_path = any(
-        _tier(e) < 3 for e in case.facts.all("nccl_warn") if e.fields.get("class") in _TRANSPORT
-    )
+    broken_path = any(e.tier < 3 for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT)
     if finding.form == "half" and finding.culprits and not broken_path:
         culprits = finding.culprits
         evidence = [
@@ -72,7 +73,7 @@ def _of_the_program(event: Event) -> bool:
     """Return whether a device error is told of a program and not of a device: an assertion in a kernel, a cleaned-up channel."""
     text = event.text.lower()
     return (
-        (event.kind == "xid" and event.fields.get("code") in _PROGRAM_XIDS)
+        (isinstance(event, Xid) and event.code in _PROGRAM_XIDS)
         or "device-side assert" in text
         or "invalid argument" in text
         or "invalid configuration" in text
@@ -81,14 +82,14 @@ def _of_the_program(event: Event) -> bool:
 
 def _ended_otherwise(event: Event) -> bool:
     """Return whether a process ended by something else than its device: for want of memory, or killed."""
-    return event.kind in _OTHER_ENDS or (event.kind == "exit" and event.fields.get("code") in (-9, 137))
+    return event.kind in _OTHER_ENDS or (isinstance(event, Exit) and event.code in (-9, 137))
 
 
 def _before(event: Event) -> tuple[int, float, str, int]:
     """Return a key that puts the driver's own report first, then what is printed earlier."""
-    moment = event.time if event.time is not None else event.fields.get("stamp")
+    moment = event.time if event.time is not None else event.stamp
     return (
-        0 if event.kind == "xid" else 1,
+        0 if isinstance(event, Xid) else 1,
         float(moment) if isinstance(moment, (int, float)) else float("inf"),
         event.file,
         event.line,
@@ -102,13 +103,13 @@ def network_fault(case: Case) -> Match | None:
     of a peer that is gone, whose printer is a victim.
     """
     finding = case.finding
-    warnings = [e for e in case.facts.all("nccl_warn") if e.fields.get("class") in _TRANSPORT]
+    warnings = [e for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT]
     if finding.form not in ("stalled", "none", "cycle", "half"):
         return None
     if finding.form in ("none", "cycle") and not warnings:
         return None
-    tier = min((_tier(e) for e in warnings), default=3)
-    first = [e for e in warnings if _tier(e) == tier]
+    tier = min((e.tier for e in warnings), default=3)
+    first = [e for e in warnings if e.tier == tier]
     local = [e for e in first if tier == 1 and e.rank is not None]
     culprits = (
         tuple(sorted({e.rank for e in local if e.rank is not None}))
@@ -120,7 +121,7 @@ def network_fault(case: Case) -> Match | None:
     if finding.form == "none" and (tier > 2 or not (culprits or local)):
         return None
     evidence = [quote(e) for e in first[:4]] + [
-        quote(e, f"a consequence: {e.text}") for e in warnings if _tier(e) > tier
+        quote(e, f"a consequence: {e.text}") for e in warnings if e.tier > tier
     ][:3]
     view = finding.view
     if view is not None and finding.seq is not None:
@@ -138,7 +139,7 @@ def network_fault(case: Case) -> Match | None:
         if finding.form == "half"
         else "the transport reported a fault"
     )
-    nodes = sorted({n for e in warnings if _tier(e) <= 2 for n in (e.host, _peer_node(e)) if n})
+    nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, _peer_node(e)) if n})
     pair = (
         f" between {' and '.join(nodes)}"
         if 1 < len(nodes) <= 4
@@ -146,7 +147,7 @@ def network_fault(case: Case) -> Match | None:
         if len(nodes) == 1
         else ""
     )
-    nics = sorted({str(e.fields["nic"]) for e in first if e.fields.get("nic")})
+    nics = sorted({str(e.nic) for e in first if e.nic})
     named = (
         f"; the transport names {ranks_phrase(culprits)}"
         + (f", adapter {', '.join(nics[:3])}" if nics else "")
@@ -177,26 +178,11 @@ def _completed_by(view: GroupFrontier, seq: int) -> str:
     return f"only {ranks_phrase(done)} completed it" if done else "none completed it"
 
 
-def _tier(event: Event) -> int:
-    """Return how close a warning is to the fault: 1 the adapter itself, 2 a path that failed, 3 a consequence."""
-    tier = event.fields.get("tier")
-    return (
-        tier
-        if isinstance(tier, int)
-        else 1
-        if event.fields.get("class") in _LOCAL
-        else 3
-        if event.fields.get("class") == "closed_by_peer"
-        else 2
-    )
+def _peer_node(event: NcclWarn) -> str | None:
+    return event.peer_node or event.peer_host
 
 
-def _peer_node(event: Event) -> str | None:
-    node = event.fields.get("peer_node") or event.fields.get("peer_host")
-    return str(node) if node else None
-
-
-def _both_ends(case: Case, warnings: list[Event]) -> tuple[int, ...]:
+def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
     """Return the ranks on both sides of a failed path: who reports it, and the peer where its rank or host tells it.
 
     Two ranks that report each other's hosts are the two ends, whatever further ranks report.
@@ -215,13 +201,13 @@ def _both_ends(case: Case, warnings: list[Event]) -> tuple[int, ...]:
         return tuple(sorted(mutual))
     ends = set(printers)
     for event in warnings:
-        peer = event.fields.get("peer_rank")
+        peer = event.peer_rank
         on_host = [
             r
             for r, record in case.incident.ranks.items()
             if record.host is not None and record.host == _peer_node(event)
         ]
-        if isinstance(peer, int):
+        if peer is not None:
             ends.add(peer)
         elif len(on_host) == 1:
             ends.update(on_host)

@@ -14,6 +14,9 @@ from hangscope.align.callsite import SIDE_WORK, is_buffer_sync, is_gradient, pos
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
 from hangscope.incident import CallKind, Event, Frame
+from hangscope.ingest.job_logs.faults import Skip
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.torch_logs.traceback import RankException
 
 _RANK_TEST = re.compile(
     r"\b(?:if|unless|while|and|or)\b[^#]*\b(?:\w*rank\w*|is_main\w*|is_master\w*|main_process\w*|R)\b",
@@ -169,7 +172,7 @@ class Difference:
         """Return whether a culprit's last output counts a step well before the last of its own loop (`step 10/18`)."""
         for rank in ranks:
             last = self._last_progress(rank)
-            found = _OF_STEPS.search(last.text) if last is not None and not last.fields.get("done") else None
+            found = _OF_STEPS.search(last.text) if last is not None and not last.done else None
             if found and int(found.group(1)) + 1 < int(found.group(2)):
                 return True
         return False
@@ -183,28 +186,24 @@ class Difference:
         waiting = self.case.finding.waiting
         if not any(f != records[r].dump_file for r in waiting if r in records for f in records[r].files):
             return []
-        common = {_WORDS.sub("", e.text) for r in waiting for e in facts.of(r, "skip")}
-        said = [
+        common = {_WORDS.sub("", e.text) for r in waiting for e in facts.of(r, Skip)}
+        said: list[Event] = [
             e
             for r in ranks
-            for e in facts.of(r, "skip")
+            for e in facts.of(r, Skip)
             if _WORDS.sub("", e.text) not in common and "overflow" not in e.text.lower()
         ]
-        return said + [
-            e
-            for r in ranks
-            for e in self.case.facts.of(r, "progress")
-            if _SKIPS.search(e.text) and e not in said
-        ]
+        said += [e for r in ranks for e in facts.of(r, Progress) if _SKIPS.search(e.text)]
+        return said
 
     def _steps(self, rank: int) -> tuple[int, int] | None:
         """Return (epoch, step) of the last progress line of a rank that counts steps."""
-        counted = [e for e in self.case.facts.of(rank, "progress") if isinstance(e.fields.get("step"), int)]
-        if not counted:
-            return None
-        last = max(counted, key=lambda e: (e.file, e.line))
-        epoch = last.fields.get("epoch")
-        return (epoch if isinstance(epoch, int) else 0, int(last.fields["step"]))
+        counted = [
+            (e.file, e.line, e.epoch or 0, e.step)
+            for e in self.case.facts.of(rank, Progress)
+            if e.step is not None
+        ]
+        return max(counted)[2:] if counted else None
 
     @cached_property
     def in_loop_before(self) -> bool:
@@ -238,34 +237,33 @@ class Difference:
                 return frame.name
         return None
 
-    def rank_test(self, ranks: Sequence[int]) -> Event | None:
+    def rank_test(self, ranks: Sequence[int]) -> RankException | None:
         """Return the traceback whose quoted source line tests for a rank, on either side."""
         for rank in (*ranks, *self.finding.waiting[:8]):
-            for event in self.case.facts.of(rank, "exception"):
-                if _RANK_TEST.search(str(event.fields.get("code") or "")):
+            for event in self.case.facts.of(rank, RankException):
+                if _RANK_TEST.search(event.code or ""):
                     return event
         return None
 
-    def loop_over(self, ranks: Sequence[int]) -> Event | None:
+    def loop_over(self, ranks: Sequence[int]) -> Progress | None:
         """Return a culprit's last output where it says that its loop is over and most waiting ranks do not say so."""
         for rank in ranks:
             last = self._last_progress(rank)
-            if last is not None and last.fields.get("done"):
+            if last is not None and last.done:
                 others = [r for r in self.finding.waiting if self._says_over(r, last)]
                 if len(others) * 2 <= len(self.finding.waiting):
                     return last
         return None
 
-    def _says_over(self, rank: int, done: Event) -> bool:
+    def _says_over(self, rank: int, done: Progress) -> bool:
         """Return whether a rank's last output says that a loop is over, or it said so of that same epoch and went on."""
-        last, epoch = self._last_progress(rank), done.fields.get("epoch")
-        return (last is not None and bool(last.fields.get("done"))) or any(
-            e.fields.get("done") and e.fields.get("epoch") == epoch is not None
-            for e in self.case.facts.of(rank, "progress")
+        last, epoch = self._last_progress(rank), done.epoch
+        return (last is not None and bool(last.done)) or any(
+            e.done and e.epoch == epoch is not None for e in self.case.facts.of(rank, Progress)
         )
 
-    def _last_progress(self, rank: int) -> Event | None:
-        events = self.case.facts.of(rank, "progress")
+    def _last_progress(self, rank: int) -> Progress | None:
+        events = self.case.facts.of(rank, Progress)
         return max(events, key=lambda e: (e.file, e.line)) if events else None
 
     @cached_property

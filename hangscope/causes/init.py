@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from hangscope.align.callsite import in_constructor
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.incident import Event, Evidence
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.init import NcclInit
+from hangscope.ingest.nccl.unmade import UnmadeCommunicator
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.ingest.torch_logs.store import (
+    DdpParams,
+    DdpShape,
+    PortInUse,
+    RendezvousTimeout,
+    StoreBarrier,
+    StoreTimeout,
+    StoreUnreachable,
+)
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
 
 
 def different_models(case: Case) -> Match | None:
     """DDP's own comparison of the ranks' parameters, or its first broadcasts with different sizes."""
     counts: dict[int, Counter[int]] = defaultdict(Counter)
-    events = case.facts.all("ddp_params")
+    events = case.facts.all(DdpParams)
     for event in events:
-        for rank, count in (event.fields.get("counts") or {}).items():
+        for rank, count in (event.counts or {}).items():
             counts[int(rank)][int(count)] += 1
     own = {rank: c.most_common(1)[0][0] for rank, c in counts.items()}
     for event in events:  # a rank's word about itself counts more than its peers'
-        told = event.fields.get("counts") or {}
+        told = event.counts or {}
         if event.rank in told:
             own[event.rank] = int(told[event.rank])  # type: ignore[index]
     if own and len(set(own.values())) > 1:
@@ -35,7 +51,7 @@ def different_models(case: Case) -> Match | None:
             case,
             1 if tie else 2,
         )
-    shapes = case.facts.all("ddp_shape")
+    shapes = case.facts.all(DdpShape)
     if shapes:
         tellers = sorted({e.rank for e in shapes if e.rank is not None})
         # The check compares with process 0; where everybody else differs from it, process 0 is the odd one.
@@ -97,11 +113,11 @@ def never_formed(case: Case) -> Match | None:
 
 
 def _port(case: Case) -> Match | None:
-    events = case.facts.all("port_in_use")
+    events = case.facts.all(PortInUse)
     if not events:
         return None
     ranks = _ranks(events)
-    port = events[0].fields.get("port")
+    port = events[0].port
     return Match(
         "init_hang",
         ranks,
@@ -115,20 +131,20 @@ def _port(case: Case) -> Match | None:
 
 
 def _duplicate(case: Case) -> Match | None:
-    events = [e for e in case.facts.all("nccl_warn") if e.fields.get("class") == "duplicate_gpu"]
+    events = [e for e in case.facts.all(NcclWarn) if e.fault == "duplicate_gpu"]
     by_device: dict[tuple[object, object], set[int]] = defaultdict(set)
-    for event in case.facts.all("nccl_init"):
-        if event.fields.get("bus_id") and event.rank is not None:
-            by_device[(event.host, event.fields["bus_id"])].add(event.rank)
+    for event in case.facts.all(NcclInit):
+        if event.bus_id and event.rank is not None:
+            by_device[(event.host, event.bus_id)].add(event.rank)
     shared = sorted(r for ranks in by_device.values() if len(ranks) > 1 for r in ranks)
-    named = sorted({int(r) for e in events for r in (e.fields.get("ranks") or ()) if isinstance(r, int)})
+    named = sorted({r for e in events for r in (e.rank_a, e.peer_rank) if r is not None})
     # Hosts may share a name; a job whose communicators came to work had a GPU for each rank.
-    ran = case.facts.all("watchdog_timeout", "progress") or case.graph.open_calls
+    ran = case.facts.all(WatchdogTimeout, Progress) or case.graph.open_calls
     if not events and (not shared or ran):
         return None
     return Match(
         "init_hang",
-        tuple(named or shared),
+        tuple(shared or named),
         "two ranks use one GPU",
         sure=2 if events else 1,
         evidence=[quote(e) for e in events[:3]],
@@ -140,12 +156,11 @@ def _duplicate(case: Case) -> Match | None:
 
 def _communicator(case: Case) -> Match | None:
     """An NCCL communicator that some members began and not all completed."""
-    for event in case.facts.all("nccl_init"):
-        phase, size = event.fields.get("phase"), event.fields.get("nranks")
-        absent = _numbers(event, "absent")
-        if phase == "incomplete":
+    for event in case.facts.all(UnmadeCommunicator):
+        size, absent = event.nranks, event.absent
+        if event.phase == "incomplete":
             return _incomplete(event, absent)
-        if phase == "fewer":
+        if event.phase == "fewer":
             return Match(
                 "init_hang",
                 (),
@@ -159,11 +174,11 @@ def _communicator(case: Case) -> Match | None:
     return None
 
 
-def _incomplete(event: Event, absent: tuple[int, ...]) -> Match:
+def _incomplete(event: UnmadeCommunicator, absent: tuple[int, ...]) -> Match:
     """Return the answer for a communicator whose members began it: the absent are to blame, or those who cannot connect."""
-    size = event.fields.get("nranks")
-    starting, connecting, complete = (_numbers(event, key) for key in ("starting", "connecting", "complete"))
-    unknown = int(event.fields.get("absent_unknown") or 0)
+    size = event.nranks
+    starting, connecting, complete = event.starting, event.connecting, event.complete
+    unknown = event.absent_unknown
     if absent or unknown:
         who = ranks_phrase(absent) if absent and not unknown else f"{unknown + len(absent)} of its members"
         return Match(
@@ -190,40 +205,30 @@ def _incomplete(event: Event, absent: tuple[int, ...]) -> Match:
     )
 
 
-def _numbers(event: Event, key: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in event.fields.get(key) or ())
-
-
 def _store(case: Case) -> Match | None:
-    waits = case.facts.all("store_timeout", "store_barrier", "rendezvous_timeout", "store_unreachable")
-    running = case.facts.all(
-        "fingerprint", "gloo_timeout", "watchdog_timeout", "monitored_barrier", "progress"
-    )
+    waits: list[Event] = case.facts.all(StoreTimeout, StoreBarrier, RendezvousTimeout, StoreUnreachable)
+    running = case.facts.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
     if not waits or running or (case.finding.culprits and not case.from_text):
         return None
     world = len(case.incident.ranks)
-    unreachable = case.facts.all("store_unreachable")
+    unreachable = case.facts.all(StoreUnreachable)
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
     missing: tuple[int, ...] = ()
-    joined = next((e for e in waits if isinstance(e.fields.get("joined"), int)), None)
-    if joined is not None and isinstance(
-        joined.fields.get("expected") or joined.fields.get("world_size"), int
-    ):
-        lacking = int(joined.fields.get("expected") or joined.fields["world_size"]) - int(
-            joined.fields["joined"]
-        )
+    counts = [(e.joined, e.expected) for e in case.facts.all(StoreTimeout)]
+    counts += [(e.joined, e.world_size) for e in case.facts.all(StoreBarrier)]
+    joined = next(((n, of) for n, of in counts if n is not None and of), None)
+    if joined is not None:
+        lacking = joined[1] - joined[0]
         silent = tuple(r for r in range(world) if r not in logged)
         missing = silent if len(silent) == lacking else ()
-        why = f"{joined.fields['joined']} of {joined.fields.get('expected') or joined.fields['world_size']} ranks joined"
+        why = f"{joined[0]} of {joined[1]} ranks joined"
     elif unreachable:
         tellers = _ranks(unreachable)
         missing = (0,) if tellers and 0 not in tellers else ()
-        host, port = unreachable[0].fields.get("host"), unreachable[0].fields.get("port")
+        host, port = unreachable[0].store_host, unreachable[0].port
         why = f"nobody answered at the store's address {host or '?'}:{port or '?'}"
     else:
-        waited = sorted(
-            {int(e.fields["waited_rank"]) for e in waits if isinstance(e.fields.get("waited_rank"), int)}
-        )
+        waited = sorted({e.waited_rank for e in case.facts.all(StoreTimeout) if e.waited_rank is not None})
         missing = tuple(r for r in waited if r not in logged)
         why = (
             f"a store key of {ranks_phrase(missing)} was never written"
@@ -245,5 +250,5 @@ def _store(case: Case) -> Match | None:
     )
 
 
-def _ranks(events: list[Event]) -> tuple[int, ...]:
+def _ranks(events: Sequence[Event]) -> tuple[int, ...]:
     return tuple(sorted({e.rank for e in events if e.rank is not None}))

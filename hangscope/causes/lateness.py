@@ -5,6 +5,8 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.incident import Evidence
+from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 
 
 def late(case: Case) -> Match | None:
@@ -17,8 +19,8 @@ def late(case: Case) -> Match | None:
         culprits,
         f"{ranks_phrase(culprits)} made the same call after the others had given up waiting",
         sure=2,
-        evidence=[quote(e) for r in culprits for e in case.facts.of(r, "fingerprint")[:1]]
-        + [quote(e) for e in case.facts.all("monitored_barrier")[:1]],
+        evidence=[quote(e) for r in culprits for e in case.facts.of(r, CallFingerprint)[:1]]
+        + [quote(e) for e in case.facts.all(MonitoredBarrier)[:1]],
         advice=[
             f"Give the group a longer timeout if {ranks_phrase(culprits)}'s pause is legitimate, or move that work out of the step."
         ],
@@ -29,7 +31,7 @@ def late(case: Case) -> Match | None:
 
 def came_late(case: Case) -> Match | None:
     """Watchdogs timed out, and yet every call is complete in the dumps: somebody was slow, nobody hangs."""
-    timeouts = case.facts.all("watchdog_timeout")
+    timeouts = case.facts.all(WatchdogTimeout)
     if (
         not timeouts
         or case.graph.waiting
@@ -53,7 +55,7 @@ def came_late(case: Case) -> Match | None:
         evidence=[
             quote(event),
             Evidence("dump", "no rank has an open call: what timed out is complete in every dump"),
-            *[quote(e) for r in culprits for e in case.facts.of(r, "dump_observed")[:1]],
+            *[quote(e) for r in culprits for e in case.facts.of(r, DumpObserved)[:1]],
         ],
         advice=[
             f"Find what kept {ranks_phrase(culprits) if culprits else 'the late rank'} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout with the reason."

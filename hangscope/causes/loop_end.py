@@ -9,6 +9,8 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.incident import Evidence, Frame, Source, Stack
+from hangscope.ingest.torch_logs.store import JoinExhausted
+from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 
 
 def left_the_loop(case: Case) -> Match | None:
@@ -16,7 +18,7 @@ def left_the_loop(case: Case) -> Match | None:
     finding = case.finding
     d = Difference(case)
     culprits = finding.culprits
-    exhausted = case.facts.all("join_exhausted")
+    exhausted = case.facts.all(JoinExhausted)
     told = d.loop_over(culprits) if culprits else None
     its, it_is, it = ("its", "it is", "it") if len(culprits) < 2 else ("their", "they are", "they")
     sure, why = 0, ""
@@ -107,10 +109,10 @@ def left_the_loop(case: Case) -> Match | None:
         evidence += [
             quote(
                 e,
-                f"its buffer held {e.fields.get('expected')} bytes where a peer sent {e.fields.get('received')}: it was in another call",
+                f"its buffer held {e.expected} bytes where a peer sent {e.received}: it was in another call",
             )
             for r in culprits
-            for e in case.facts.of(r, "gloo_size_mismatch")[:1]
+            for e in case.facts.of(r, GlooSizeMismatch)[:1]
         ]
     elif finding.form == "absent" and culprits:
         where = case.facts.whereabouts.get(culprits[0])

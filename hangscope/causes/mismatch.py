@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.incident import CallKind, Event, Evidence
+from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
 
 
 def describe(kind: CallKind | None) -> str:
@@ -57,13 +61,12 @@ def wrong_dtype(case: Case) -> Match | None:
 
 def unused_parameters(case: Case) -> Match | None:
     """DDP itself says which rank got no gradient for which parameters."""
-    events = case.facts.all("ddp_unused") or case.facts.all("ddp_unfinished")
+    named = case.facts.all(DdpUnused)
+    events: Sequence[Event] = named or case.facts.all(DdpUnfinished)
     ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
     if not ranks or len(ranks) * 2 > len(case.incident.ranks):
         return None
-    names = [str(n) for e in events for n in (e.fields.get("names") or ())] or [
-        f"index {i}" for e in events for i in (e.fields.get("indices") or ())
-    ]
+    names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
     what = f" ({', '.join(names[:4])})" if names else ""
     return Match(
         "gradient_sync_mismatch",
@@ -180,7 +183,7 @@ def wrong_shape(case: Case) -> Match | None:
 
 def received_sizes(case: Case) -> Match | None:
     """Gloo received more bytes than it expected, from a job without any other record of the calls."""
-    events = case.facts.all("gloo_size_mismatch")
+    events = case.facts.all(GlooSizeMismatch)
     if not events or case.finding.form not in ("none", "unseen"):
         return None
     tellers = tuple(sorted({e.rank for e in events if e.rank is not None}))
@@ -205,21 +208,21 @@ def received_sizes(case: Case) -> Match | None:
 def received_types(case: Case) -> Match | None:
     """A message of twice or half the size that was expected may be the same call with another element type."""
     first = received_sizes(case)
-    events = case.facts.all("gloo_size_mismatch")
+    events = case.facts.all(GlooSizeMismatch)
     if first is None or not _may_be_types(events):
         return None
     event = events[0]
     return Match(
         "dtype_mismatch",
         (),
-        f"{event.fields.get('received')} bytes against {event.fields.get('expected')} is also what another element type would give",
+        f"{event.received} bytes against {event.expected} is also what another element type would give",
         sure=0,
     )
 
 
-def _may_be_types(events: list[Event]) -> bool:
+def _may_be_types(events: list[GlooSizeMismatch]) -> bool:
     """Return whether every message differs from its buffer by the factor between two element types."""
-    ratios = [e.fields["received"] / e.fields["expected"] for e in events if e.fields.get("expected")]
+    ratios = [e.received / e.expected for e in events if e.expected]
     return bool(ratios) and all(r in (2.0, 4.0, 8.0) for r in ratios)
 
 
@@ -227,9 +230,9 @@ def _received(case: Case) -> list[Evidence]:
     return [
         quote(
             e,
-            f"gloo received {e.fields.get('received')} bytes for a buffer of {e.fields.get('expected')}; the aborted process is the receiver and may be innocent",
+            f"gloo received {e.received} bytes for a buffer of {e.expected}; the aborted process is the receiver and may be innocent",
         )
-        for e in case.facts.all("gloo_size_mismatch")[:2]
+        for e in case.facts.all(GlooSizeMismatch)[:2]
     ]
 
 
@@ -259,4 +262,4 @@ def _rank(case: Case) -> int | None:
 def _aspects(case: Case) -> list[Evidence]:
     """Return what DETAIL itself printed about the difference, for dumps and text alike."""
     ranks = {*case.finding.culprits, *case.finding.waiting[:1]}
-    return [quote(e) for r in sorted(ranks) for e in case.facts.of(r, "fingerprint")[:1]]
+    return [quote(e) for r in sorted(ranks) for e in case.facts.of(r, CallFingerprint)[:1]]

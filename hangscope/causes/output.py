@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
-from hangscope.incident import Event
+from hangscope.ingest.job_logs.faults import Skip
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.ras_snapshot import NcclRas
 
 
 def last_output(case: Case) -> Match | None:
     """A rank whose last output differs from its peers', in a job that stood still and left no record of its calls."""
     finding = case.finding
-    if not finding.guess or not finding.culprits or not case.from_text or case.facts.all("nccl_ras"):
+    if not finding.guess or not finding.culprits or not case.from_text or case.facts.all(NcclRas):
         return None
     culprits = finding.culprits
     who = ranks_phrase(culprits)
@@ -18,7 +20,7 @@ def last_output(case: Case) -> Match | None:
     peers = [e for r in finding.waiting if (e := _last(case, r)) is not None]
     if not own or not peers:
         return None
-    skips = [e for r in culprits for e in case.facts.of(r, "skip")]
+    skips = [e for r in culprits for e in case.facts.of(r, Skip)]
     evidence = [quote(e, f"rank {e.rank} printed last: {e.text}") for e in (*own[:4], *peers[:1])] + [
         quote(e, f"rank {e.rank} said that it skipped: {e.text}") for e in skips[-2:]
     ]
@@ -27,7 +29,7 @@ def last_output(case: Case) -> Match | None:
             "rank_conditional_collective",
             f"{who} said that it skipped work that its peers did, and printed otherwise from then on",
         )
-    elif any(e.fields.get("done") for e in own):
+    elif any(e.done for e in own):
         cause, why = "uneven_loader", f"{who} alone printed that its loop is over"
     elif finding.form == "absent":
         cause, why = "stuck_rank", f"{who} printed fewer steps than the others"
@@ -46,5 +48,5 @@ def last_output(case: Case) -> Match | None:
     )
 
 
-def _last(case: Case, rank: int) -> Event | None:
-    return max(case.facts.of(rank, "progress"), key=lambda e: (e.line, e.file), default=None)
+def _last(case: Case, rank: int) -> Progress | None:
+    return max(case.facts.of(rank, Progress), key=lambda e: (e.line, e.file), default=None)

@@ -8,6 +8,7 @@ from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe
 from hangscope.incident import Evidence, Frame, Source
+from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 
 
 def one_sided_call(case: Case) -> Match | None:
@@ -54,9 +55,7 @@ def one_sided_call(case: Case) -> Match | None:
     evidence = [quote(e, f"rank {e.rank} said that it skipped: {e.text}") for e in skips[-2:]]
     if test is not None:
         sure = max(sure, 1)
-        evidence.append(
-            quote(test, f"the line itself tests for a rank: {str(test.fields.get('code'))[:160]}")
-        )
+        evidence.append(quote(test, f"the line itself tests for a rank: {(test.code or '')[:160]}"))
     if skips:
         sure = 2
     odd = d.added[0] if d.added and not left_out else d.own
@@ -146,8 +145,8 @@ def busy_elsewhere(case: Case) -> Match | None:
                     Source(where.source),
                 )
             )
-        evidence += [quote(e) for e in case.facts.of(rank, "dump_observed")[:1]]
-        evidence += [quote(e) for e in case.facts.of(rank, "heartbeat_timeout")[:1]]
+        evidence += [quote(e) for e in case.facts.of(rank, DumpObserved)[:1]]
+        evidence += [quote(e) for e in case.facts.of(rank, HeartbeatTimeout)[:1]]
     seen = [r for r in culprits if case.incident.ranks[r].seen and case.incident.ranks[r].dump_file]
     for rank in seen[:8]:
         evidence.insert(

@@ -6,6 +6,13 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.explain.facts import Death
 from hangscope.incident import Absence, Evidence
+from hangscope.ingest.job_logs.faults import DiskFull, NoProgress
+from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
 _REASONS = {
     "preemption": "was preempted",
@@ -20,20 +27,20 @@ def ended_from_outside(case: Case) -> Match | None:
     """Preemption, time limit, cancellation, SIGTERM to the launcher: nobody's fault in the job."""
     event, finding = case.facts.external, case.finding
     named = bool(finding.culprits) and not case.from_text
-    frozen = case.facts.all("watchdog_timeout", "gloo_timeout", "heartbeat_timeout", "no_progress")
+    frozen = case.facts.all(WatchdogTimeout, GlooTimeout, HeartbeatTimeout, NoProgress)
     if (
         event is None
         or case.facts.first_deaths
         or (named and (frozen or finding.form in ("different", "shifted", "half")))
     ):
         return None
-    told = _REASONS.get(str(event.fields.get("reason")), "was ended from outside")
+    told = _REASONS.get(str(event.reason), "was ended from outside")
     return Match(
         "crashed_rank",
         (),
         f"the whole job {told}",
         # People cancel jobs that are frozen, and a rank may be behind its peers at any moment.
-        sure=1 if named and event.fields.get("reason") in ("cancelled", "time_limit") else 2,
+        sure=1 if named and event.reason in ("cancelled", "time_limit") else 2,
         category="external",
         evidence=[quote(event)],
         advice=[
@@ -67,7 +74,7 @@ def died(case: Case) -> Match | None:
             and any(r.seen for r in case.incident.ranks.values())
         ):
             evidence.append(Evidence("dump", f"rank {rank} left no dump, while others did", rank))
-    message = str(first.event.fields.get("message") or "")
+    message = (first.event.message or "") if isinstance(first.event, (RankException, Exit)) else ""
     why = f"{ranks_phrase(culprits)} {first.how}" + (
         f": {message[:160]}" if message and first.exception else ""
     )
@@ -81,7 +88,7 @@ def died(case: Case) -> Match | None:
         category="hardware"
         if first.event.kind in ("xid", "cuda_error")
         else "data"
-        if first.event.kind == "disk_full"
+        if isinstance(first.event, DiskFull)
         else "code",
         evidence=evidence,
         advice=_remedy(case, first),
@@ -116,7 +123,7 @@ def _remedy(case: Case, death: Death) -> list[str]:
         death.rank,
         f" at {death.frame.file}:{death.frame.line} in {death.frame.name}" if death.frame else "",
     )
-    on_gloo = all(kind.backend == "gloo" for kind in case.incident.kinds) and not case.facts.all("nccl_warn")
+    on_gloo = all(kind.backend == "gloo" for kind in case.incident.kinds) and not case.facts.all(NcclWarn)
     keep = (
         "Do not raise the timeout: the others wait for a process that does not come back."
         if case.incident.kinds and on_gloo
@@ -164,7 +171,7 @@ def left_quietly(case: Case) -> Match | None:
     elif finding.form == "none":
         left = (
             tuple(sorted(quiet))
-            if case.facts.all("gloo_closed", "gloo_timeout", "exception", "watchdog_timeout")
+            if case.facts.all(GlooClosed, GlooTimeout, RankException, WatchdogTimeout)
             else ()
         )
     elif not case.solid:
@@ -175,7 +182,7 @@ def left_quietly(case: Case) -> Match | None:
         return None
     evidence = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]
     for rank in left:
-        evidence += [quote(e, f"its last output: {e.text}") for e in case.facts.of(rank, "progress")[-1:]]
+        evidence += [quote(e, f"its last output: {e.text}") for e in case.facts.of(rank, Progress)[-1:]]
     return Match(
         "early_exit",
         left,
@@ -190,5 +197,5 @@ def left_quietly(case: Case) -> Match | None:
 
 
 def _after(case: Case, rank: int) -> str:
-    events = case.facts.of(rank, "progress")
+    events = case.facts.of(rank, Progress)
     return f" after printing {events[-1].text.strip()[:80]!r}" if events else ""

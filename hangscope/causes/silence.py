@@ -5,8 +5,19 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.incident import Event, Evidence, Source
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.ras_snapshot import NcclRas
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import (
+    GlooClosed,
+    GlooTimeout,
+    MonitoredBarrier,
+    MonitoredBarrierWitness,
+)
 
-_WAITING = ("watchdog_timeout", "gloo_timeout", "monitored_barrier", "monitored_barrier_witness")
+_WAITING: tuple[type[Event], ...] = (WatchdogTimeout, GlooTimeout, MonitoredBarrier, MonitoredBarrierWitness)
 
 
 def vanished(case: Case) -> Match | None:
@@ -64,8 +75,8 @@ def _look_for(ranks: tuple[int, ...]) -> list[str]:
 def _waited(case: Case, rank: int) -> bool:
     """Return whether a rank's own log says that it waited for others, so that it was alive and no culprit by its silence."""
     facts = case.facts
-    return bool(facts.of(rank, *_WAITING, "gloo_closed")) or any(
-        e.fields.get("symptom") for e in facts.of(rank, "exception")
+    return bool(facts.of(rank, *_WAITING, GlooClosed)) or any(
+        e.symptom for e in facts.of(rank, RankException)
     )
 
 
@@ -73,9 +84,9 @@ def _lost_a_peer(case: Case) -> list[Event]:
     """Return the lines by which ranks say that a peer's process is gone."""
     facts = case.facts
     return [
-        *facts.all("gloo_closed"),
-        *(e for e in facts.all("nccl_warn") if e.fields.get("class") == "closed_by_peer"),
-        *(e for e in facts.all("async_error") if e.fields.get("error") == "remote"),
+        *facts.all(GlooClosed),
+        *(e for e in facts.all(NcclWarn) if e.fault == "closed_by_peer"),
+        *(e for e in facts.all(AsyncError) if e.error == "remote"),
     ]
 
 
@@ -102,7 +113,7 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
         return None
     return Match(
         "early_exit", culprits, f"{ranks_phrase(culprits)} ended without an error, and its last output says that it was done",
-        sure=1 if all(e.fields.get("leaving") for e in bye) else 0, evidence=[quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]],
+        sure=1 if all(e.leaving for e in bye) else 0, evidence=[quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]],
         advice=[
             f"Check rank {culprits[0]}'s exit code: with 0 it left early; otherwise look for what killed it.",
             "Leave together: agree on the end over all ranks before any returns.",
@@ -112,10 +123,10 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
 
 def _told_by_ras(case: Case, culprits: tuple[int, ...]) -> Match | None:
     """Return the answer for ranks that NCCL's RAS lists as dead or missing."""
-    told = [e for e in case.finding.events if e.kind == "nccl_ras"]
+    told = [e for e in case.finding.events if isinstance(e, NcclRas)]
     if not told:
         return None
-    dead = all(e.fields.get("what") == "dead" for e in told)
+    dead = all(e.what == "dead" for e in told)
     verb, end = ("declares", " dead") if dead else ("misses", "")
     return Match(
         "crashed_rank", culprits, f"NCCL's RAS {verb} {ranks_phrase(culprits)}{end}", sure=1 if dead else 0,
@@ -139,13 +150,13 @@ def lost_by_peers(case: Case) -> Match | None:
     host = case.incident.ranks[rank].host
     lost = [
         e
-        for e in case.facts.all("nccl_warn")
-        if e.fields.get("class") == "closed_by_peer"
+        for e in case.facts.all(NcclWarn)
+        if e.fault == "closed_by_peer"
         and e.rank != rank
         and host is not None
-        and host in (e.fields.get("peer_node"), e.fields.get("peer_host"))
+        and host in (e.peer_node, e.peer_host)
     ]
-    if not lost or case.facts.of(rank, "nccl_warn") or rank in case.facts.whereabouts:
+    if not lost or case.facts.of(rank, NcclWarn) or rank in case.facts.whereabouts:
         return None
     return Match(
         "crashed_rank",
@@ -160,10 +171,10 @@ def lost_by_peers(case: Case) -> Match | None:
     )
 
 
-def _farewell(case: Case, rank: int) -> Event | None:
+def _farewell(case: Case, rank: int) -> Progress | None:
     """Return a rank's last line of output, where it says that the rank leaves or that its loop is over."""
-    last = max(case.facts.of(rank, "progress"), key=lambda e: (e.line, e.file), default=None)
-    return last if last is not None and (last.fields.get("leaving") or last.fields.get("done")) else None
+    last = max(case.facts.of(rank, Progress), key=lambda e: (e.line, e.file), default=None)
+    return last if last is not None and (last.leaving or last.done) else None
 
 
 def may_have_died(case: Case) -> Match | None:

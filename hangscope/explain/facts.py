@@ -9,10 +9,29 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from hangscope.align.callsite import user_frame
 from hangscope.align.group_ranks import GroupRanks
-from hangscope.incident import CallKind, Event, Frame, Incident, Stack
+from hangscope.events import Event
+from hangscope.frames import Frame, Stack
+from hangscope.incident import CallKind, Incident
+from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
+from hangscope.ingest.job_logs.launcher import Exit, ExitOk, ExternalEnd
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.c10d import (
+    AsyncError,
+    DumpObserved,
+    DumpSignal,
+    HeartbeatTimeout,
+    WatchdogStatus,
+    WatchdogTimeout,
+)
+from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
 _NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>", "unwrap", "trigger_wait", "wait_tensor"})
@@ -20,12 +39,7 @@ _ABORTS = frozenset({-6, 134})
 _CLEANUPS = frozenset({-15, 143})
 RESOLUTION = 1.0  # seconds: launchers and c10's stamps count whole seconds
 CLOCK_SKEW = 5.0  # seconds by which the clocks of two hosts may disagree
-_PRINT_LOCAL_RANKS = frozenset(
-    {
-        "fingerprint", "monitored_barrier", "monitored_barrier_witness", "watchdog_timeout", "watchdog_status", "dump_signal",
-        "dump_observed", "desync", "heartbeat_timeout", "async_error", "failed_stack",
-    }
-)  # fmt: skip
+AnyEvent = TypeVar("AnyEvent", bound=Event)
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
 
 
@@ -63,41 +77,37 @@ class Facts:
     """The digest. Keys are global ranks."""
 
     deaths: list[Death] = field(default_factory=list)
-    exits: dict[int, Event] = field(default_factory=dict)
+    exits: dict[int, Exit] = field(default_factory=dict)
     left_quietly: dict[int, str] = field(default_factory=dict)
     whereabouts: dict[int, Whereabouts] = field(default_factory=dict)
-    external: Event | None = None
-    kinds: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    of_rank: dict[int, dict[str, list[Event]]] = field(
+    external: ExternalEnd | None = None
+    kinds: dict[type[Event], list[Event]] = field(default_factory=lambda: defaultdict(list))
+    of_rank: dict[int, dict[type[Event], list[Event]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
     group_ranks: GroupRanks = field(default_factory=lambda: GroupRanks((), ()))
 
-    def all(self, *kinds: str) -> list[Event]:
-        """Return the events of these kinds in input order."""
-        return [e for kind in kinds for e in self.kinds.get(kind, ())]
+    def all(self, *kinds: type[AnyEvent]) -> list[AnyEvent]:
+        """Return the events of these kinds, kind by kind in input order."""
+        return [e for kind in kinds for e in self.kinds.get(kind, ()) if isinstance(e, kind)]
 
-    def of(self, rank: int, *kinds: str) -> list[Event]:
+    def of(self, rank: int, *kinds: type[AnyEvent]) -> list[AnyEvent]:
         """Return one rank's events of these kinds in input order."""
         by_kind = self.of_rank.get(rank, {})
-        return [e for kind in kinds for e in by_kind.get(kind, ())]
+        return [e for kind in kinds for e in by_kind.get(kind, ()) if isinstance(e, kind)]
 
     def with_rank(self, event: Event) -> Event:
         """Return an event of c10d with its printer's global rank, where the line prints only a group-local one."""
-        if event.rank is not None or event.group_rank is None or event.kind not in _PRINT_LOCAL_RANKS:
+        if event.rank is not None or event.group_rank is None or not event.prints_group_rank:
             return event
         ranks, assumed = self.group_ranks.resolve(event, (event.group_rank,))
-        return (
-            replace(event, rank=ranks[0], fields={**event.fields, "rank_assumed": assumed})
-            if ranks
-            else event
-        )
+        return replace(event, rank=ranks[0], rank_assumed=assumed) if ranks else event
 
     @property
     def witnesses(self) -> frozenset[int]:
         """Return the ranks whose own text shows them waiting: they lost a peer or timed out themselves."""
-        told = self.all("gloo_closed", "gloo_timeout", "watchdog_timeout", "async_error")
-        symptoms = [e for e in self.all("exception") if e.fields.get("symptom")]
+        told = self.all(GlooClosed, GlooTimeout, WatchdogTimeout, AsyncError)
+        symptoms = [e for e in self.all(RankException) if e.symptom]
         return frozenset(e.rank for e in (*told, *symptoms) if e.rank is not None)
 
     @property
@@ -108,16 +118,14 @@ class Facts:
         heaviest = max(d.weight for d in self.deaths)
         rivals = _earliest([d for d in self.deaths if d.weight == heaviest])
         if len(rivals) > 1:
-            marked = [
-                d for d in rivals if (exit := self.exits.get(d.rank)) is not None and exit.fields.get("first")
-            ]
+            marked = [d for d in rivals if (exit := self.exits.get(d.rank)) is not None and exit.first]
             rivals = marked or rivals
         return rivals
 
 
 def _earliest(deaths: list[Death]) -> list[Death]:
     """Return the deaths that no other one certainly precedes, by printed times of one kind; all where not all carry one."""
-    for clock in ([d.event.time for d in deaths], [d.event.fields.get("stamp") for d in deaths]):
+    for clock in ([d.event.time for d in deaths], [d.event.stamp for d in deaths]):
         moments = [float(t) for t in clock if isinstance(t, (int, float))]
         if len(moments) < len(deaths):
             continue
@@ -135,10 +143,10 @@ def digest(incident: Incident) -> Facts:
     """Return the facts of an incident."""
     facts = Facts(group_ranks=GroupRanks(incident.groups, incident.events))
     for event in map(facts.with_rank, incident.events):
-        facts.kinds[event.kind].append(event)
+        facts.kinds[type(event)].append(event)
         if event.rank is not None:
-            facts.of_rank[event.rank][event.kind].append(event)
-    for event in facts.all("exit"):
+            facts.of_rank[event.rank][type(event)].append(event)
+    for event in facts.all(Exit):
         if event.rank is not None:
             facts.exits.setdefault(event.rank, event)
     facts.external = _external(facts)
@@ -151,8 +159,8 @@ def digest(incident: Incident) -> Facts:
     return facts
 
 
-def _external(facts: Facts) -> Event | None:
-    events = facts.all("external_end")
+def _external(facts: Facts) -> ExternalEnd | None:
+    events = facts.all(ExternalEnd)
     return events[0] if events else None
 
 
@@ -161,16 +169,15 @@ def _death(rank: int, facts: Facts) -> Death | None:
     exit_event = facts.exits.get(rank)
     own = [
         e
-        for e in facts.of(rank, "exception")
-        if not e.fields.get("symptom")
-        and e.fields.get("type") not in _INTERRUPTS
-        and not _went_on(rank, e, facts)
+        for e in facts.of(rank, RankException)
+        if not e.symptom and e.type not in _INTERRUPTS and not _went_on(rank, e, facts)
     ]
-    for kind, how in (
-        ("oom_cuda", "ran out of GPU memory"),
-        ("oom_host", "was killed by the host's out-of-memory killer"),
-        ("loader_worker_death", "lost a data loader worker"),
-    ):
+    faults: tuple[tuple[type[Event], str], ...] = (
+        (OomCuda, "ran out of GPU memory"),
+        (OomHost, "was killed by the host's out-of-memory killer"),
+        (LoaderWorkerDeath, "lost a data loader worker"),
+    )
+    for kind, how in faults:
         found = [e for e in facts.of(rank, kind) if not _went_on(rank, e, facts)]
         if found:
             return Death(
@@ -178,46 +185,46 @@ def _death(rank: int, facts: Facts) -> Death | None:
                 how,
                 found[0],
                 4,
-                _frame_of(own[0]) if own else None,
-                str(own[0].fields.get("type", "")) if own else "",
+                user_frame(own[0].frames) if own else None,
+                own[0].type if own else "",
             )
     if own and not _contradicted(rank, facts):
         return Death(
             rank,
-            f"raised {own[0].fields.get('type', 'an exception')}",
+            f"raised {own[0].type or 'an exception'}",
             own[0],
             3,
-            _frame_of(own[0]),
-            str(own[0].fields.get("type", "")),
+            user_frame(own[0].frames),
+            own[0].type,
         )
     if exit_event is not None:
-        code = exit_event.fields.get("code")
-        if isinstance(code, int) and (code < 0 or code > 128):
+        code = exit_event.code
+        if code < 0 or code > 128:
             number = -code if code < 0 else code - 128
             if code in _CLEANUPS or (
                 code in _ABORTS
                 and facts.of(
                     rank,
-                    "gloo_size_mismatch",
-                    "watchdog_timeout",
-                    "gloo_closed",
-                    "gloo_timeout",
-                    "terminate",
-                    "exception",
-                    "heartbeat_timeout",
-                    "dump_signal",
-                    "dump_observed",
-                    "watchdog_status",
+                    GlooSizeMismatch,
+                    WatchdogTimeout,
+                    GlooClosed,
+                    GlooTimeout,
+                    Terminate,
+                    RankException,
+                    HeartbeatTimeout,
+                    DumpSignal,
+                    DumpObserved,
+                    WatchdogStatus,
                 )
             ):
                 return None
             return Death(
                 rank,
-                f"was killed by signal {number} ({exit_event.fields.get('signal') or _SIGNALS.get(number, '?')})",
+                f"was killed by signal {number} ({exit_event.signal or _SIGNALS.get(number, '?')})",
                 exit_event,
                 3,
             )
-    full = [e for e in facts.of(rank, "disk_full") if not _went_on(rank, e, facts)]
+    full = [e for e in facts.of(rank, DiskFull) if not _went_on(rank, e, facts)]
     return Death(rank, "ran out of disk space", full[0], 2) if full else None
 
 
@@ -230,52 +237,43 @@ def _went_on(rank: int, event: Event, facts: Facts) -> bool:
         e.file == event.file
         and e.line > event.line
         and e.attempt == event.attempt
-        and isinstance(e.fields.get("step"), int)
-        and not e.fields.get("leaving")
-        for e in facts.of(rank, "progress")
+        and isinstance(e.step, int)
+        and not e.leaving
+        for e in facts.of(rank, Progress)
     )
 
 
 def _contradicted(rank: int, facts: Facts) -> bool:
     """Return whether a rank's exception is DDP's own complaint about how ranks differ, which says who differs, not who died."""
-    return bool(facts.of(rank, "ddp_params", "ddp_shape", "ddp_unused", "ddp_unfinished"))
-
-
-def _frame_of(event: Event) -> Frame | None:
-    return user_frame(stack_of(event))
-
-
-def stack_of(event: Event) -> Stack:
-    """Return the frames of an exception event, innermost first."""
-    return tuple(Frame(str(n), str(f), int(line)) for n, f, line in event.fields.get("frames") or ())
+    return bool(facts.of(rank, DdpParams, DdpShape, DdpUnused, DdpUnfinished))
 
 
 def _quiet_leavers(incident: Incident, facts: Facts) -> None:
     """Note the ranks that ended without an error: exit 0 in a log, or the one that the launcher's failure table lacks."""
-    for event in facts.all("exit_ok"):
-        if event.rank is not None:
-            facts.left_quietly.setdefault(event.rank, "its process ended without an error")
+    for left in facts.all(ExitOk):
+        if left.rank is not None:
+            facts.left_quietly.setdefault(left.rank, "its process ended without an error")
     for rank, event in facts.exits.items():
-        if event.fields.get("code") == 0:
+        if event.code == 0:
             facts.left_quietly.setdefault(rank, "its process exited with code 0")
     listed = set(facts.exits)
     missing = [r for r in incident.ranks if r not in listed and r not in facts.left_quietly]
     if listed and missing and len(missing) * 2 <= len(incident.ranks):
         for rank in _of_its_nodes(facts.exits, missing, len(incident.ranks)):
-            if not facts.of(rank, "gloo_closed", "gloo_timeout") and not any(
-                e.fields.get("symptom") for e in facts.of(rank, "exception")
+            if not facts.of(rank, GlooClosed, GlooTimeout) and not any(
+                e.symptom for e in facts.of(rank, RankException)
             ):
                 facts.left_quietly[rank] = (
                     "the launcher's failure table lists the other ranks and not this one, so it exited with code 0"
                 )
 
 
-def _of_its_nodes(exits: dict[int, Event], missing: list[int], world_size: int) -> list[int]:
+def _of_its_nodes(exits: dict[int, Exit], missing: list[int], world_size: int) -> list[int]:
     """Return those of the missing ranks that are on the nodes of the ranks which a launcher lists.
 
     Each node's launcher lists its own workers alone. Ranks of a node follow each other by their local ranks.
     """
-    local = {rank: event.fields.get("local_rank") for rank, event in exits.items()}
+    local = {rank: event.local_rank for rank, event in exits.items()}
     known = {rank: n for rank, n in local.items() if isinstance(n, int) and 0 <= n <= rank}
     if len(known) < len(exits):
         return missing
@@ -290,10 +288,11 @@ def _whereabouts(incident: Incident, rank: int, facts: Facts) -> Whereabouts | N
     record = incident.ranks[rank]
     for _, stack in record.threads:
         return _locate(rank, stack, record.stack_file or "a stack dump", "stack")
-    for event in facts.of(rank, "failed_stack", "exception"):
-        stack = stack_of(event)
-        if stack and (event.kind == "failed_stack" or event.fields.get("symptom")):
-            return _locate(rank, stack, event.file, "log")
+    shown = [(e.frames, e.file) for e in facts.of(rank, FailedStack)]
+    shown += [(e.frames, e.file) for e in facts.of(rank, RankException) if e.symptom]
+    for stack, file in shown:
+        if stack:
+            return _locate(rank, stack, file, "log")
     return None
 
 

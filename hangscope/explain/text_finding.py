@@ -9,17 +9,20 @@ what last. All ranks are global here; a group-local number that nothing maps is 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from hangscope.align.group_ranks import Label, label_of
 from hangscope.align.matching import match_key
-from hangscope.explain.facts import Facts, stack_of
+from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.text_output import last_words, progress, silent, sites
 from hangscope.explain.text_ras import ras
 from hangscope.explain.text_sides import two_sides
 from hangscope.explain.text_watchdog import watchdog
-from hangscope.incident import CallKind, Event, Incident, Stack
+from hangscope.incident import CallKind, Incident, Stack
+from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier, MonitoredBarrierWitness
 
 
 def find_in_text(incident: Incident, facts: Facts) -> Finding:
@@ -34,20 +37,20 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
     return Finding("none")
 
 
-def _kind_of(event: Event, facts: Facts) -> CallKind:
+def _kind_of(event: CallFingerprint, facts: Facts) -> CallKind:
     """Return the call that a fingerprint describes, with the stack of the same rank's traceback."""
-    shape = event.fields.get("shape")
+    shape = event.shape
     sizes = (
         (tuple(int(n) for n in shape),)
         if isinstance(shape, (list, tuple)) and all(isinstance(n, int) for n in shape)
         else ()
     )
-    dtype = str(event.fields.get("dtype") or "")
+    dtype = str(event.dtype or "")
     stack: Stack = ()
     if event.rank is not None:
-        stack = next((stack_of(e) for e in facts.of(event.rank, "exception") if e.fields.get("frames")), ())
+        stack = next((e.frames for e in facts.of(event.rank, RankException) if e.frames), ())
     return CallKind(
-        str(event.fields.get("op", "")),
+        str(event.op),
         "",
         sizes,
         sizes,
@@ -57,12 +60,12 @@ def _kind_of(event: Event, facts: Facts) -> CallKind:
     )
 
 
-def _halves(facts: Facts) -> dict[tuple[Label, int], dict[int, Event]]:
+def _halves(facts: Facts) -> dict[tuple[Label, int], dict[int, CallFingerprint]]:
     """Return the ranks' own halves of DETAIL's fingerprints by group, as far as lines tell it, and seq."""
-    halves: dict[tuple[Label, int], dict[int, Event]] = defaultdict(dict)
-    for event in facts.all("fingerprint"):
-        seq = event.fields.get("seq")
-        if event.rank is not None and isinstance(seq, int):
+    halves: dict[tuple[Label, int], dict[int, CallFingerprint]] = defaultdict(dict)
+    for event in facts.all(CallFingerprint):
+        seq = event.seq
+        if event.rank is not None and seq is not None:
             halves[(label_of(event), seq)].setdefault(event.rank, event)
     return halves
 
@@ -81,7 +84,7 @@ def _fingerprints(incident: Incident, facts: Facts) -> Finding | None:
                 incident, facts, seq, ordered, {r: _kind_of(e, facts) for r, e in events.items()}
             )
             finding.events = [events[r] for side in ordered for r in side[:2]]
-            finding.assumed = any(e.fields.get("rank_assumed") for e in events.values())
+            finding.assumed = any(e.rank_assumed for e in events.values())
             if not label[1]:  # a subgroup: the other ranks wait for its members, not in this call
                 finding.candidates = [
                     Candidate(
@@ -95,23 +98,17 @@ def _fingerprints(incident: Incident, facts: Facts) -> Finding | None:
 
 
 def _barrier_absent(facts: Facts) -> tuple[int, ...]:
-    return tuple(sorted({r for e in facts.all("monitored_barrier") for r in _absent(e, facts)[0]}))
+    return tuple(sorted({r for e in facts.all(MonitoredBarrier) for r in _absent(e, facts)[0]}))
 
 
-def _absent(event: Event, facts: Facts) -> tuple[tuple[int, ...], bool]:
-    return facts.group_ranks.resolve(
-        event, [int(r) for r in event.fields.get("absent") or () if isinstance(r, int)]
-    )
+def _absent(event: MonitoredBarrier, facts: Facts) -> tuple[tuple[int, ...], bool]:
+    return facts.group_ranks.resolve(event, event.absent)
 
 
 def _late(incident: Incident, facts: Facts) -> Finding | None:
     """Name those whom a barrier missed and who later report the very call that the others were in."""
     absent = set(_barrier_absent(facts))
-    errors = [
-        e
-        for e in facts.all("fingerprint")
-        if e.fields.get("context") == "barrier_error" and e.rank is not None
-    ]
+    errors = [e for e in facts.all(CallFingerprint) if e.context == "barrier_error" and e.rank is not None]
     first = next((e for e in errors if e.rank in absent), None)
     if first is None:
         return None
@@ -120,11 +117,11 @@ def _late(incident: Incident, facts: Facts) -> Finding | None:
     if on_time is not None and match_key(_kind_of(on_time, facts)) != match_key(own):
         return None
     waiting = tuple(r for r in incident.ranks if r not in absent)
-    seq = first.fields.get("seq")
+    seq = first.seq
     return Finding(
         "late",
         tuple(sorted(absent)),
-        seq=seq if isinstance(seq, int) else None,
+        seq=seq,
         waiting=waiting,
         explained=len(waiting),
         own_kind=own,
@@ -137,7 +134,7 @@ def _barrier(incident: Incident, facts: Facts) -> Finding | None:
     """Name those that a monitored barrier missed: the absent, or those who are in another call."""
     votes: Counter[tuple[int, ...]] = Counter()
     assumed = False
-    for event in facts.all("monitored_barrier"):
+    for event in facts.all(MonitoredBarrier):
         absent, guessed = _absent(event, facts)
         if absent:
             votes[absent] += 1
@@ -155,7 +152,7 @@ def _barrier(incident: Incident, facts: Facts) -> Finding | None:
         waiting_rank=waiting[0] if waiting else None,
         waiting_kind=where.call if where is not None else None,
         assumed=assumed,
-        events=facts.all("monitored_barrier", "monitored_barrier_witness")[:3],
+        events=facts.all(MonitoredBarrier, MonitoredBarrierWitness)[:3],
     )
     if len(absent) > len(waiting):
         # The rank that makes an extra call reports the innocent majority absent.
@@ -180,22 +177,21 @@ def _desync(incident: Incident, facts: Facts) -> Finding | None:
     joined: set[int] = set()
     seq: int | None = None
     assumed = False
-    for event in facts.all("desync"):
-        parts = [(None, event.fields.get("never_joined") or ()), *sorted(_by_number(event, "not_joined"))]
-        for number, ranks in parts:
+    for event in facts.all(Desync):
+        for number, ranks in ((None, event.never_joined), *sorted(event.not_joined.items())):
             found, guessed = facts.group_ranks.resolve(event, ranks)
             absent.update(found)
             assumed = assumed or guessed
             seq = number if number is not None and found else seq
-        for number, ranks in _by_number(event, "joined_not_finished"):
+        for number, ranks in sorted(event.joined_not_finished.items()):
             found, guessed = facts.group_ranks.resolve(event, ranks)
             joined.update(found)
             assumed = assumed or guessed
             seq = number if seq is None else seq
     if not absent and not joined:
         return None
-    reports = facts.all("desync")
-    kind = next((CallKind(str(e.fields["op"]), "nccl") for e in reports if e.fields.get("op")), None)
+    reports = facts.all(Desync)
+    kind = next((CallKind(str(e.op), "nccl") for e in reports if e.op), None)
     waiting = tuple(sorted(joined - absent)) or tuple(r for r in sorted(incident.ranks) if r not in absent)
     if not absent:
         return Finding(
@@ -207,7 +203,7 @@ def _desync(incident: Incident, facts: Facts) -> Finding | None:
             waiting_rank=waiting[0] if waiting else None,
             waiting_kind=kind,
             assumed=assumed,
-            events=reports[:3],
+            events=list(reports[:3]),
         )
     if not waiting:
         return None
@@ -220,11 +216,5 @@ def _desync(incident: Incident, facts: Facts) -> Finding | None:
         waiting_rank=waiting[0],
         waiting_kind=kind,
         assumed=assumed,
-        events=reports[:3],
+        events=list(reports[:3]),
     )
-
-
-def _by_number(event: Event, field: str) -> Sequence[tuple[int, Sequence[int]]]:
-    return [
-        (int(number), list(ranks)) for number, ranks in sorted(dict(event.fields.get(field) or {}).items())
-    ]

@@ -14,17 +14,42 @@ from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Finding
 from hangscope.explain.text_sides import two_sides
 from hangscope.incident import Event, Incident
-
-_LOST = ("gloo_closed",)
-_WAITED = ("gloo_timeout", "watchdog_timeout")
-_INVOLVED = (
-    "gloo_size_mismatch",
-    "terminate",
-    "monitored_barrier",
-    "monitored_barrier_witness",
-    "fingerprint",
+from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
+from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.store import (
+    DdpParams,
+    DdpShape,
+    DdpUnfinished,
+    DdpUnused,
+    RendezvousTimeout,
+    StoreBarrier,
+    StoreTimeout,
+    StoreUnreachable,
 )
-_BEGINNINGS = ("store_timeout", "store_barrier", "store_unreachable", "rendezvous_timeout")
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import (
+    CallFingerprint,
+    GlooClosed,
+    GlooSizeMismatch,
+    GlooTimeout,
+    MonitoredBarrier,
+    MonitoredBarrierWitness,
+)
+
+_LOST: tuple[type[Event], ...] = (GlooClosed,)
+_WAITED: tuple[type[Event], ...] = (GlooTimeout, WatchdogTimeout)
+_INVOLVED: tuple[type[Event], ...] = (
+    GlooSizeMismatch,
+    Terminate,
+    MonitoredBarrier,
+    MonitoredBarrierWitness,
+    CallFingerprint,
+)
+_BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
 _NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
 
@@ -32,14 +57,14 @@ _NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNOR
 def _lost_a_peer(rank: int, facts: Facts) -> bool:
     return (
         bool(facts.of(rank, *_LOST))
-        or any(e.fields.get("class") == "closed_by_peer" for e in facts.of(rank, "nccl_warn"))
-        or any(e.fields.get("error") == "remote" for e in facts.of(rank, "async_error"))
+        or any(e.fault == "closed_by_peer" for e in facts.of(rank, NcclWarn))
+        or any(e.error == "remote" for e in facts.of(rank, AsyncError))
     )
 
 
 def _failed(rank: int, facts: Facts) -> bool:
     """Return whether a rank shows that it waited: it timed out, lost a peer, or was aborted over what a peer sent."""
-    symptom = any(e.fields.get("symptom") for e in facts.of(rank, "exception"))
+    symptom = any(e.symptom for e in facts.of(rank, RankException))
     return symptom or _lost_a_peer(rank, facts) or bool(facts.of(rank, *_WAITED, *_INVOLVED))
 
 
@@ -52,13 +77,9 @@ def silent(incident: Incident, facts: Facts) -> Finding | None:
     quiet = [r for r in sorted(incident.ranks) if r not in failed]
     if not failed or not quiet or len(quiet) > len(failed):
         return None
-    if facts.all(*_BEGINNINGS) and not facts.all(*_LOST, *_WAITED, "nccl_warn", "async_error"):
+    if facts.all(*_BEGINNINGS) and not facts.all(*_LOST, *_WAITED, NcclWarn, AsyncError):
         return None  # the group never formed: who is missing is told by the store
-    swept = [
-        r
-        for r in quiet
-        if (e := facts.exits.get(r)) is not None and e.fields.get("code") in _ENDED_BY_LAUNCHER
-    ]
+    swept = [r for r in quiet if (e := facts.exits.get(r)) is not None and e.code in _ENDED_BY_LAUNCHER]
     if swept and len(quiet) > 1:
         return None  # the launcher ended them before they could print, the innocent with the guilty
     lost = [r for r in failed if _lost_a_peer(r, facts)]
@@ -80,7 +101,7 @@ def silent(incident: Incident, facts: Facts) -> Finding | None:
 
 def _errors(ranks: list[int], facts: Facts) -> list[Event]:
     """Return one error line of each of the first few ranks."""
-    return [e for r in ranks[:3] for e in facts.of(r, *_LOST, *_WAITED, "exception", "nccl_warn")[:1]]
+    return [e for r in ranks[:3] for e in facts.of(r, *_LOST, *_WAITED, RankException, NcclWarn)[:1]]
 
 
 def sites(incident: Incident, facts: Facts) -> Finding | None:
@@ -112,19 +133,15 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
     ordered = sorted((tuple(r) for r in found.values()), key=lambda r: (-len(r), r))
     kinds = {r: w.call for r, w in facts.whereabouts.items()}
     finding = two_sides(incident, facts, None, ordered, kinds)
-    finding.events = [e for side in ordered[:4] for e in facts.of(side[0], "failed_stack", "exception")[:1]]
+    finding.events = [e for side in ordered[:4] for e in facts.of(side[0], FailedStack, RankException)[:1]]
     return finding
 
 
 def _stuck(facts: Facts) -> bool:
     """Return whether anything says that the job stood still, and nothing tells better than the output why."""
-    if (
-        facts.deaths
-        or facts.external is not None
-        or facts.all("ddp_params", "ddp_shape", "ddp_unused", "ddp_unfinished")
-    ):
+    if facts.deaths or facts.external is not None or facts.all(DdpParams, DdpShape, DdpUnused, DdpUnfinished):
         return False
-    return bool(facts.all("gloo_timeout", "gloo_closed", "watchdog_timeout", "no_progress", "exception"))
+    return bool(facts.all(GlooTimeout, GlooClosed, WatchdogTimeout, NoProgress, RankException))
 
 
 def progress(incident: Incident, facts: Facts) -> Finding | None:
@@ -133,13 +150,13 @@ def progress(incident: Incident, facts: Facts) -> Finding | None:
         return None
     steps: dict[int, tuple[int, int]] = {}
     done: set[int] = set()
-    for event in facts.all("progress"):
+    for event in facts.all(Progress):
         if event.rank is None:
             continue
-        if event.fields.get("done"):
+        if event.done:
             done.add(event.rank)
-        step, epoch = event.fields.get("step"), event.fields.get("epoch")
-        if isinstance(step, int) and not event.fields.get("leaving"):
+        step, epoch = event.step, event.epoch
+        if isinstance(step, int) and not event.leaving:
             at = (epoch if isinstance(epoch, int) else 0, step)
             steps[event.rank] = max(at, steps.get(event.rank, at))
     everybody = set(incident.ranks)
@@ -158,8 +175,8 @@ def last_words(incident: Incident, facts: Facts) -> Finding | None:
     """Name the few ranks whose last line of progress, numbers apart, is another than that of all others, who agree."""
     if not _stuck(facts):
         return None
-    last: dict[int, Event] = {}
-    for event in facts.all("progress"):
+    last: dict[int, Progress] = {}
+    for event in facts.all(Progress):
         if event.rank is not None and event.line >= (last[event.rank].line if event.rank in last else 0):
             last[event.rank] = event
     if set(last) != set(incident.ranks):

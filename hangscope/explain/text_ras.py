@@ -6,10 +6,12 @@ Different counts in one snapshot are normal in a running job; two snapshots with
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Finding
-from hangscope.incident import CallKind, Event, Incident
+from hangscope.incident import CallKind, Incident
+from hangscope.ingest.nccl.ras_snapshot import NcclRas
 
 #: (communicator, op, rank in it, count)
 _Count = tuple[str, str, int, int]
@@ -17,14 +19,14 @@ _Count = tuple[str, str, int, int]
 
 def ras(incident: Incident, facts: Facts) -> Finding | None:
     """Name whom RAS lists as dead or missing, then whom it counts behind, then who completed fewest."""
-    events = facts.all("nccl_ras")
+    events = facts.all(NcclRas)
     for what in ("dead", "missing"):
-        named = [e for e in events if e.fields.get("what") == what]
+        named = [e for e in events if e.what == what]
         ranks, assumed = _ranks(named, incident)
         if ranks and len(ranks) < len(incident.ranks):
             return _finding(incident, "unseen", ranks, named, assumed)
-    behind = [e for e in events if e.fields.get("what") == "behind"]
-    ahead = [e for e in events if e.fields.get("what") == "ahead"]
+    behind = [e for e in events if e.what == "behind"]
+    ahead = [e for e in events if e.what == "ahead"]
     still = is_frozen(events)
     if still is False:
         return None  # the counts moved between the snapshots
@@ -34,23 +36,23 @@ def ras(incident: Incident, facts: Facts) -> Finding | None:
             finding = _finding(incident, form, ranks, found, assumed)
             finding.guess = still is None
             return finding
-    return _completed(incident, [e for e in events if e.fields.get("what") == "completed"])
+    return _completed(incident, [e for e in events if e.what == "completed"])
 
 
-def is_frozen(events: list[Event]) -> bool | None:
+def is_frozen(events: Sequence[NcclRas]) -> bool | None:
     """Return whether the last two snapshots count the same different numbers; None where there is one snapshot only."""
     snapshots: dict[tuple[str, str], set[_Count]] = defaultdict(set)
     for event in events:
-        if event.fields.get("what") in ("behind", "ahead"):
-            moment = (str(event.fields.get("snapshot") or ""), event.file)
-            rank = event.fields.get("comm_rank")
-            count = event.fields.get("count")
+        if event.what in ("behind", "ahead"):
+            moment = (str(event.snapshot or ""), event.file)
+            rank = event.comm_rank
+            count = event.count
             snapshots[moment].add(
                 (
-                    str(event.fields.get("comm")),
-                    str(event.fields.get("op")),
-                    rank if isinstance(rank, int) else -1,
-                    count if isinstance(count, int) else -1,
+                    str(event.comm),
+                    str(event.op),
+                    -1 if rank is None else rank,
+                    -1 if count is None else count,
                 )
             )
     moments = sorted(snapshots)
@@ -58,25 +60,25 @@ def is_frozen(events: list[Event]) -> bool | None:
     return snapshots[moments[-1]] == snapshots[moments[-2]] if len(distinct) > 1 else None
 
 
-def _ranks(events: list[Event], incident: Incident) -> tuple[tuple[int, ...], bool]:
+def _ranks(events: Sequence[NcclRas], incident: Incident) -> tuple[tuple[int, ...], bool]:
     """Return global ranks and whether the rank in a communicator was taken for the rank in the job."""
     ranks: set[int] = set()
     assumed = False
     for event in events:
-        local = event.fields.get("comm_rank")
+        local = event.comm_rank
         if event.rank is not None:
             ranks.add(event.rank)
-        elif isinstance(local, int) and local in incident.ranks:
+        elif local is not None and local in incident.ranks:
             ranks.add(local)
             assumed = True
     return tuple(sorted(ranks)), assumed
 
 
 def _finding(
-    incident: Incident, form: str, ranks: tuple[int, ...], events: list[Event], assumed: bool
+    incident: Incident, form: str, ranks: tuple[int, ...], events: Sequence[NcclRas], assumed: bool
 ) -> Finding:
     waiting = tuple(r for r in sorted(incident.ranks) if r not in ranks)
-    op = next((str(e.fields["op"]) for e in events if e.fields.get("op")), None)
+    op = next((str(e.op) for e in events if e.op), None)
     kind = CallKind(op, "nccl") if op else None
     return Finding(
         form,
@@ -87,17 +89,17 @@ def _finding(
         waiting_kind=kind,
         own_kind=kind if form == "extra" else None,
         assumed=assumed,
-        events=events,
+        events=list(events),
     )
 
 
-def _completed(incident: Incident, events: list[Event]) -> Finding | None:
+def _completed(incident: Incident, events: Sequence[NcclRas]) -> Finding | None:
     """Name the ranks whose last completed call of one communicator and op has a smaller number than all others'."""
-    last: dict[tuple[str, str], dict[int, tuple[int, Event]]] = defaultdict(dict)
+    last: dict[tuple[str, str], dict[int, tuple[int, NcclRas]]] = defaultdict(dict)
     for event in events:
-        local, count = event.fields.get("comm_rank"), event.fields.get("count")
-        if isinstance(local, int) and isinstance(count, int) and event.fields.get("peer") is None:
-            last[(str(event.fields.get("comm")), str(event.fields.get("op")))][local] = (count, event)
+        local, count = event.comm_rank, event.count
+        if local is not None and count is not None and event.peer is None:
+            last[(str(event.comm), str(event.op))][local] = (count, event)
     for (_, _), ranks in sorted(last.items()):
         counts = {count for count, _ in ranks.values()}
         low = [event for count, event in ranks.values() if count == min(counts)]

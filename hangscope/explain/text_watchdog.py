@@ -9,22 +9,26 @@ from __future__ import annotations
 from collections import defaultdict
 
 from hangscope.align.matching import match_key
-from hangscope.explain.facts import Facts, stack_of
+from hangscope.events import Event
+from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Finding
 from hangscope.explain.text_sides import two_sides
-from hangscope.incident import CallKind, Event, Incident
+from hangscope.incident import CallKind, Incident
+from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.ingest.torch_logs.desync import FailedStack
 
 
 def watchdog(incident: Incident, facts: Facts) -> Finding | None:
     """Compare the watchdog's lines group by group; the group with the most ranks waiting comes first."""
-    timeouts: dict[str, dict[int, Event]] = defaultdict(dict)
-    for event in facts.all("watchdog_timeout"):
+    timeouts: dict[str, dict[int, WatchdogTimeout]] = defaultdict(dict)
+    for event in facts.all(WatchdogTimeout):
         if event.rank is not None:
             timeouts[_group(event)].setdefault(event.rank, event)
-    status: dict[str, dict[int, Event]] = defaultdict(dict)
-    for event in facts.all("watchdog_status"):
-        if event.rank is not None:
-            status[_group(event)][event.rank] = event
+    status: dict[str, dict[int, WatchdogStatus]] = defaultdict(dict)
+    for counted in facts.all(WatchdogStatus):
+        if counted.rank is not None:
+            status[_group(counted)][counted.rank] = counted
     if len(status) == 1 and set(timeouts) == {""}:
         timeouts = {next(iter(status)): timeouts[""]}  # `WorkNCCL` lines name no group before 2.6
     waiting = {r for events in timeouts.values() for r in events}
@@ -37,25 +41,23 @@ def watchdog(incident: Incident, facts: Facts) -> Finding | None:
         ):
             if finding is not None:
                 finding.assumed = finding.assumed or any(
-                    e.fields.get("rank_assumed") for e in timeouts.get(group, {}).values()
+                    e.rank_assumed for e in timeouts.get(group, {}).values()
                 )
-                finding.events = [
-                    *list(timeouts.get(group, {}).values())[:3],
-                    *(e for r, e in sorted(status.get(group, {}).items()) if r in finding.culprits),
-                ][:4]
+                shown: list[Event] = list(list(timeouts.get(group, {}).values())[:3])
+                shown += [e for r, e in sorted(status.get(group, {}).items()) if r in finding.culprits]
+                finding.events = shown[:4]
                 found.append(finding)
                 break
     return max(found, key=lambda f: (f.form == "different", not f.assumed, f.explained), default=None)
 
 
-def _group(event: Event) -> str:
-    name = event.fields.get("group_name")
-    return str(name) if name else ""
+def _group(event: GroupEvent) -> str:
+    return event.group_name or ""
 
 
-def _unlike(incident: Incident, facts: Facts, events: dict[int, Event]) -> Finding | None:
+def _unlike(incident: Incident, facts: Facts, events: dict[int, WatchdogTimeout]) -> Finding | None:
     """Members that timed out at one seq in calls that cannot match."""
-    seqs = {_seq(e) for e in events.values()}
+    seqs = {e.seq for e in events.values()}
     if len(seqs) != 1 or len(events) < 2:
         return None
     sides: dict[object, list[int]] = defaultdict(list)
@@ -68,7 +70,11 @@ def _unlike(incident: Incident, facts: Facts, events: dict[int, Event]) -> Findi
 
 
 def _missing(
-    incident: Incident, facts: Facts, group: str, timeouts: dict[str, dict[int, Event]], waiting: set[int]
+    incident: Incident,
+    facts: Facts,
+    group: str,
+    timeouts: dict[str, dict[int, WatchdogTimeout]],
+    waiting: set[int],
 ) -> Finding | None:
     """Members of a group that did not time out in any group, while others did in this one."""
     events = timeouts.get(group, {})
@@ -78,7 +84,7 @@ def _missing(
     missing = [r for r in members if r not in waiting]
     if not missing or len(missing) == len(members):
         return None
-    alive = [r for r in missing if facts.of(r, "dump_observed") or _idle(facts, r)]
+    alive = [r for r in missing if facts.of(r, DumpObserved) or _idle(facts, r)]
     culprits = tuple(alive or missing)
     if not known and len(culprits) * 2 > len(members):
         return None
@@ -86,7 +92,7 @@ def _missing(
     return Finding(
         "absent" if alive else "unseen",
         culprits,
-        seq=_seq(events[first]),
+        seq=events[first].seq,
         waiting=tuple(sorted(waiting)),
         explained=len(waiting) if known else len(events),
         waiting_rank=first,
@@ -96,10 +102,10 @@ def _missing(
 
 
 def _members(
-    incident: Incident, facts: Facts, group: str, events: dict[int, Event]
+    incident: Incident, facts: Facts, group: str, events: dict[int, WatchdogTimeout]
 ) -> tuple[list[int], bool]:
     """Return a group's members and whether they are known; all ranks for the default group and where no line names one."""
-    desc = next((str(e.fields.get("group_desc")) for e in events.values() if e.fields.get("group_desc")), "")
+    desc = next((str(e.group_desc) for e in events.values() if e.group_desc), "")
     for known in incident.groups:
         if known.members_known and group and group in (known.name, known.desc):
             return list(known.ranks), True
@@ -111,23 +117,19 @@ def _members(
 
 def _idle(facts: Facts, rank: int) -> bool:
     """Return whether a rank's own counters say that all it enqueued is complete."""
-    return any(
-        e.fields.get("last_enqueued") == e.fields.get("last_completed") != -1
-        for e in facts.of(rank, "watchdog_status", "dump_signal")
-        if isinstance(e.fields.get("last_enqueued"), int)
-    )
+    counts = [(e.last_enqueued, e.last_completed) for e in facts.of(rank, WatchdogStatus)]
+    signals = [(e.last_enqueued, e.last_completed) for e in facts.of(rank, DumpSignal)]
+    told = [pair for pair in (*counts, *signals) if pair[0] is not None]
+    return any(enqueued == completed != -1 for enqueued, completed in told)
 
 
 def _behind(
-    incident: Incident, facts: Facts, events: dict[int, Event], status: dict[int, Event]
+    incident: Incident, facts: Facts, events: dict[int, WatchdogTimeout], status: dict[int, WatchdogStatus]
 ) -> Finding | None:
     """Members that enqueued fewer calls than the others completed or wait in."""
-    enqueued = {
-        r: int(e.fields["last_enqueued"])
-        for r, e in status.items()
-        if isinstance(e.fields.get("last_enqueued"), int)
-    }
-    stuck = [s for e in (*events.values(), *status.values()) if (s := _seq(e)) is not None]
+    enqueued = {r: e.last_enqueued for r, e in status.items()}
+    stuck = [e.seq for e in events.values() if e.seq is not None]
+    stuck += [e.seq for e in status.values() if e.seq is not None]
     if len(enqueued) < 2 or not stuck:
         return None
     wanted = max(stuck)
@@ -149,17 +151,8 @@ def _behind(
     )
 
 
-def _seq(event: Event) -> int | None:
-    value = event.fields.get("seq")
-    return value if isinstance(value, int) else None
-
-
-def _kind(event: Event, facts: Facts) -> CallKind:
-    sizes = tuple((n,) for n in (event.fields.get("numel_in"),) if isinstance(n, int))
-    outs = tuple((n,) for n in (event.fields.get("numel_out"),) if isinstance(n, int))
-    stack = (
-        next((stack_of(e) for e in facts.of(event.rank, "failed_stack")), ())
-        if event.rank is not None
-        else ()
-    )
-    return CallKind(str(event.fields.get("op", "")), "nccl", sizes, outs, stack=stack)
+def _kind(event: WatchdogTimeout, facts: Facts) -> CallKind:
+    sizes = tuple((n,) for n in (event.numel_in,) if n is not None)
+    outs = tuple((n,) for n in (event.numel_out,) if n is not None)
+    stack = next((e.frames for e in facts.of(event.rank, FailedStack)), ()) if event.rank is not None else ()
+    return CallKind(event.op, "nccl", sizes, outs, stack=stack)

@@ -10,6 +10,15 @@ from collections import defaultdict
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.incident import Absence, State
+from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
+from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.c10d import AsyncError, HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 
 
 def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
@@ -101,30 +110,30 @@ def status_without_verdict(case: Case) -> str:
     """Return no_hang only with positive proof, else inconclusive."""
     incident, facts = case.incident, case.facts
     trouble = facts.all(
-        "exception",
-        "exit",
-        "gloo_timeout",
-        "gloo_closed",
-        "watchdog_timeout",
-        "terminate",
-        "fingerprint",
-        "monitored_barrier",
-        "store_timeout",
-        "nccl_warn",
-        "external_end",
-        "heartbeat_timeout",
-        "desync",
-        "async_error",
-        "no_progress",
-        "rendezvous_timeout",
-        "store_unreachable",
-        "cuda_error",
-        "xid",
-        "oom_cuda",
-        "oom_host",
-        "ddp_unused",
+        RankException,
+        Exit,
+        GlooTimeout,
+        GlooClosed,
+        WatchdogTimeout,
+        Terminate,
+        CallFingerprint,
+        MonitoredBarrier,
+        StoreTimeout,
+        NcclWarn,
+        ExternalEnd,
+        HeartbeatTimeout,
+        Desync,
+        AsyncError,
+        NoProgress,
+        RendezvousTimeout,
+        StoreUnreachable,
+        CudaError,
+        Xid,
+        OomCuda,
+        OomHost,
+        DdpUnused,
     )
-    trouble = [e for e in trouble if not (e.kind == "exit" and e.fields.get("code") == 0)]
+    trouble = [e for e in trouble if not (isinstance(e, Exit) and e.code == 0)]
     if trouble or case.graph.waiting:
         return "inconclusive"
     ranks = incident.ranks.values()

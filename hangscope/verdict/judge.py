@@ -24,6 +24,7 @@ from hangscope.incident import (
     Location,
     Verdict,
 )
+from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.verdict import confidence, substantiation
 
 LEVELS = ("low", "medium", "high")
@@ -108,7 +109,7 @@ def _verdict(
 
 def _stuck_in_text(case: Case) -> tuple[int, ...]:
     """Return the ranks that text shows waiting: they timed out or lost a peer, or sat in a monitored barrier."""
-    barrier = {e.rank for e in case.facts.all("monitored_barrier") if e.rank is not None}
+    barrier = {e.rank for e in case.facts.all(MonitoredBarrier) if e.rank is not None}
     return tuple(sorted(case.facts.witnesses | barrier))
 
 

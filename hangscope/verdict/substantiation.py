@@ -121,7 +121,7 @@ def _against(case: Case, match: Match) -> list[Evidence]:
     """Return what speaks against the verdict: other deaths, the launcher's own root cause, ranks not explained."""
     result = []
     for rank, event in sorted(case.facts.exits.items()):
-        if event.fields.get("first") and match.culprits and rank not in match.culprits:
+        if event.first and match.culprits and rank not in match.culprits:
             result.append(
                 Evidence(
                     "exit",
@@ -194,7 +194,7 @@ def candidates(case: Case, match: Match) -> list[Candidate]:
     """Return the ranks that looked guilty and were set aside."""
     result = list(case.finding.candidates)
     for rank, event in sorted(case.facts.exits.items()):
-        if event.fields.get("first") and rank not in match.culprits:
+        if event.first and rank not in match.culprits:
             result.append(
                 Candidate(
                     (rank,),

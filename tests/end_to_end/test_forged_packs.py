@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import hangscope
-from hangscope.incident import Event
-from hangscope.ingest.evidence.check import problem_of
+from hangscope.events import from_row, problem_of
 from hangscope.ingest.recorder import pack_file
 from hangscope.ingest.workers import answer, reader
 from tests.conftest import FIXTURES
@@ -23,19 +22,23 @@ def node(tmp_path: Path) -> Path:
     return write_all(stuck(8, culprit=5), tmp_path / "node")
 
 
-def event(kind: str, fields: object, rank: object = 0, attempt: object = None) -> tuple[Any, ...]:
+def event(
+    kind: str, told: object, rank: object = 0, attempt: object = None, local_rank: object = None
+) -> tuple[Any, ...]:
     """Return an event as it stands in an answer."""
-    return (kind, "a.log", 1, "text", rank, None, None, None, None, attempt, fields)
+    return (
+        kind, "a.log", 1, "text", rank, None, None, None, None, attempt, local_rank, None, None, False, told,
+    )  # fmt: skip
 
 
 FORGED_EVENTS = {
     "counts": event("ddp_params", {"counts": ["x"]}),
     "absent": event("monitored_barrier", {"absent": 5}),
     "not_joined": event("desync", {"not_joined": [1, 2]}),
-    "unhashable": event("store_unreachable", {"host": {1, 2}}),
-    "attempt": event("exit", {"code": 1}, attempt="last"),
-    "code": event("exit", {"code": "x"}),
-    "local_rank": event("exit", {"code": 1, "local_rank": "q"}),
+    "unhashable": event("store_unreachable", {"store_host": {1, 2}}),
+    "attempt": event("exit", {"code": 1, "via": "srun"}, attempt="last"),
+    "code": event("exit", {"code": "x", "via": "srun"}),
+    "local_rank": event("exit", {"code": 1, "via": "srun"}, local_rank="q"),
     "frames": event("exception", {"type": "E", "message": "m", "frames": [1, 2]}),
     "needed": event("gloo_size_mismatch", {"expected": 4}),
     "rank": event("progress", {"step": 1}, rank=10**12),
@@ -71,4 +74,4 @@ def test_the_events_of_real_logs_are_of_the_form_that_is_asked_for() -> None:
         answer = reader.read_file(str(path), path.name)
         events += [*answer["events"], *((answer["log"] or {}).get("events", ()))]
     assert len(events) > 100
-    assert {problem_of(Event(*row)) for row in events} == {""}
+    assert {problem_of(from_row(row)) for row in events} == {""}

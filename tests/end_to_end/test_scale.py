@@ -30,7 +30,8 @@ from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers import reader
 from hangscope.ingest.workers.reading import Reading
 from hangscope.report.view import build_view
-from tests.conftest import InThisThread, analyze
+from tests.conftest import analyze
+from tests.in_thread import InThisThread
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from dump_generator import PREFIX, Job, generate

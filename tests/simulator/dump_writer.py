@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,14 @@ EPOCH = 1_773_300_000
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
     """How recorders are set up. `ring`: entries kept; `pending_only`: dumps without completed calls and
-    frames.
+    frames; `frames`: whether call sites were recorded.
     """
 
     version: str
     ring: int
     as_json: bool = False
     pending_only: bool = False
+    frames: bool = True
     prefix: str = "nccl_trace_rank_"
 
 
@@ -39,7 +41,7 @@ class DumpWriter:
     share them.
     """
 
-    def __init__(self, job: Job, bases: list[Base], options: DumpOptions, offsets: list[float]) -> None:
+    def __init__(self, job: Job, bases: list[Base], options: DumpOptions, offsets: Sequence[float]) -> None:
         self._job, self._bases, self._options, self._offsets = job, bases, options, offsets
         self._static: dict[int, tuple[Any, ...]] = {}
         self._frames: dict[Stack, list[dict[str, Any]]] = {}
@@ -144,7 +146,7 @@ class DumpWriter:
             main = bool(made.stack) or made.is_p2p
             entry["thread_name"] = "pt_main_thread" if main else "pt_autograd_0"
             entry["thread_id"] = str(140_200_000_000_000 + made.rank * 4096 + (0 if main else 512))
-        if not options.as_json and not options.pending_only:
+        if options.frames and not options.as_json and not options.pending_only:
             entry["frames"] = self._shared_frames(made.stack)
         return entry
 

@@ -1,29 +1,15 @@
-"""From a fault and a seed to a folder: dumps/ as the job left them, and truth.json."""
+"""From a fault and a seed to a job that has run."""
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass
-from pathlib import Path
 
-from .dump_writer import DumpOptions, DumpWriter
 from .engine import Engine, Outcome
 from .faults import FAULTS
-from .job import Base, Job, Truth, Unsuitable, draw_job, history
-from .log_writer import LogWriter
+from .job import Base, Job, Unsuitable, draw_job, history
 
 _ATTEMPTS = 200
-#: faults that calls alone carry, without frames and history: their dumps may be JSON or of pending calls only
-_FRAMELESS = (
-    "stuck_rank",
-    "two_stuck_ranks",
-    "crashed_signal",
-    "crashed_oom",
-    "gpu_stall",
-    "network_stall",
-    "healthy",
-)
 _CUT = (
     "stuck_rank",
     "two_stuck_ranks",
@@ -43,6 +29,7 @@ class Incident:
     bases: list[Base]
     outcome: Outcome
     rng: random.Random
+    seed: int
 
 
 def simulate(fault: str, seed: int, *, world_size: int | None = None, layout: str | None = None) -> Incident:
@@ -61,65 +48,9 @@ def simulate(fault: str, seed: int, *, world_size: int | None = None, layout: st
         job.truth.kind = fault
         outcome = Engine(job.programs, rng, ahead=job.ahead, jitter=job.jitter, devices=job.devices).run()
         if _shows(fault, job, outcome):
-            return Incident(job, bases, outcome, rng)
+            return Incident(job, bases, outcome, rng, seed)
     raise Unsuitable(
         f"no job of {_ATTEMPTS} drawn ones shows {fault} (seed {seed}, ranks {world_size}, layout {layout})"
-    )
-
-
-def write_incident(
-    folder: Path,
-    fault: str,
-    seed: int,
-    *,
-    lossy: bool = False,
-    world_size: int | None = None,
-    layout: str | None = None,
-) -> Truth:
-    """Write one incident to `folder` (made, and expected to be empty) and return its truth."""
-    incident = simulate(fault, seed, world_size=world_size, layout=layout)
-    job, rng, outcome = incident.job, incident.rng, incident.outcome
-    dumps = folder / "dumps"
-    dumps.mkdir(parents=True)
-    logs = LogWriter(job, incident.bases, outcome, rng.choice(("2.7", "2.8", "2.10")))
-    only_text = job.text_only or job.ended_together
-    if not (lossy and rng.random() < 0.5) or only_text:
-        logs.write(dumps)
-    if not only_text:
-        ranks = [state for state in outcome.ranks if logs.lives(state.rank)]
-        options = _options(fault, incident, lossy, min((len(s.made) for s in ranks), default=1))
-        hosts: dict[str, float] = {}
-        offsets = [
-            hosts.setdefault(job.layout.host(r), rng.gauss(0, 0.02)) for r in range(job.layout.world_size)
-        ]
-        writer = DumpWriter(job, incident.bases, options, offsets)
-        recorder = dumps / "recorder"
-        recorder.mkdir()
-        for state in ranks:
-            guilty = state.rank in job.truth.culprits
-            if lossy and rng.random() < (0.3 if guilty else 0.12):
-                continue
-            early = lossy and rng.random() < 0.08
-            writer.write(
-                recorder, state, max(1.0, outcome.last - rng.uniform(1, 30)) if early else float("inf")
-            )
-        if outcome.frozen and (job.with_stacks or rng.random() < 0.3):
-            logs.write_stacks(dumps)
-    (folder / "truth.json").write_text(json.dumps(job.truth.to_json()))
-    return job.truth
-
-
-def _options(fault: str, incident: Incident, lossy: bool, fewest: int) -> DumpOptions:
-    rng = incident.rng
-    loose = lossy or fault in _FRAMELESS
-    drawn = rng.choice((60, 100, 160, 250, 400, 2000))
-    return DumpOptions(
-        version=rng.choice(("2.10", "2.10", "2.9", "2.4")),
-        # Counters that start later than 1 are only true of a ring that is full.
-        ring=min(drawn, fewest) if incident.job.prior else drawn,
-        as_json=loose and rng.random() < 0.1,
-        pending_only=loose and fault != "healthy" and rng.random() < 0.12,
-        prefix=rng.choice(("nccl_trace_rank_", "comm_lib_trace_rank_", "_dump_")),
     )
 
 

@@ -7,6 +7,7 @@ and errors/__init__.py). A process that ends with code 0 is not mentioned, as in
 from __future__ import annotations
 
 import time as clock
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .dump_writer import EPOCH
@@ -33,10 +34,20 @@ class Ending:
 
 
 class Launcher:
-    """The launcher's output of one job. `pids` are the ranks' process ids."""
+    """The launcher's output of one job. `pids` are the ranks' process ids; `clocks` their hosts' offsets in
+    seconds; `cancelled` is when somebody ended the job.
+    """
 
-    def __init__(self, job: Job, endings: dict[int, Ending], pids: list[int]) -> None:
-        self._job, self._endings, self._pids = job, endings, pids
+    def __init__(
+        self,
+        job: Job,
+        endings: dict[int, Ending],
+        pids: list[int],
+        clocks: Sequence[float],
+        cancelled: float | None = None,
+    ) -> None:
+        self._job, self._endings, self._pids, self._clocks = job, endings, pids, clocks
+        self._cancelled = cancelled
 
     def files(self) -> dict[str, list[str]]:
         """Return file name -> lines."""
@@ -53,9 +64,14 @@ class Launcher:
         return files
 
     def _srun(self, order: list[int]) -> list[str]:
-        lines = []
+        lines: list[str] = []
+        told = False
         for rank in order:
             code = self._endings[rank].code
+            if self._cancelled is not None and self._endings[rank].time >= self._cancelled and not told:
+                at = clock.strftime("%Y-%m-%dT%H:%M:%S", clock.gmtime(EPOCH + self._cancelled))
+                lines.append(f"slurmstepd: error: *** STEP 7341.0 ON gpu00 CANCELLED AT {at} ***")
+                told = True
             if code:
                 what = _SRUN.get(code, f"Exited with exit code {code}")
                 lines.append(f"srun: error: {self._job.layout.host(rank)}: task {rank}: {what}")
@@ -72,7 +88,8 @@ class Launcher:
             self._log("W", first, start + 0.1, 1028, f"Sending process {pid} closing signal SIGTERM")
             for pid in (self._pids[rank] for rank in ended)
         ]
-        if len(ended) == len(failed) and self._job.ended_together:
+        from_outside = self._job.ended_together or self._cancelled is not None
+        if len(ended) == len(failed) and from_outside:
             told = self._log("W", first, start, 1010, "Received 15 death signal, shutting down workers")
             return [told, *closing]
         root = failed[0]
@@ -87,6 +104,7 @@ class Launcher:
         return lines
 
     def _log(self, level: str, first: int, time: float, line: int, text: str) -> str:
+        time += self._clocks[first]
         at = clock.strftime("%m%d %H:%M:%S", clock.gmtime(EPOCH + time))
         return f"{level}{at}.{int(time * 1000) % 1000:03d}000 {3900 + first} {_API}:{line}] {text}"
 
@@ -94,7 +112,7 @@ class Launcher:
         ending, pid = self._endings[rank], self._pids[rank]
         name = _SIGNALS.get(ending.code, "")
         trace = f"Signal {-ending.code} ({name}) received by PID {pid}" if name else _TRACEBACK_HINT
-        at = clock.strftime("%Y-%m-%d_%H:%M:%S", clock.gmtime(EPOCH + ending.time))
+        at = clock.strftime("%Y-%m-%d_%H:%M:%S", clock.gmtime(EPOCH + ending.time + self._clocks[rank]))
         return [
             f"[{number}]:",
             f"  time      : {at}",

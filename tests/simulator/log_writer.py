@@ -7,6 +7,7 @@ of three releases; the wording beyond the fields that they carry is shortened.
 from __future__ import annotations
 
 import time as clock
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from .dump_writer import EPOCH
@@ -39,12 +40,21 @@ _OP_TYPES = {
 
 class LogWriter:
     """Writes the texts of one run. `endings` says which processes ended how; `alarm` is when the first
-    timeout struck.
+    timeout struck. `clocks`: each rank's host clock, in seconds off the job's own; `cancelled`: when somebody
+    ended the job, before any timeout.
     """
 
-    def __init__(self, job: Job, bases: list[Base], outcome: Outcome, release: str) -> None:
+    def __init__(
+        self,
+        job: Job,
+        bases: list[Base],
+        outcome: Outcome,
+        release: str,
+        clocks: Sequence[float],
+        cancelled: float | None = None,
+    ) -> None:
         self._job, self._bases, self._outcome = job, bases, outcome
-        self._lines = _LINES[release]
+        self._lines, self._clocks, self._cancelled = _LINES[release], clocks, cancelled
         self._pids = [4000 + 17 * rank + job.layout.world_size for rank in range(job.layout.world_size)]
         self.endings = self._ended_early()
         self._pending = {
@@ -57,24 +67,29 @@ class LogWriter:
         self.alarm = first + job.timeout
         self._end_the_rest()
 
-    def write(self, folder: Path) -> None:
-        """Write every rank's log and the launcher's."""
+    def write(self, folder: Path, ranks: Collection[int]) -> None:
+        """Write these ranks' logs."""
         (folder / "logs").mkdir()
-        for state in self._outcome.ranks:
-            if state.rank not in self._job.silent:
-                text = "\n".join(self._rank_lines(state)) + "\n"
-                (folder / "logs" / f"rank_{state.rank}.log").write_text(self._fill(text))
-        for name, lines in Launcher(self._job, self.endings, self._pids).files().items():
-            (folder / name).write_text(self._fill("\n".join(lines) + "\n" if lines else ""))
+        for rank in sorted(ranks):
+            (folder / "logs" / f"rank_{rank}.log").write_text(self.text(rank))
 
-    def write_stacks(self, folder: Path) -> None:
-        """Write a faulthandler dump of every living rank that is still somewhere."""
+    def text(self, rank: int) -> str:
+        """Return what one rank printed."""
+        return self._fill("\n".join(self._rank_lines(self._outcome.ranks[rank])) + "\n")
+
+    def launchers(self) -> dict[str, str]:
+        """Return what the launchers printed, by the names of their files."""
+        files = Launcher(self._job, self.endings, self._pids, self._clocks, self._cancelled).files()
+        return {name: self._fill("\n".join(lines) + "\n" if lines else "") for name, lines in files.items()}
+
+    def write_stacks(self, folder: Path, ranks: Collection[int]) -> None:
+        """Write a faulthandler dump of those of these ranks that are still somewhere."""
         (folder / "stacks").mkdir()
-        for state in self._outcome.ranks:
+        for state in (self._outcome.ranks[rank] for rank in sorted(ranks)):
             stack = (
                 state.stalled.stack if state.stalled else state.blocked_at or self._job.source.at("backward")
             )
-            if self.lives(state.rank) and not state.done:
+            if not state.done:
                 frames = [f'  File "{file}", line {line} in {name}' for name, file, line in stack]
                 lines = [
                     f"Thread 0x{0x7F0000000000 + state.rank * 4096:016x} (most recent call first):",
@@ -84,14 +99,18 @@ class LogWriter:
 
     def lives(self, rank: int) -> bool:
         """Return whether a rank was alive when the first timeout struck, and so could still dump."""
-        return rank not in self.endings or self.endings[rank].time >= self.alarm
+        return self.lives_until(rank, self.alarm)
+
+    def lives_until(self, rank: int, time: float) -> bool:
+        """Return whether a rank was alive at a time on the job's clock."""
+        return rank not in self.endings or self.endings[rank].time >= time
 
     def _ended_early(self) -> dict[int, Ending]:
         """Return how processes ended before any timeout: by themselves, or by torchrun for a mate's end."""
         layout = self._job.layout
         endings: dict[int, Ending] = {}
         for state in self._outcome.ranks:
-            if state.ended is not None:
+            if state.ended is not None and not self._is_late(state.time):
                 endings[state.rank] = Ending(state.ended.code, state.time)
         if self._job.launcher == "torchrun" and not self._job.ended_together:
             for rank, ending in sorted(endings.items()):
@@ -102,22 +121,28 @@ class LogWriter:
 
     def _end_the_rest(self) -> None:
         """Let those that waited abort after their timeout, and the launcher end the idle ones after them."""
-        if self._outcome.frozen and not self._job.ended_together:
+        if self._cancelled is not None:
+            for state in self._outcome.ranks:
+                self.endings.setdefault(state.rank, Ending(-15, self._cancelled + 0.01 * state.rank))
+        elif self._outcome.frozen and not self._job.ended_together:
             for state in self._outcome.ranks:
                 code, after = (-6, 62) if state.unfinished else (-15, 64)
                 self.endings.setdefault(state.rank, Ending(code, self.alarm + after + 0.01 * state.rank))
+
+    def _is_late(self, time: float) -> bool:
+        return self._cancelled is not None and time >= self._cancelled
 
     def _rank_lines(self, state: RankState) -> list[str]:
         job, rank = self._job, state.rank
         ending = self.endings.get(rank)
         timed = [(time, text) for time, text in state.printed if ending is None or time <= ending.time]
-        if state.ended is not None:
+        if state.ended is not None and not self._is_late(state.time):
             timed += [(state.time, f"[rank{rank}]: {line}") for line in state.ended.lines]
         if job.lines.get(rank):
             timed += [(self._outcome.last + 31, line) for line in job.lines[rank]]
-        if self._outcome.frozen and not job.ended_together and self.lives(rank):
+        if self._cancelled is None and self._outcome.frozen and not job.ended_together and self.lives(rank):
             timed += self._alarm_lines(state)
-        if not self._outcome.frozen:
+        if self._cancelled is None and not self._outcome.frozen:
             timed += [(made.created + job.timeout, self._caught(made)) for made in self._late(state)]
         return [text for _, text in sorted(timed, key=lambda pair: pair[0])]
 
@@ -189,6 +214,7 @@ class LogWriter:
         return f"[PG ID {own} PG GUID {group.name}({group.desc}) Rank {group.local(rank)}] "
 
     def _prefix(self, rank: int, time: float, line: int) -> str:
+        time += self._clocks[rank]
         at = clock.gmtime(EPOCH + time)
         stamp = f"E{at.tm_mon}{at.tm_mday:02d} {clock.strftime('%H:%M:%S', at)}.{int(time * 1e9) % 10**9:09d}"
         return f"[rank{rank}]:[{stamp} ProcessGroupNCCL.cpp:{line}] "

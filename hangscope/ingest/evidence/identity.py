@@ -3,48 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from hangscope.incident import Event
+from hangscope.events import Event
+from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
-_BY_RANK = {
-    "watchdog_timeout": ("seq", "op", "timeout_ms"),
-    "watchdog_status": ("seq", "last_enqueued", "last_completed", "group_name"),
-    "fingerprint": ("context", "sequence_number", "op"),
-    "monitored_barrier": ("absent", "what"),
-    "monitored_barrier_witness": ("from_group_rank",),
-    "dump_signal": ("detector",),
-    "dump_observed": (),
-    "heartbeat_timeout": ("what",),
-    "async_error": ("error",),
-    "exception": ("type", "message", "frames"),
-    "terminate": ("what",),
-    "desync": ("seq", "op", "never_joined", "joined_not_finished", "not_joined"),
-    "failed_stack": ("frames",),
-    "gloo_timeout": ("what",),
-    "gloo_closed": ("what", "peer"),
-    "gloo_size_mismatch": ("received", "expected"),
-    "ddp_params": ("counts",),
-    "ddp_shape": ("index", "sizes"),
-    "ddp_unused": ("indices", "names"),
-    "ddp_unfinished": (),
-    "fsdp_order": (),
-    "join_exhausted": (),
-    "store_timeout": ("key", "joined", "expected"),
-    "store_unreachable": ("host", "port", "what"),
-    "store_barrier": ("world_size", "joined"),
-    "rendezvous_timeout": (),
-    "port_in_use": ("port",),
-    "cuda_error": ("error",),
-    "oom_cuda": ("requested",),
-    "loader_worker_death": ("worker_pid",),
-    "external_end": ("reason",),
-    "xid": ("code", "device"),
-    "oom_host": ("victim_pid",),
-    "disk_full": (),
-    "no_progress": (),
-}
+#: Where an event stands, and when and on which host it was told: all from one line.
+_OF_THE_LINE = frozenset({"file", "line", "text", "host", "time", "stamp", "attempt"})
 
 
 def identity(event: Event) -> tuple[Any, ...] | None:
@@ -53,20 +20,17 @@ def identity(event: Event) -> tuple[Any, ...] | None:
     Valid within a log and across logs: file, line and text have no part in it. An exit is told by process id;
     everything else by who says it (rank, else local rank, task, host) and by what it says.
     """
-    fields = event.fields
     attempt = event.attempt or 0  # a log without restarts is the first attempt
-    if event.kind == "exit":
-        pid = fields.get("pid")
-        return ("exit", pid, fields.get("code"), attempt) if pid is not None else None
-    names = _BY_RANK.get(event.kind)
-    if names is None:
+    if isinstance(event, Exit):
+        return ("exit", event.pid, event.code, attempt) if event.pid is not None else None
+    if event.same_by is None:
         return None
     who = (
         event.rank
         if event.rank is not None
-        else ("local", fields.get("local_rank"), fields.get("task"), event.host, event.group_rank)
+        else ("local", event.local_rank, event.task, event.host, event.group_rank)
     )
-    return (event.kind, who, attempt, *(_frozen(fields.get(name)) for name in names))
+    return (event.kind, who, attempt, *(_frozen(getattr(event, name)) for name in event.same_by))
 
 
 def same_event(a: Event, b: Event) -> bool:
@@ -94,29 +58,24 @@ def merge_repeats(events: Iterable[Event]) -> list[Event]:
 
 
 def merge(first: Event, second: Event) -> Event:
-    """Return the first event with the rank, the time and the fields that only the second one knows."""
-    told = (
-        second if second.fields.get("via") == "table" else first
-    )  # the table knows rank and host, the agent's line does not
-    return replace(
-        told,
-        rank=first.rank if first.rank is not None else second.rank,
-        group_rank=first.group_rank if first.group_rank is not None else second.group_rank,
-        time=told.time if told.time is not None else (first.time if first.time is not None else second.time),
-        pid=first.pid if first.pid is not None else second.pid,
-        fields={**second.fields, **first.fields, **({"via": "table"} if told is second else {})},
-    )
+    """Return the first event with what only the second one knows; of two ends of a process the launcher's table tells more."""
+    told = first
+    if isinstance(first, Exit) and isinstance(second, Exit) and second.via == "table":
+        first, told = replace(first, via="table"), second
+    known: dict[str, Any] = {}
+    for field in fields(first):
+        one, other = (first, second) if field.name not in _OF_THE_LINE else (told, second)
+        value = getattr(one, field.name)
+        known[field.name] = value if value not in (None, (), False) else getattr(other, field.name)
+    return replace(first, **known)
 
 
 def _compatible(a: Event, b: Event) -> bool:
     """Return whether no group that both name is another one."""
-    x, y = a.fields.get("group_name"), b.fields.get("group_name")
-    return x is None or y is None or x == y
+    if not isinstance(a, GroupEvent) or not isinstance(b, GroupEvent):
+        return True
+    return a.group_name is None or b.group_name is None or a.group_name == b.group_name
 
 
 def _frozen(value: Any) -> Any:
-    if isinstance(value, dict):
-        return tuple(sorted((k, _frozen(v)) for k, v in value.items()))
-    if isinstance(value, (list, tuple)):
-        return tuple(_frozen(v) for v in value)
-    return value
+    return tuple(sorted(value.items())) if isinstance(value, dict) else value

@@ -30,8 +30,8 @@ class LocalRanks:
         self._pids: dict[int, set[int]] = {}
         for reading in readings:
             for event in (*reading.events, *(reading.log.events if reading.log else ())):
-                pid = event.pid if event.pid is not None else event.fields.get("pid")
-                if event.rank is not None and isinstance(pid, int):
+                pid = event.pid
+                if event.rank is not None and pid is not None:
                     self._pids.setdefault(pid, set()).add(event.rank)
         hosts = {host for host, _ in self._known}
         self._identity = len(hosts) <= 1 and all(
@@ -58,9 +58,8 @@ class LocalRanks:
 
     def event(self, event: Event) -> Event:
         """Return the event with its global rank where its local one tells it."""
-        local = event.fields.get("local_rank")
-        if event.rank is None and isinstance(local, int):
-            return replace(event, rank=self.rank(event.host, local, event.file))
+        if event.rank is None and event.local_rank is not None:
+            return replace(event, rank=self.rank(event.host, event.local_rank, event.file))
         return event
 
 

@@ -11,14 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hangscope.errors import Note
-from hangscope.incident import Event, Group, RankRecord
+from hangscope.events import Event
+from hangscope.incident import Group, RankRecord
 from hangscope.ingest.evidence.identity import merge_repeats
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
 from hangscope.ingest.evidence.told_size import MOST_RANKS, sizes
 from hangscope.ingest.files.log_path import rank_from_path
+from hangscope.ingest.job_logs.faults import OomHost, Xid
+from hangscope.ingest.job_logs.launcher import CleanupSignal
 from hangscope.ingest.nccl.join import join_processes
 from hangscope.ingest.nccl.unmade import unmade_events
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.snapshots import Claim
 from hangscope.ingest.stacks.owners import owners, unplaced
@@ -78,10 +82,9 @@ class TextEvidence:
             if event.rank in ranks and event.rank is not None:
                 record = ranks[event.rank]
                 record.events.append(event)
-                local = event.fields.get("local_rank")
-                if record.local_rank is None and isinstance(local, int):
-                    record.local_rank = local
-                if record.pid is None and event.pid is not None and event.kind != "cleanup_signal":
+                if record.local_rank is None:
+                    record.local_rank = event.local_rank
+                if record.pid is None and event.pid is not None and not isinstance(event, CleanupSignal):
                     record.pid = event.pid
 
 
@@ -138,18 +141,14 @@ def _name_victims(events: list[Event]) -> list[Event]:
     """Give kernel and driver lines, which know process ids only, the rank of the process that they speak of."""
     ranks: dict[int, set[int]] = {}
     for event in events:
-        for pid in (event.pid, event.fields.get("pid")):
-            if event.rank is not None and isinstance(pid, int):
-                ranks.setdefault(pid, set()).add(event.rank)
+        if event.rank is not None and event.pid is not None:
+            ranks.setdefault(event.pid, set()).add(event.rank)
     named = []
     for event in events:
-        pid = event.fields.get("victim_pid")
-        known = ranks.get(pid, set()) if isinstance(pid, int) else set()
-        named.append(
-            replace(event, rank=next(iter(known)))
-            if event.kind in ("xid", "oom_host") and event.rank is None and len(known) == 1
-            else event
-        )
+        known: set[int] = set()
+        if isinstance(event, (Xid, OomHost)) and event.rank is None and event.victim_pid is not None:
+            known = ranks.get(event.victim_pid, set())
+        named.append(replace(event, rank=next(iter(known))) if len(known) == 1 else event)
     return named
 
 
@@ -180,12 +179,11 @@ def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note
         return event.rank if event.rank is not None or host is None else by_process.get((host, event.pid))
 
     def peers_of(event: Event) -> Event:
-        host = joined.host_of_ip.get(str(event.fields.get("peer_host")))
-        return event if host is None else replace(event, fields={**event.fields, "peer_node": host})
+        host = joined.host_of_ip.get(event.peer_host or "") if isinstance(event, NcclWarn) else None
+        return replace(event, peer_node=host) if isinstance(event, NcclWarn) and host else event
 
-    text.events = [peers_of(replace(e, rank=rank_of(e))) for e in text.events] + unmade_events(
-        joined, communicators
-    )
+    text.events = [peers_of(replace(e, rank=rank_of(e))) for e in text.events]
+    text.events += unmade_events(joined, communicators)
 
 
 def _file_of(recording: Recording, communicators: Sequence[object]) -> str:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hangscope.incident import Event
+from hangscope.events import Event
+from hangscope.ingest.nccl.init import NcclInit
+from hangscope.ingest.nccl.ras_snapshot import NcclRas
+from hangscope.ingest.nccl.unmade import UnmadeCommunicator
+from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.store import DdpParams, StoreBarrier, StoreTimeout
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 from hangscope.ingest.workers.reading import Reading
 
 MOST_RANKS = 1 << 17  # a larger number in a line or a name is no rank
@@ -12,28 +18,30 @@ MOST_RANKS = 1 << 17  # a larger number in a line or a name is no rank
 
 def sizes(event: Event) -> Iterator[int]:
     """Yield numbers of ranks that an event tells the job to have at least."""
-    fields = event.fields
-    if event.kind in ("store_timeout", "store_barrier"):
-        told = [fields.get("world_size"), fields.get("expected")]
-    elif event.kind in ("nccl_init", "nccl_ras"):
-        told = [fields.get("nranks")]
+    told: list[int | None] = []
+    if isinstance(event, StoreTimeout):
+        told = [event.expected]
+    elif isinstance(event, StoreBarrier):
+        told = [event.world_size]
+    elif isinstance(event, (NcclInit, NcclRas, UnmadeCommunicator)):
+        told = [event.nranks]
     else:
-        lists = [
-            fields.get("absent"),
-            fields.get("never_joined"),
-            *dict(fields.get("not_joined") or {}).values(),
-            *dict(fields.get("joined_not_finished") or {}).values(),
-        ]
-        named = (
-            [n for numbers in lists for n in numbers or ()]
-            if event.kind in ("monitored_barrier", "desync")
-            else []
-        )
-        named += [int(r) for r in fields.get("counts") or ()] if event.kind == "ddp_params" else []
-        told = [
-            n + 1 for n in (*named, event.group_rank, fields.get("peer_group_rank")) if isinstance(n, int)
-        ]
-    yield from (n for n in told if isinstance(n, int) and n <= MOST_RANKS)
+        named: list[int | None] = [event.group_rank]
+        if isinstance(event, MonitoredBarrier):
+            named += event.absent
+        elif isinstance(event, Desync):
+            for ranks in (
+                event.never_joined,
+                *event.not_joined.values(),
+                *event.joined_not_finished.values(),
+            ):
+                named += ranks
+        elif isinstance(event, DdpParams):
+            named += event.counts
+        elif isinstance(event, CallFingerprint):
+            named.append(event.peer_group_rank)
+        told = [n + 1 for n in named if n is not None]
+    yield from (n for n in told if n is not None and n <= MOST_RANKS)
 
 
 def size_in_content(readings: Sequence[Reading]) -> int:
@@ -43,6 +51,6 @@ def size_in_content(readings: Sequence[Reading]) -> int:
         for recording in reading.recordings:
             told += [max(ranks) + 1 for _, ranks in recording.config.values() if ranks]
         for event in (*reading.events, *(reading.log.events if reading.log else ())):
-            if event.kind in ("store_timeout", "store_barrier", "nccl_init", "nccl_ras"):
+            if isinstance(event, (StoreTimeout, StoreBarrier, NcclInit, NcclRas)):
                 told += sizes(event)
     return max(told)

@@ -23,10 +23,10 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
-from hangscope.incident import Event
+from hangscope.events import Event
 from hangscope.ingest.job_logs.launcher import exit_event
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
-from hangscope.ingest.torch_logs.traceback import TracebackParser
+from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
 
 _LINES_OF_A_TABLE = 200_000
 _LINES_WITHOUT_ENTRY = 60
@@ -114,7 +114,7 @@ class FailureTableParser:
         message = entry.get("message") or entry.get("msg")
         return [
             exit_event(
-                where, int(code.group(1)), pid=int(code.group(2)), host=host, via="table", first=True if self._root else None,
+                where, int(code.group(1)), pid=int(code.group(2)), host=host, via="table", first=self._root,
                 message=quote(message) if message else None,
             )
         ]  # fmt: skip
@@ -156,7 +156,7 @@ def read_error_file(data: bytes, file: str) -> list[Event]:
     message = strip_prefix(str(record["message"])[:2000], 1, file)
     if not events:
         kind, _, rest = message.text.partition(": ")
-        events = [message.event("exception", type=kind.rsplit(".", 1)[-1], message=rest, frames=[])]
+        events = [message.event(RankException, type=kind.rsplit(".", 1)[-1], message=rest)]
     code = _number(record.get("errorCode"))
     line = replace(message, time=time)
     return [

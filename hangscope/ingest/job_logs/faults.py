@@ -10,10 +10,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import ClassVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
+from hangscope.ingest.torch_logs.abort import Terminate
 
 _SIZES = {
     "bytes": 1,
@@ -29,41 +32,116 @@ _SIZES = {
 IMPLAUSIBLE = 2**50
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OomCuda(Event):
+    """CUDA out of memory; `requested` is in bytes. `implausible`: 1 PiB or more, the consequence of a collective that never filled its buffer."""
+
+    kind: ClassVar[str] = "oom_cuda"
+    same_by: ClassVar[tuple[str, ...] | None] = ("requested",)
+    requested: int | None = None
+    implausible: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OomHost(Event):
+    """The host's or the cgroup's out-of-memory killer. The rank follows where one rank alone is known by `victim_pid`."""
+
+    kind: ClassVar[str] = "oom_host"
+    same_by: ClassVar[tuple[str, ...] | None] = ("victim_pid",)
+    by_launcher: ClassVar[bool] = True
+    victim_pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaError(Event):
+    """Illegal access, device-side assert, ECC, launch failure."""
+
+    kind: ClassVar[str] = "cuda_error"
+    same_by: ClassVar[tuple[str, ...] | None] = ("error",)
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Xid(Event):
+    """The driver's Xid. The rank follows where one rank alone is known by `victim_pid`."""
+
+    kind: ClassVar[str] = "xid"
+    same_by: ClassVar[tuple[str, ...] | None] = ("code", "device")
+    by_launcher: ClassVar[bool] = True
+    code: int
+    device: str | None = None
+    victim_pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderWorkerDeath(Event):
+    """A data loader worker was killed, or had a bus error."""
+
+    kind: ClassVar[str] = "loader_worker_death"
+    same_by: ClassVar[tuple[str, ...] | None] = ("worker_pid",)
+    worker_pid: int | None = None
+    signal: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFull(Event):
+    """No space, or no quota, left where the rank writes."""
+
+    kind: ClassVar[str] = "disk_full"
+    same_by: ClassVar[tuple[str, ...] | None] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip(Event):
+    """A line that says a batch or step was skipped, or NaN or inf was seen."""
+
+    kind: ClassVar[str] = "skip"
+    calm: ClassVar[bool] = True
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoProgress(Event):
+    """A watcher in the job says that it does not move."""
+
+    kind: ClassVar[str] = "no_progress"
+    same_by: ClassVar[tuple[str, ...] | None] = ()
+    seconds: float
+
+
 def _oom_cuda(line: Line, match: re.Match[str]) -> Event:
     amount = re.search(r"Tried to allocate (?:more than )?(\d{1,15}(?:\.\d{1,6})?) ?(\w{1,5})", line.text)
     requested = int(float(amount.group(1)) * _SIZES.get(amount.group(2), 1)) if amount else None
-    return line.event(
-        "oom_cuda", requested=requested, implausible=True if requested and requested >= IMPLAUSIBLE else None
-    )
+    return line.event(OomCuda, requested=requested, implausible=bool(requested and requested >= IMPLAUSIBLE))
 
 
 def _oom_host(line: Line, match: re.Match[str]) -> Event:
     pid = match.groupdict().get("pid")
-    return line.event("oom_host", victim_pid=integer(pid))
+    return line.event(OomHost, victim_pid=integer(pid))
 
 
 def _cuda(line: Line, match: re.Match[str]) -> Event | None:
     error = match.group(1).strip(" .")
-    return None if error.startswith("out of memory") else line.event("cuda_error", error=error)
+    return None if error.startswith("out of memory") else line.event(CudaError, error=error)
 
 
 def _xid(line: Line, match: re.Match[str]) -> Event:
     return line.event(
-        "xid", device=match.group(1), code=int(match.group(2)), victim_pid=integer(match.group(3))
+        Xid, device=match.group(1), code=int(match.group(2)), victim_pid=integer(match.group(3))
     )
 
 
 def _worker(line: Line, match: re.Match[str]) -> Event:
     found = match.groupdict()
-    return line.event("loader_worker_death", worker_pid=integer(found.get("pid")), signal=found.get("signal"))
+    return line.event(LoaderWorkerDeath, worker_pid=integer(found.get("pid")), signal=found.get("signal"))
 
 
 def _fatal(line: Line, match: re.Match[str]) -> Event:
-    return line.event("terminate", what=quote(match.group(0), 200))
+    return line.event(Terminate, what=quote(match.group(0), 200))
 
 
 def _actor(line: Line, match: re.Match[str]) -> Event:
-    return line.event("terminate", what="a Ray worker ended unexpectedly")
+    return line.event(Terminate, what="a Ray worker ended unexpectedly")
 
 
 RULES: tuple[Rule, ...] = (
@@ -92,8 +170,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "bus error encountered in worker", r"Unexpected (?P<signal>bus error) encountered in worker", _worker
     ),
-    rule("No space left on device", r"No space left on device", lambda line, match: line.event("disk_full")),
-    rule("Disk quota exceeded", r"Disk quota exceeded", lambda line, match: line.event("disk_full")),
+    rule("No space left on device", r"No space left on device", lambda line, match: line.event(DiskFull)),
+    rule("Disk quota exceeded", r"Disk quota exceeded", lambda line, match: line.event(DiskFull)),
     rule("*** SIGSEGV", r"\*\*\* SIGSEGV.{0,100}", _fatal),
     rule("Segmentation fault (core dumped)", r"^Segmentation fault \(core dumped\)", _fatal),
     rule(
@@ -111,7 +189,7 @@ _SKIP = (
     rf"|\b(?:nan|inf|non-?finite)\b.{{0,40}}\b{_NUMBER_WORDS}\b|\bNaN (?:detected|encountered|found)\b"
 )
 SKIP_RULES: tuple[Rule, ...] = tuple(
-    Rule(literal, re.compile(_SKIP), lambda line, match: line.event("skip", what=quote(match.group(0), 120)))
+    Rule(literal, re.compile(_SKIP), lambda line, match: line.event(Skip, what=quote(match.group(0), 120)))
     for literal in (
         "kipping", "kipped ", " skipped", " is NaN", " is nan", "NaN loss", "nan loss", "NaN detected", "NaN encountered", "NaN found", "NaN in ",
         "on-finite", "onfinite ", "loss=nan", "loss: nan", "loss nan", "norm: nan", "norm=nan", "inf or nan", "nan/inf", "NaN/Inf", "or NaN ",
@@ -125,9 +203,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 def _stall(line: Line, match: re.Match[str]) -> Event:
     unit = match.group(2).lower()
-    return line.event(
-        "no_progress", seconds=int(match.group(1)) * _SECONDS["ms" if unit == "ms" else unit[0]]
-    )
+    return line.event(NoProgress, seconds=int(match.group(1)) * _SECONDS["ms" if unit == "ms" else unit[0]])
 
 
 STALL_RULES: tuple[Rule, ...] = tuple(

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
+from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
 from hangscope.ingest.recorder.values import short_number
@@ -31,6 +33,55 @@ _WORDS = {
     "Floating point exception": -8,
     "Out Of Memory": -9,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit(Event):
+    """A process's end as a launcher tells it. `code` is negative for a signal; `pid` and `host` are the process's.
+
+    `first`: the launcher's own root cause; `via` says whose word it is: table, agent, srun, mpirun, spawn, deepspeed or
+    error_file; `agent` is the process id of the launcher's agent.
+    """
+
+    kind: ClassVar[str] = "exit"
+    by_launcher: ClassVar[bool] = True
+    code: int
+    via: str
+    signal: str | None = None
+    first: bool = False
+    message: str | None = None
+    agent: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitOk(Event):
+    """A clean end that a launcher or a log tells."""
+
+    kind: ClassVar[str] = "exit_ok"
+    by_launcher: ClassVar[bool] = True
+    calm: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupSignal(Event):
+    """The line "Sending process … closing signal SIGTERM"; `signal` is a name, or `restart`."""
+
+    kind: ClassVar[str] = "cleanup_signal"
+    by_launcher: ClassVar[bool] = True
+    signal: str
+    target_pid: int | None = None
+    agent: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalEnd(Event):
+    """The job was ended from outside: `reason` is preemption, time_limit, cancelled, sigterm, evicted or node_failure."""
+
+    kind: ClassVar[str] = "external_end"
+    same_by: ClassVar[tuple[str, ...] | None] = ("reason",)
+    by_launcher: ClassVar[bool] = True
+    reason: str
+    signal: str | None = None
 
 
 def signal_name(code: int | None) -> str | None:
@@ -48,12 +99,12 @@ def signal_name(code: int | None) -> str | None:
         return None
 
 
-def exit_event(line: Line, code: int, **fields: Any) -> Event:
+def exit_event(line: Line, code: int, **fields: Any) -> Exit:
     """Return an `exit` event of the process that ended; a shell's 128 + n becomes -n. `via` says whose word it is."""
     if 128 < code < 128 + 32:
         code = 128 - code
-    event = line.event("exit", code=code, **{"signal": signal_name(code), **fields})
-    return replace(event, pid=event.fields.get("pid"))
+    event = line.event(Exit, code=code, **{"signal": signal_name(code), **fields})
+    return replace(event, pid=fields.get("pid"))
 
 
 def _agent(line: Line, match: re.Match[str]) -> Event:
@@ -63,18 +114,18 @@ def _agent(line: Line, match: re.Match[str]) -> Event:
 
 def _cleanup(line: Line, match: re.Match[str]) -> Event:
     return line.event(
-        "cleanup_signal", target_pid=int(match.group(1)), signal=match.group(2).split(".")[-1], agent=line.pid
+        CleanupSignal, target_pid=int(match.group(1)), signal=match.group(2).split(".")[-1], agent=line.pid
     )
 
 
 def _restart(line: Line, match: re.Match[str]) -> Event:
-    return line.event("cleanup_signal", signal="restart", agent=line.pid)
+    return line.event(CleanupSignal, signal="restart", agent=line.pid)
 
 
 def _death_signal(line: Line, match: re.Match[str]) -> Event:
     number = short_number(match.group(1))
     name = signal_name(-number) if number is not None else match.group(1).rsplit(".", 1)[-1]
-    return line.event("external_end", reason="sigterm" if name == "SIGTERM" else "cancelled", signal=name)
+    return line.event(ExternalEnd, reason="sigterm" if name == "SIGTERM" else "cancelled", signal=name)
 
 
 def _slurm(line: Line, match: re.Match[str]) -> Event:
@@ -88,14 +139,14 @@ def _slurm(line: Line, match: re.Match[str]) -> Event:
         if "NODE" in why
         else "cancelled"
     )
-    return line.event("external_end", reason=reason)
+    return line.event(ExternalEnd, reason=reason)
 
 
 def _evicted(line: Line, match: re.Match[str]) -> Event:
-    return line.event("external_end", reason="preemption" if "reempt" in match.group(0) else "evicted")
+    return line.event(ExternalEnd, reason="preemption" if "reempt" in match.group(0) else "evicted")
 
 
-def _srun(line: Line, match: re.Match[str]) -> list[Event]:
+def _srun(line: Line, match: re.Match[str]) -> Sequence[Event]:
     host, tasks, what = match.groups()
     exited = re.search(r"exit code (\d{1,3})", what)
     code = (
@@ -106,7 +157,7 @@ def _srun(line: Line, match: re.Match[str]) -> list[Event]:
     if code is None:
         return []
     events = [exit_event(line, code, task=task, host=host, via="srun") for task in _task_numbers(tasks)]
-    return [*events, line.event("oom_host", host=host)] if what.startswith("Out Of Memory") else events
+    return [*events, line.event(OomHost, host=host)] if what.startswith("Out Of Memory") else events
 
 
 def _task_numbers(text: str) -> list[int]:
@@ -137,7 +188,7 @@ def _deepspeed(line: Line, match: re.Match[str]) -> Event:
 
 
 def _ended_well(line: Line, match: re.Match[str]) -> Event:
-    return line.event("exit_ok", pid=integer(match.groupdict().get("pid")))
+    return line.event(ExitOk, pid=integer(match.groupdict().get("pid")))
 
 
 RULES: tuple[Rule, ...] = (

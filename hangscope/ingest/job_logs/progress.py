@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 
 _LINE = re.compile(rb"[^\r\n]+")
@@ -42,13 +44,24 @@ _NOT_PROGRESS = re.compile(
 )
 
 
-def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Event]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(Event):
+    """The last line of a rank's output that counts steps, or one that says that a loop or epoch ended (`done`) or that the process stops (`leaving`)."""
+
+    kind: ClassVar[str] = "progress"
+    step: int | None = None
+    epoch: int | None = None
+    done: bool = False
+    leaving: bool = False
+
+
+def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Progress]:
     """Return per writer the last `progress` event that counts, the last that says a loop ended and the last that says it leaves.
 
     `windows` are (number of the first line, bytes) as `log_scan.Scan` keeps them; the first line of each may
     be cut.
     """
-    last: dict[tuple[str, str], Event] = {}
+    last: dict[tuple[str, str], Progress] = {}
     for number, data in windows:
         at = 0
         for match in _LINE.finditer(data):
@@ -63,14 +76,14 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Eve
                 continue
             key = (
                 f"{line.origin}|{line.host}",
-                "leaving" if event.fields.get("leaving") else "done" if event.fields.get("done") else "",
+                "leaving" if event.leaving else "done" if event.done else "",
             )
             if key not in last or last[key].line <= event.line:
                 last[key] = event
     return sorted(last.values(), key=lambda event: (event.line, event.text))
 
 
-def _progress(line: Line) -> Event | None:
+def _progress(line: Line) -> Progress | None:
     if _NOT_PROGRESS.search(line.text) or (
         line.source and not line.source.rpartition(":")[0].endswith(".py")
     ):
@@ -85,9 +98,9 @@ def _progress(line: Line) -> Event | None:
     if done is None and counted is None and epoch is None and leaving is None:
         return None
     return line.event(
-        "progress",
+        Progress,
         step=int(counted.group(1)) if counted else None,
         epoch=int(epoch.group(1)) if epoch else None,
-        done=True if done and not leaving else None,
-        leaving=True if leaving else None,
+        done=bool(done and not leaving),
+        leaving=bool(leaving),
     )

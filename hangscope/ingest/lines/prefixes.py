@@ -14,12 +14,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
 from hangscope.ingest.lines.layers import CLOCK, CODE, peel, read_glog
 
 TEXT_LIMIT = 500
+AnyEvent = TypeVar("AnyEvent", bound=Event)
+_WHO = ("host", "pid", "time", "local_rank", "task", "stamp")
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
@@ -61,17 +63,11 @@ class Line:
     level: str | None = None
     source: str | None = None
 
-    def event(self, kind: str, group_rank: int | None = None, **fields: Any) -> Event:
-        """Return an event that quotes this line; fields that are None are left out."""
-        kept = {name: value for name, value in fields.items() if value is not None}
-        for name in ("local_rank", "task", "stamp"):
-            value = getattr(self, name)
-            if value is not None:
-                kept.setdefault(name, value)
-        return Event(
-            kind, self.file, self.number, quote(self.raw), rank=self.rank, group_rank=group_rank, host=self.host,
-            pid=self.pid, time=self.time, fields=kept,
-        )  # fmt: skip
+    def event(self, kind: type[AnyEvent], group_rank: int | None = None, **fields: Any) -> AnyEvent:
+        """Return an event that quotes this line. What `fields` tell of host, process or task wins over the line's prefix."""
+        told = {name: value for name, value in fields.items() if value is not None}
+        who = {name: told.pop(name, getattr(self, name)) for name in _WHO}
+        return kind(self.file, self.number, quote(self.raw), self.rank, group_rank, **who, **told)
 
 
 def clean(text: str) -> str:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hangscope.incident import Event
+from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 
-Build = Callable[[Line, "re.Match[str]"], "Event | list[Event] | None"]
+Build = Callable[[Line, "re.Match[str]"], "Event | Sequence[Event] | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RuleParser:
             match = rule.pattern.search(line.text)
             built = rule.build(line, match) if match else None
             if built:
-                events = built if isinstance(built, list) else [built]
+                events = [built] if isinstance(built, Event) else list(built)
                 found.setdefault(events[0].kind, events)
         return [event for events in found.values() for event in events]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
 from hangscope.errors import Note
-from hangscope.incident import Event
+from hangscope.events import Event
 from hangscope.ingest.lines.literals import LiteralFinder
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 
@@ -24,8 +24,6 @@ BEFORE_HIT = 1 << 12
 WINDOW = 1 << 18
 EVENTS_PER_WRITER = 200
 EVENTS_IN_ALL = 60_000
-#: Kinds that a healthy job prints too: no reason to look at the text before them.
-_CALM = frozenset({"nccl_init", "skip", "exit_ok", "store_barrier"})
 _FILLER = b"\n\n\n"
 
 
@@ -177,7 +175,7 @@ class _Run:
                     continue
                 if events:
                     self.kept.extend(events)
-                    if any(event.kind not in _CALM for event in events):
+                    if not all(event.calm for event in events):
                         self._window(block, start, number)
 
     def _window(self, block: bytes, start: int, number: int) -> None:
@@ -242,10 +240,10 @@ class EventStore:
                 event.kind,
                 event.rank,
                 event.host,
-                event.fields.get("local_rank"),
-                event.fields.get("task"),
+                event.local_rank,
+                event.task,
             )
-            calm = event.kind in _CALM
+            calm = event.calm
             first = self._first.get(key)
             if first is None and self._totals[calm] < EVENTS_IN_ALL:
                 first = self._first[key] = []

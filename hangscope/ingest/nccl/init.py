@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
+from hangscope.events import Event
 from hangscope.ingest.nccl.line import version_tuple
 from hangscope.ingest.recorder.members import MAX_RANKS
 
@@ -42,6 +44,30 @@ _PHASES = {
 }
 #: The first release that prints START before bootstrap.
 START_BEFORE_BOOTSTRAP = (2, 23)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclInit(Event):
+    """One step in a communicator's life as one process prints it, or (`phase` process) where that process is.
+
+    `phase`: process, start, bootstrap, complete, abort or destroy.
+    """
+
+    kind: ClassVar[str] = "nccl_init"
+    calm: ClassVar[bool] = True
+    phase: str
+    comm: str | None = None
+    local_id: str | None = None
+    comm_id: str | None = None
+    comm_rank: int | None = None
+    nranks: int | None = None
+    bus_id: str | None = None
+    cuda_dev: int | None = None
+    parent: str | None = None
+    color: int | None = None
+    split: int | None = None
+    interface: str | None = None
+    ip: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

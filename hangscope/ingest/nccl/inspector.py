@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from hangscope.errors import Note
-from hangscope.incident import Event
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
 from hangscope.ingest.nccl.ras_json import whole_number
+from hangscope.ingest.nccl.ras_snapshot import NcclRas
 
 _SIGNS = (b'"coll_perf"', b'"p2p_perf"')
 _MAX_KEYS = 100_000
@@ -40,30 +39,14 @@ class LastCompleted:
     host: str | None = None
     pid: int | None = None
 
-    def event(self) -> Event:
-        """Return it as a `nccl_ras` event, `what` completed."""
-        fields: dict[str, Any] = {
-            "what": "completed",
-            "comm": self.comm,
-            "comm_rank": self.comm_rank,
-            "op": self.op,
-            "count": self.number,
-        }
-        if self.peer is not None:
-            fields["peer"] = self.peer
-        if self.nranks is not None:
-            fields["nranks"] = self.nranks
+    def event(self) -> NcclRas:
+        """Return it as an event, `what` completed."""
         text = f"rank {self.comm_rank} of {self.comm} completed {self.op} {self.number}"
-        return Event(
-            "nccl_ras",
-            self.file,
-            self.line,
-            quote(text),
-            group_rank=self.comm_rank,
-            host=self.host,
-            pid=self.pid,
-            fields=fields,
-        )
+        return NcclRas(
+            self.file, self.line, quote(text), group_rank=self.comm_rank, host=self.host, pid=self.pid,
+            what="completed", comm=self.comm, comm_rank=self.comm_rank, op=self.op, count=self.number, peer=self.peer,
+            nranks=self.nranks,
+        )  # fmt: skip
 
 
 def sniff(head: bytes) -> bool:

@@ -13,12 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.incident import Event
+from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl import calls, init, warn
 from hangscope.ingest.nccl.calls import Process
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.line import LITERALS, NcclLine, banner_version, parse_line
+from hangscope.ingest.nccl.ras_snapshot import NcclRas
 from hangscope.ingest.recorder.recording import Recording
 
 # Bounds on what a hostile file can make the parser keep.
@@ -33,7 +34,7 @@ _RAS_DEAD = re.compile(r"RAS declaring peer (?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>
 class NcclParser:
     """Reads the lines of one input; a `LineParser`.
 
-    Yields `nccl_init`, `nccl_warn` and `nccl_ras` events. After `close`: `recordings()`, `communicators()`
+    Yields NcclInit, NcclWarn and NcclRas events. After `close`: `recordings()`, `communicators()`
     and `notes`.
     """
 
@@ -87,7 +88,7 @@ class NcclParser:
             fields = warn.traceback_result(message.message)
             process.traced = fields is not None
         if fields is not None:
-            yield _event(line, process, "nccl_warn", fields)
+            yield _event(line, process, warn.NcclWarn, fields)
 
     def _call(self, call: calls.CollLine | None, message: NcclLine, line: Line) -> None:
         pointer = call.pointer if call else calls.torn_pointer(message.message)
@@ -131,7 +132,7 @@ class NcclParser:
                 yield _event(
                     line,
                     process,
-                    "nccl_init",
+                    init.NcclInit,
                     {"phase": "process", "interface": address[0], "ip": address[1]},
                 )
             process.ip = address[1]
@@ -142,7 +143,7 @@ class NcclParser:
         elif (rank := init.rank_without_color(text)) is not None:
             _count_split_without_color(process, rank)
         elif (dead := _RAS_DEAD.match(text)) is not None:
-            yield _event(line, process, "nccl_ras", {"what": "dead", "peer_host": dead["peer"]})
+            yield _event(line, process, NcclRas, {"what": "dead", "peer_host": dead["peer"]})
         elif init.is_bootstrap_done(text):
             waiting = [c for c in process.communicators if c.phase == "start"]
             if waiting:
@@ -166,7 +167,7 @@ class NcclParser:
         comm.phase, comm.last_line = life.phase, line.number
         comm.completed = comm.completed or life.phase == "complete"
         comm.comm_id = comm.comm_id or life.comm_id
-        yield _event(line, process, "nccl_init", _life_fields(comm))
+        yield _event(line, process, init.NcclInit, _life_fields(comm))
         if life.phase == "start" and init.starts_after_bootstrap(life, process.version or self._version):
             yield _passed_bootstrap(line, process, comm)
         if life.ends:
@@ -291,10 +292,10 @@ def _life_fields(comm: Communicator) -> dict[str, Any]:
 
 def _passed_bootstrap(line: Line, process: Process, comm: Communicator) -> Event:
     comm.phase = "bootstrap"
-    return _event(line, process, "nccl_init", _life_fields(comm))
+    return _event(line, process, init.NcclInit, _life_fields(comm))
 
 
-def _event(line: Line, process: Process, kind: str, fields: dict[str, Any]) -> Event:
+def _event(line: Line, process: Process, kind: type[Event], fields: dict[str, Any]) -> Event:
     event = line.event(kind, fields.get("comm_rank"), **fields)
     return replace(
         event, host=process.host or line.host, pid=process.pid if process.pid is not None else line.pid

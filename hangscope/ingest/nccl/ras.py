@@ -49,5 +49,5 @@ def frozen(first: RasSnapshot, second: RasSnapshot) -> bool:
     """
     if first.timestamp is not None and first.timestamp == second.timestamp:
         return False
-    behind = any(e.fields.get("what") == "behind" for e in first.events)
+    behind = any(e.what == "behind" for e in first.events)
     return behind and bool(first.counts) and first.counts == second.counts

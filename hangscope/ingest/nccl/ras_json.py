@@ -7,10 +7,9 @@ import re
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.incident import Event
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
-from hangscope.ingest.nccl.ras_snapshot import MAX_LISTED, RasSnapshot, comm_hash
+from hangscope.ingest.nccl.ras_snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
 
 # 2.28.7 to 2.28.9 leave out a comma between the members of a missing rank.
 _MISSING_COMMA = re.compile(r'("nvml_dev": -?\d{1,9})(\s{0,200}"status")')
@@ -163,15 +162,15 @@ def _event(
     fields: dict[str, Any],
     text: str,
     global_ranks: dict[_Place, int] | None = None,
-) -> Event:
+) -> NcclRas:
     rank = whole_number(row.get("rank"))
     kept = {**comm, **fields, **({"comm_rank": rank} if rank is not None else {})}
     if snapshot.timestamp:
         kept["snapshot"] = snapshot.timestamp
-    return Event(
-        "nccl_ras", snapshot.file, snapshot.line, quote(text),
+    return NcclRas(
+        snapshot.file, snapshot.line, quote(text),
         rank=(global_ranks or {}).get(_place(row)), group_rank=rank,
-        host=_text(row.get("host")), pid=whole_number(row.get("pid")), fields=kept,
+        host=_text(row.get("host")), pid=whole_number(row.get("pid")), **kept,
     )  # fmt: skip
 
 

@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
 
 #: Ranks behind that get an event each, per communicator and operation; the rest are counted in a last one.
 MAX_LISTED = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclRas(Event):
+    """A rank that RAS lists, or what the Inspector saw complete.
+
+    `what`: missing, dead, behind, ahead, initializing, error, status or completed. `comm_rank` is group-local, `count` the
+    number of launches (completions), `most` the largest of the communicator, `ranks` how many ranks a line without numbers
+    speaks of; `snapshot` says when, as printed, or which one of several in a file.
+    """
+
+    kind: ClassVar[str] = "nccl_ras"
+    what: str
+    comm: str | None = None
+    comm_rank: int | None = None
+    nranks: int | None = None
+    count: int | None = None
+    most: int | None = None
+    ranks: int | None = None
+    op: str | None = None
+    gpu: str | None = None
+    peer: int | None = None
+    peer_host: str | None = None
+    status: str | None = None
+    result: int | str | None = None
+    snapshot: str | None = None
 
 
 @dataclass(slots=True)
@@ -23,7 +50,7 @@ class RasSnapshot:
     version: str = ""
     timestamp: str | None = None
     counts: set[tuple[str, str, int | None, tuple[int, ...]]] = field(default_factory=set)
-    events: list[Event] = field(default_factory=list)
+    events: list[NcclRas] = field(default_factory=list)
 
 
 def comm_hash(text: str) -> str:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hangscope.incident import Event
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
-from hangscope.ingest.nccl.ras_snapshot import MAX_LISTED, RasSnapshot, comm_hash
+from hangscope.ingest.nccl.ras_snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
 from hangscope.ingest.recorder.values import short_number
 
 _HEADER = re.compile(r"NCCL version (?P<version>\d{1,3}\.[\d.]{1,16}) compiled with CUDA")
@@ -46,7 +45,7 @@ class _Block:
     problem: str = ""
     op: str | None = None
     groups: list[tuple[int, int]] = field(default_factory=list)  # (ranks, count)
-    ranks: list[tuple[int, int, Event]] = field(default_factory=list)  # (rank, count, event without `what`)
+    ranks: list[tuple[int, int, NcclRas]] = field(default_factory=list)  # (rank, count, event without `what`)
 
 
 def read_text(text: str, file: str) -> list[RasSnapshot]:
@@ -87,28 +86,18 @@ def read_text(text: str, file: str) -> list[RasSnapshot]:
         _end(block, snapshots[-1])
     for snapshot in snapshots if len(snapshots) > 1 else ():
         label = f"{file}:{snapshot.line:08}"  # the text form prints no time
-        snapshot.events = [
-            replace(event, fields={**event.fields, "snapshot": label}) for event in snapshot.events
-        ]
+        snapshot.events = [replace(event, snapshot=label) for event in snapshot.events]
     return snapshots
 
 
 def _text_line(line: str, number: int, block: _Block, snapshot: RasSnapshot) -> None:
-    def event(match: re.Match[str], what: str, **more: Any) -> Event:
+    def event(match: re.Match[str], what: str, **more: Any) -> NcclRas:
         groups = match.groupdict()
         rank = int(groups["rank"]) if groups.get("rank") else None
-        fields = {
-            "what": what,
-            "comm": block.comm,
-            "comm_rank": rank,
-            "op": block.op,
-            "gpu": groups.get("gpu"),
-            **more,
-        }
-        return Event(
-            "nccl_ras", snapshot.file, number, quote(line), group_rank=rank, host=groups.get("node"),
+        return NcclRas(
+            snapshot.file, number, quote(line), group_rank=rank, host=groups.get("node"),
             pid=int(groups["pid"]) if groups.get("pid") else None,
-            fields={k: v for k, v in fields.items() if v is not None},
+            what=what, comm=block.comm, comm_rank=rank, op=block.op, gpu=groups.get("gpu"), **more,
         )  # fmt: skip
 
     if (some := _SOME.match(line)) is not None:
@@ -128,9 +117,16 @@ def _text_line(line: str, number: int, block: _Block, snapshot: RasSnapshot) -> 
         snapshot.events.append(event(missing, "missing"))
     elif (listed := _MISSING_LIST.match(line)) is not None:
         for rank in _rank_list(listed["ranks"]):
-            fields = {"what": "missing", "comm": block.comm, "comm_rank": rank}
             snapshot.events.append(
-                Event("nccl_ras", snapshot.file, number, quote(line), group_rank=rank, fields=fields)
+                NcclRas(
+                    snapshot.file,
+                    number,
+                    quote(line),
+                    group_rank=rank,
+                    what="missing",
+                    comm=block.comm,
+                    comm_rank=rank,
+                )
             )
 
 
@@ -149,24 +145,24 @@ def _end(block: _Block, snapshot: RasSnapshot) -> None:
         1 for _, count, _ in block.ranks if all(listed != count for _, listed in block.groups)
     )
     for rank, count, found in block.ranks:
-        event = replace(found, fields={**found.fields, "nranks": total})
+        event = replace(found, nranks=total)
         snapshot.counts.add((block.comm, op, rank, (count,)))
-        snapshot.events.append(
-            event if count < most else replace(event, fields={**event.fields, "what": "ahead"})
-        )
+        snapshot.events.append(event if count < most else replace(event, what="ahead"))
     for ranks, count in block.groups:
         snapshot.counts.add((block.comm, op, None, (ranks, count)))
         if count < most and not any(listed == count for _, listed, _ in block.ranks):
-            fields = {"what": "behind", "comm": block.comm, "count": count, "op": block.op, "ranks": ranks}
             text = f"{ranks} ranks have launched up to operation {count}"
             line = block.ranks[0][2].line if block.ranks else snapshot.line
             snapshot.events.append(
-                Event(
-                    "nccl_ras",
+                NcclRas(
                     snapshot.file,
                     line,
                     text,
-                    fields={k: v for k, v in fields.items() if v is not None},
+                    what="behind",
+                    comm=block.comm,
+                    count=count,
+                    op=block.op,
+                    ranks=ranks,
                 )
             )
 

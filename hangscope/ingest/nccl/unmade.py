@@ -8,17 +8,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import Joined
 
 
-def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list[Event]:
-    """Return one `nccl_init` event of phase `incomplete` per communicator that some members began and not all completed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmadeCommunicator(Event):
+    """A communicator that never became whole, made from the lines of all processes. Members are global ranks.
 
-    Its fields are those of `docs/events.md`; members in `absent`, `starting`, `connecting` and `complete` are global
-    ranks, as far as they are known. Where no release's line tells of such a communicator, but whole groups of
+    `phase`: incomplete, or fewer (whole groups of processes made one less than the others). `absent_unknown` counts the absent
+    members that nothing names.
+    """
+
+    kind: ClassVar[str] = "nccl_unmade"
+    calm: ClassVar[bool] = True
+    phase: str
+    nranks: int
+    name: str | None = None
+    absent: tuple[int, ...] = ()
+    starting: tuple[int, ...] = ()
+    connecting: tuple[int, ...] = ()
+    complete: tuple[int, ...] = ()
+    absent_unknown: int = 0
+
+
+def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list[UnmadeCommunicator]:
+    """Return one event of phase `incomplete` per communicator that some members began and not all completed.
+
+    Members are named as far as they are known. Where no release's line tells of such a communicator, but whole groups of
     processes made one less than the others, one event of phase `fewer` names those processes.
     """
     first: dict[str, Communicator] = {}
@@ -35,9 +56,9 @@ def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list
             "connecting": state.connecting,
             "complete": state.complete,
         }
-        fields: dict[str, object] = {"phase": "incomplete", "name": name, "nranks": state.nranks}
+        fields: dict[str, Any] = {"phase": "incomplete", "name": name, "nranks": state.nranks}
         for stage, numbers in stages.items():
-            known = [members[n] for n in numbers if n < len(members) and members[n] is not None]
+            known = tuple(r for n in numbers if n < len(members) and (r := members[n]) is not None)
             fields[stage] = known
             if stage == "absent" and len(known) < len(numbers):
                 fields["absent_unknown"] = len(numbers) - len(known)
@@ -50,7 +71,7 @@ def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list
     return events or _fewer(joined, communicators)
 
 
-def _fewer(joined: Joined, communicators: Sequence[Communicator]) -> list[Event]:
+def _fewer(joined: Joined, communicators: Sequence[Communicator]) -> list[UnmadeCommunicator]:
     """Return the event `fewer`, where the counts of completed communicators split the job into whole groups."""
     if any(comm.calls for comm in communicators):
         return []
@@ -74,10 +95,12 @@ def _fewer(joined: Joined, communicators: Sequence[Communicator]) -> list[Event]
     text = f"{len(further)} processes completed one more communicator of {size} ranks than the other {len(fewer)}"
     return [
         _event(
-            last[further[0]], text, {"phase": "fewer", "nranks": size, "absent": fewer, "complete": further}
+            last[further[0]],
+            text,
+            {"phase": "fewer", "nranks": size, "absent": tuple(fewer), "complete": tuple(further)},
         )
     ]
 
 
-def _event(comm: Communicator, text: str, fields: dict[str, object]) -> Event:
-    return Event("nccl_init", comm.file, comm.first_line or 1, text, fields=fields)
+def _event(comm: Communicator, text: str, fields: dict[str, Any]) -> UnmadeCommunicator:
+    return UnmadeCommunicator(comm.file, comm.first_line or 1, text, **fields)

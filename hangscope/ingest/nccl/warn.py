@@ -9,13 +9,40 @@ src/transport/net_ib*.cc, src/misc/{ibvwrap,shmutils,cudawrap}.cc, src/include/{
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from hangscope.events import Event
 from hangscope.ingest.nccl.line import NcclLine
 
 #: Whom a warning accuses.
 PRINTER, NAMED, NOBODY = "printer", "named", "nobody"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclWarn(Event):
+    """An NCCL warning that names a fault.
+
+    `fault`: port_error, catastrophic, cuda, shm, oom, ib_error, connect, closed_by_peer, bootstrap, duplicate_gpu,
+    version_mismatch, size_mismatch or other. `blames`: printer, named or nobody. `tier`: 1 a fault itself, 2 a path that
+    failed, 3 a consequence. `peer_host` is a name or address without port, `peer_node` the host of that address where
+    bootstrap lines tell it; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status,
+    `result` an ncclResult_t.
+    """
+
+    kind: ClassVar[str] = "nccl_warn"
+    fault: str
+    blames: str
+    tier: int
+    peer_host: str | None = None
+    peer_node: str | None = None
+    peer_rank: int | None = None
+    rank_a: int | None = None
+    status: int | None = None
+    vendor: int | None = None
+    nic: str | None = None
+    bus_id: str | None = None
+    result: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +54,6 @@ class WarnRule:
     blames: str
     tier: int
     info: bool = False  # some releases print it at level INFO
-    fields: dict[str, Any] = field(default_factory=dict)
 
 
 # Bounded, because every mention of the words in a line is another place to begin at.
@@ -35,8 +61,8 @@ _IB_EVENT = r"NET/IB\b.{0,120}?\bevent\b.{0,120}?"
 _PEER = r"(?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)?"
 
 
-def _rule(name: str, pattern: str, blames: str, tier: int, *, info: bool = False, **fields: Any) -> WarnRule:
-    return WarnRule(name, re.compile(pattern, re.IGNORECASE), blames, tier, info, fields)
+def _rule(name: str, pattern: str, blames: str, tier: int, *, info: bool = False) -> WarnRule:
+    return WarnRule(name, re.compile(pattern, re.IGNORECASE), blames, tier, info)
 
 
 #: The first rule that matches wins. Benign asynchronous events have the name "" and make no event.
@@ -169,9 +195,9 @@ _REMOTE_RESULT = 6
 
 
 def classify(line: NcclLine) -> dict[str, Any] | None:
-    """Return the fields of a `nccl_warn` event for a line, or None where it names no fault.
+    """Return the fields of an NcclWarn for a line, or None where it names no fault.
 
-    Keys: `class`, `blames` (printer, named or nobody), `tier`, and where the line carries them `peer_host`
+    Keys: `fault`, `blames` (printer, named or nobody), `tier`, and where the line carries them `peer_host`
     (name or address without port), `peer_rank` and `rank_a` (ranks of that communicator), `status`
     (ibv_wc_status), `vendor`, `nic`, `bus_id`.
     """
@@ -186,7 +212,7 @@ def classify(line: NcclLine) -> dict[str, Any] | None:
             return None
         return _fields(rule, match, message)
     if line.level in ("WARN", "ABORT"):
-        return {"class": "other", "blames": NOBODY, "tier": 3}
+        return {"fault": "other", "blames": NOBODY, "tier": 3}
     return None
 
 
@@ -201,15 +227,15 @@ def traceback_result(message: str) -> dict[str, Any] | None:
         return None
     result = int(match["result"])
     if result in _LOCAL_RESULTS:
-        return {"class": "other", "blames": PRINTER, "tier": 2, "result": result}
+        return {"fault": "other", "blames": PRINTER, "tier": 2, "result": result}
     if result == _REMOTE_RESULT:
-        return {"class": "other", "blames": NOBODY, "tier": 3, "result": result}
+        return {"fault": "other", "blames": NOBODY, "tier": 3, "result": result}
     return None
 
 
 def _fields(rule: WarnRule, match: re.Match[str], message: str) -> dict[str, Any]:
     groups = match.groupdict()
-    fields: dict[str, Any] = {"class": rule.name, "blames": rule.blames, "tier": rule.tier}
+    fields: dict[str, Any] = {"fault": rule.name, "blames": rule.blames, "tier": rule.tier}
     gid = _REMOTE_GID.search(message)
     peer = groups.get("peer") or (gid["gid"] if gid and gid["gid"] != "::" else None)
     if peer:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import ClassVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
+from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.prefixes import Line, quote
 
 _WHAT_LINES = 4
@@ -31,6 +32,17 @@ _FRAME = re.compile(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,3
 _CURRENT = re.compile(r"^Current thread 0x[0-9a-fA-F]{1,16}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminate(Event):
+    """C++'s `terminate called …` / `what():`, or the interpreter's `Fatal Python error` with the frames of its current thread."""
+
+    kind: ClassVar[str] = "terminate"
+    same_by: ClassVar[tuple[str, ...] | None] = ("what",)
+    what: str
+    type: str | None = None
+    frames: Stack = ()
+
+
 @dataclass(slots=True)
 class _Open:
     """A death whose details may still follow: `left` more lines are looked at."""
@@ -40,7 +52,7 @@ class _Open:
     left: int
     kind: str | None = None
     in_stack: bool = False
-    frames: list[list[Any]] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
 
 
 class AbortParser:
@@ -87,7 +99,7 @@ class AbortParser:
         message = quote(line.text.split("what():  ", 1)[1])
         return [
             replace(opened.first, number=line.number, raw=line.raw).event(
-                "terminate", what=message, type=opened.kind
+                Terminate, what=message, type=opened.kind
             )
         ]
 
@@ -100,7 +112,9 @@ class AbortParser:
                 opened.in_stack = True
             elif opened.in_stack and frame and len(opened.frames) < _FRAMES_KEPT:
                 opened.frames.append(
-                    [frame.group(3), frame.group(1), int(frame.group(2)) if frame.group(2).isdigit() else 0]
+                    Frame(
+                        frame.group(3), frame.group(1), int(frame.group(2)) if frame.group(2).isdigit() else 0
+                    )
                 )
             elif opened.in_stack:
                 return self._end(line.origin)
@@ -115,7 +129,7 @@ class AbortParser:
         if opened is None:
             return []
         return [
-            opened.first.event("terminate", what=opened.what, type=opened.kind, frames=opened.frames or None)
+            opened.first.event(Terminate, what=opened.what, type=opened.kind, frames=tuple(opened.frames))
         ]
 
     def close(self) -> Iterable[Event]:

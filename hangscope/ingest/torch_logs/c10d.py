@@ -13,12 +13,13 @@ is local to its group, and on `WorkNCCL` lines it is even that of the first grou
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
-from hangscope.ingest.torch_logs.c10d_names import group_fields, is_default_group, user_op
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent, group_fields, is_default_group, user_op
 
 _WORK = {
     "seq": re.compile(r"\bSeqNum=(\d{1,18})"),
@@ -36,25 +37,88 @@ _ASYNC_ERRORS = (
 )
 
 
-def group_event(line: Line, kind: str, **fields: Any) -> Event:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchdogTimeout(GroupEvent):
+    """The line "Watchdog caught collective operation timeout: WorkNCCL(…)". `seq` is absent before torch 1.12; times in ms."""
+
+    kind: ClassVar[str] = "watchdog_timeout"
+    same_by: ClassVar[tuple[str, ...] | None] = ("seq", "op", "timeout_ms")
+    prints_group_rank: ClassVar[bool] = True
+    op: str
+    seq: int | None = None
+    numel_in: int | None = None
+    numel_out: int | None = None
+    timeout_ms: int | None = None
+    ran_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchdogStatus(GroupEvent):
+    """The line "last enqueued … last completed …" of one group, in both wordings; -1 where there was none yet."""
+
+    kind: ClassVar[str] = "watchdog_status"
+    same_by: ClassVar[tuple[str, ...] | None] = ("seq", "last_enqueued", "last_completed", "group_name")
+    prints_group_rank: ClassVar[bool] = True
+    last_enqueued: int
+    last_completed: int
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpSignal(GroupEvent):
+    """The line "Received a dump signal due to a collective timeout from …". The counts are those of process group 0.
+
+    `detector` is the rank that timed out, None for this one itself.
+    """
+
+    kind: ClassVar[str] = "dump_signal"
+    same_by: ClassVar[tuple[str, ...] | None] = ("detector",)
+    prints_group_rank: ClassVar[bool] = True
+    detector: int | None = None
+    last_enqueued: int | None = None
+    last_completed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpObserved(GroupEvent):
+    """The line "Observed flight recorder dump signal from another rank": alive, and nothing of its own was overdue."""
+
+    kind: ClassVar[str] = "dump_observed"
+    same_by: ClassVar[tuple[str, ...] | None] = ()
+    prints_group_rank: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatTimeout(GroupEvent):
+    """The watchdog itself stood still. `what` is watchdog_stuck or gil."""
+
+    kind: ClassVar[str] = "heartbeat_timeout"
+    same_by: ClassVar[tuple[str, ...] | None] = ("what",)
+    prints_group_rank: ClassVar[bool] = True
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncError(GroupEvent):
+    """An asynchronous NCCL error that torch saw. `error` is remote, system, unhandled_cuda, internal, invalid_usage or other."""
+
+    kind: ClassVar[str] = "async_error"
+    same_by: ClassVar[tuple[str, ...] | None] = ("error",)
+    prints_group_rank: ClassVar[bool] = True
+    error: str
+    peer_rank: int | None = None
+
+
+OfGroup = TypeVar("OfGroup", bound=GroupEvent)
+
+
+def group_event(line: Line, kind: type[OfGroup], **fields: Any) -> OfGroup:
     """Return an event with the group that the line names; in the default group the printed rank is the global one."""
     group = group_fields(line.text)
     group_rank = group.pop("group_rank", None)
-    event = line.event(kind, group_rank, **{k: v for k, v in group.items() if v is not None}, **fields)
+    event = line.event(kind, group_rank, **group, **fields)
     if event.rank is None and group_rank is not None and is_default_group(group):
-        return Event(
-            kind,
-            event.file,
-            event.line,
-            event.text,
-            group_rank,
-            group_rank,
-            event.host,
-            event.pid,
-            event.time,
-            None,
-            event.fields,
-        )
+        return replace(event, rank=group_rank)
     return event
 
 
@@ -65,14 +129,14 @@ def _timeout(line: Line, match: re.Match[str]) -> Event | None:
         return None
     numbers = {name: integer(value) for name, value in found.items() if name != "op"}
     return group_event(
-        line, "watchdog_timeout", op=user_op(found["op"]), ran_ms=integer(match.group("ran")), **numbers
+        line, WatchdogTimeout, op=user_op(found["op"]), ran_ms=integer(match.group("ran")), **numbers
     )
 
 
 def _status(line: Line, match: re.Match[str]) -> Event:
     seq, enqueued, completed = match.groups()
     return group_event(
-        line, "watchdog_status", seq=integer(seq), last_enqueued=int(enqueued), last_completed=int(completed)
+        line, WatchdogStatus, seq=integer(seq), last_enqueued=int(enqueued), last_completed=int(completed)
     )
 
 
@@ -84,32 +148,22 @@ def _dump_signal(line: Line, match: re.Match[str]) -> Event:
     enqueued, completed = (int(counts.group(1)), int(counts.group(2))) if counts else (None, None)
     return group_event(
         line,
-        "dump_signal",
-        detector=int(rank) if rank else "local",
+        DumpSignal,
+        detector=int(rank) if rank else None,
         last_enqueued=enqueued,
         last_completed=completed,
     )
 
 
 def _heartbeat(what: str) -> Any:
-    return lambda line, match: group_event(line, "heartbeat_timeout", what=what)
+    return lambda line, match: group_event(line, HeartbeatTimeout, what=what)
 
 
 def _async_error(line: Line, match: re.Match[str]) -> Event:
     tail = line.text[match.start() :]
     error = next((name for name, marks in _ASYNC_ERRORS if any(mark in tail for mark in marks)), "other")
     peer = re.search(r"remote error detected from rank: (\d{1,7})", tail)
-    return group_event(line, "async_error", error=error, peer_rank=int(peer.group(1)) if peer else None)
-
-
-def _key_wait(line: Line, match: re.Match[str]) -> Event:
-    return group_event(
-        line,
-        "store_timeout",
-        key=match.group("key"),
-        waited_rank=int(match.group("rank")),
-        what="ncclUniqueId",
-    )
+    return group_event(line, AsyncError, error=error, peer_rank=int(peer.group(1)) if peer else None)
 
 
 RULES: tuple[Rule, ...] = (
@@ -149,7 +203,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "Observed flight recorder dump signal",
         r"Observed flight recorder dump signal from another rank",
-        lambda line, match: group_event(line, "dump_observed"),
+        lambda line, match: group_event(line, DumpObserved),
     ),
     rule("watchdog got stuck for", r"watchdog got stuck for \d+ seconds", _heartbeat("watchdog_stuck")),
     rule("NCCL monitor thread timeout", r"NCCL monitor thread timeout", _heartbeat("watchdog_stuck")),
@@ -168,12 +222,6 @@ RULES: tuple[Rule, ...] = (
     ),
     rule("DistBackendError: NCCL error in", r"DistBackendError: NCCL error in", _async_error),
     rule("remote error detected from rank", r"remote error detected from rank", _async_error),
-    rule(
-        "retrieving ncclUniqueId from",
-        r"retrieving ncclUniqueId from \[(?P<rank>\d{1,7})\] via c10d key-value store by key '(?P<key>[^']{0,"
-        r"300})'",
-        _key_wait,
-    ),
 )
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
+
+from hangscope.events import Event
 
 # torch/csrc/distributed/c10d/Types and Work.cpp (`opTypeToString`), in the order of the enum `OpType`.
 OP_TYPES = (
@@ -32,6 +35,15 @@ _USER_NAMES = {
 _GROUP = re.compile(
     r"\[(?:PG (?:ID (\d{1,9}) PG GUID )?([^\s\](]{1,200}) ?(?:\(([^)\]]{0,200})\))? )?Rank (\d{1,7})\]"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEvent(Event):
+    """What c10d prints of one process group: its name across ranks, its description, its id within the process."""
+
+    group_name: str | None = None
+    group_desc: str | None = None
+    pg_id: int | None = None
 
 
 def user_op(name: str) -> str:

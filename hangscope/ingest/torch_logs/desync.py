@@ -15,14 +15,15 @@ group.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
+from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d import group_event
-from hangscope.ingest.torch_logs.c10d_names import user_op
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent, user_op
 
 _LINES_OF_A_REPORT = 80
 _LINES_OF_OTHERS = 2000  # that may stand between two lines of one writer's report
@@ -41,13 +42,44 @@ _PART = re.compile(r"^\s*(?:- |\[|#\d)")
 _FRAME = re.compile(r"^\s*#\d{1,4} (.{1,300}?) from (.{1,500}):(\d{1,9})\s*$")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desync(GroupEvent):
+    """The report of TORCH_NCCL_DESYNC_DEBUG. All ranks are group-local; the mappings are by seq."""
+
+    kind: ClassVar[str] = "desync"
+    same_by: ClassVar[tuple[str, ...] | None] = (
+        "seq",
+        "op",
+        "never_joined",
+        "joined_not_finished",
+        "not_joined",
+    )
+    prints_group_rank: ClassVar[bool] = True
+    reporter: int | None = None
+    op: str | None = None
+    seq: int | None = None
+    never_joined: tuple[int, ...] = ()
+    joined_not_finished: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    not_joined: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedStack(GroupEvent):
+    """The line "Stack trace of the failed collective": who made the call that timed out, innermost first."""
+
+    kind: ClassVar[str] = "failed_stack"
+    same_by: ClassVar[tuple[str, ...] | None] = ("frames",)
+    prints_group_rank: ClassVar[bool] = True
+    frames: Stack
+
+
 @dataclass(slots=True)
 class _Report:
     """One report that is being read."""
 
     first: Line
     fields: dict[str, Any] = field(default_factory=dict)
-    frames: list[list[Any]] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
     left: int = _LINES_OF_A_REPORT
     patience: int = _LINES_OF_OTHERS
 
@@ -118,10 +150,10 @@ class DesyncParser:
         report = self._open.pop(writer)
         if not report.fields:
             return []
-        event = group_event(report.first, "desync", **report.fields)
+        event = group_event(report.first, Desync, **report.fields)
         reporter = report.fields.get("reporter")
         if event.group_rank is None and reporter is not None:
-            event = report.first.event("desync", reporter, **report.fields)
+            event = report.first.event(Desync, reporter, **report.fields)
         return [event]
 
     def close(self) -> Iterable[Event]:
@@ -139,8 +171,8 @@ def _take(fields: dict[str, Any], text: str) -> None:
             fields.setdefault(name, {})[int(match.group(2))] = _ranks(match.group(1))
 
 
-def _ranks(text: str) -> list[int]:
-    return sorted({int(n) for n in re.findall(r"\d{1,7}", text)})
+def _ranks(text: str) -> tuple[int, ...]:
+    return tuple(sorted({int(n) for n in re.findall(r"\d{1,7}", text)}))
 
 
 class FailedStackParser:
@@ -166,7 +198,7 @@ class FailedStackParser:
             report.left -= 1
             match = _FRAME.match(line.text) if report.is_of(line) else None
             if match and len(report.frames) < _FRAMES:
-                report.frames.append([match.group(1), match.group(2), int(match.group(3))])
+                report.frames.append(Frame(match.group(1), match.group(2), int(match.group(3))))
                 return done
             if not report.is_of(line) and not begins and report.left > 0:
                 return done  # another rank's line within the stack
@@ -177,7 +209,7 @@ class FailedStackParser:
 
     def _end(self, writer: Writer) -> list[Event]:
         report = self._open.pop(writer)
-        return [group_event(report.first, "failed_stack", frames=report.frames)] if report.frames else []
+        return [group_event(report.first, FailedStack, frames=tuple(report.frames))] if report.frames else []
 
     def close(self) -> Iterable[Event]:
         """Return the stacks that the file ends in."""

@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hangscope.errors import Note
-from hangscope.incident import Event, State
+from hangscope.events import Event
+from hangscope.incident import State
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording
 from hangscope.ingest.torch_logs.fingerprint import RANDOM_START, Fingerprint, fingerprints

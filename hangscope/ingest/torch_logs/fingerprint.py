@@ -47,7 +47,7 @@ class Fingerprint:
             "seq": self.seq,
             "sequence_number": self.number,
             "op": self.op,
-            "shape": list(self.shape) if self.shape is not None else None,
+            "shape": self.shape,
             "dtype": " ".join(self.dtypes) or None,
             "device": self.device,
         }
@@ -101,14 +101,14 @@ def garbled_peer(own: Fingerprint, peer: Fingerprint) -> str | None:
     return f"a call with one {dims}-D tensor" + (" (or several smaller ones)" if dims >= 3 else "")
 
 
-def differing_aspects(text: str, garbled: bool) -> list[str]:
+def differing_aspects(text: str, garbled: bool) -> tuple[str, ...]:
     """Return which aspects the message says differ: sequence number, op, shapes, dtypes, devices.
 
-    Of a garbled message only the fact that the calls differ is left: an empty list.
+    Of a garbled message only the fact that the calls differ is left: nothing.
     """
     _, _, tail = text.partition("Collectives differ in the following aspects:")
     if garbled or not tail:
-        return []
+        return ()
     names = {
         "Sequence number:": "sequence number",
         "Op type:": "op",
@@ -116,4 +116,4 @@ def differing_aspects(text: str, garbled: bool) -> list[str]:
         "Tensor dtypes:": "dtypes",
         "Tensor devices:": "devices",
     }
-    return [name for mark, name in names.items() if mark in tail]
+    return tuple(name for mark, name in names.items() if mark in tail)

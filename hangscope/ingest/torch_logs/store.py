@@ -11,20 +11,141 @@ that checked.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
 from hangscope.ingest.torch_logs.c10d import group_event
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
 _KEY_RANK = re.compile(r"//(?:cpu|cuda)//\d{1,7}/(\d{1,7})$")  # gloo's address of that rank
 _LAST_PORT = re.compile(r"[\w\])]:(\d{4,5})\b(?!\])")
 _NAMES_SHOWN = 4000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreTimeout(GroupEvent):
+    """A wait for the store or the rendezvous that ran out. `waited_rank` is the rank that a key speaks of, as its group counts."""
+
+    kind: ClassVar[str] = "store_timeout"
+    same_by: ClassVar[tuple[str, ...] | None] = ("key", "joined", "expected")
+    joined: int | None = None
+    expected: int | None = None
+    key: str | None = None
+    waited_rank: int | None = None
+    timeout_ms: int | None = None
+    what: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreUnreachable(GroupEvent):
+    """The store host did not answer; `what` is "store gone" where it had been there."""
+
+    kind: ClassVar[str] = "store_unreachable"
+    same_by: ClassVar[tuple[str, ...] | None] = ("store_host", "port", "what")
+    store_host: str | None = None
+    port: int | None = None
+    what: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreBarrier(Event):
+    """The store based barrier at init: how many of how many joined."""
+
+    kind: ClassVar[str] = "store_barrier"
+    same_by: ClassVar[tuple[str, ...] | None] = ("world_size", "joined")
+    calm: ClassVar[bool] = True
+    world_size: int | None = None
+    joined: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RendezvousTimeout(Event):
+    """The rendezvous of the launcher never became whole."""
+
+    kind: ClassVar[str] = "rendezvous_timeout"
+    same_by: ClassVar[tuple[str, ...] | None] = ()
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortInUse(Event):
+    """The store host could not listen: the port is taken."""
+
+    kind: ClassVar[str] = "port_in_use"
+    same_by: ClassVar[tuple[str, ...] | None] = ("port",)
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdpParams(Event):
+    """The line "expects same model": numbers of parameters by rank, as the group counts."""
+
+    kind: ClassVar[str] = "ddp_params"
+    same_by: ClassVar[tuple[str, ...] | None] = ("counts",)
+    counts: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdpShape(Event):
+    """The line "params[i] in this process with sizes …" does not match process 0."""
+
+    kind: ClassVar[str] = "ddp_shape"
+    same_by: ClassVar[tuple[str, ...] | None] = ("index", "sizes")
+    index: int
+    sizes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdpUnused(Event):
+    """The line "did not receive grad for rank r": parameters by index or by name."""
+
+    kind: ClassVar[str] = "ddp_unused"
+    same_by: ClassVar[tuple[str, ...] | None] = ("indices", "names")
+    indices: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdpUnfinished(Event):
+    """The line "Expected to have finished reduction in the prior iteration"."""
+
+    kind: ClassVar[str] = "ddp_unfinished"
+    same_by: ClassVar[tuple[str, ...] | None] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FsdpOrder(Event):
+    """FSDP: the forward order differs."""
+
+    kind: ClassVar[str] = "fsdp_order"
+    same_by: ClassVar[tuple[str, ...] | None] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinExhausted(Event):
+    """Join: a rank ran out of inputs."""
+
+    kind: ClassVar[str] = "join_exhausted"
+    same_by: ClassVar[tuple[str, ...] | None] = ()
+
+
+def _key_wait(line: Line, match: re.Match[str]) -> Event:
+    return group_event(
+        line,
+        StoreTimeout,
+        key=match.group("key"),
+        waited_rank=int(match.group("rank")),
+        what="ncclUniqueId",
+    )
+
+
 def _clients(line: Line, match: re.Match[str]) -> Event:
     return line.event(
-        "store_timeout",
+        StoreTimeout,
         joined=int(match.group(2)),
         expected=int(match.group(3)),
         timeout_ms=int(match.group(1)) * 1000,
@@ -35,11 +156,11 @@ def _key(line: Line, match: re.Match[str]) -> Event:
     key = match.group(2).strip()
     rank = _KEY_RANK.search(key)
     waited = integer(rank.group(1)) if rank else None
-    return line.event("store_timeout", timeout_ms=integer(match.group(1)), key=key, waited_rank=waited)
+    return line.event(StoreTimeout, timeout_ms=integer(match.group(1)), key=key, waited_rank=waited)
 
 
 def _wait(line: Line, match: re.Match[str]) -> Event:
-    return line.event("store_timeout", what="no answer")
+    return line.event(StoreTimeout, what="no answer")
 
 
 def _unreachable(line: Line, match: re.Match[str]) -> Event:
@@ -49,21 +170,21 @@ def _unreachable(line: Line, match: re.Match[str]) -> Event:
     )
     place = host or port
     return line.event(
-        "store_unreachable",
-        host=place.group(1) if place else None,
+        StoreUnreachable,
+        store_host=place.group(1) if place else None,
         port=integer(place.group(2)) if place else None,
     )
 
 
 def _store_gone(line: Line, match: re.Match[str]) -> Event:
-    return group_event(line, "store_unreachable", what="store gone")
+    return group_event(line, StoreUnreachable, what="store gone")
 
 
 def _barrier(line: Line, match: re.Match[str]) -> Event:
     world = re.search(r"world_size=(\d{1,7})", line.text)
     joined = re.search(r"(?:worker_count|num_workers_joined)=(\d{1,7})", line.text)
     return line.event(
-        "store_barrier",
+        StoreBarrier,
         integer(match.group(1)),
         world_size=integer(world.group(1)) if world else None,
         joined=integer(joined.group(1)) if joined else None,
@@ -71,7 +192,7 @@ def _barrier(line: Line, match: re.Match[str]) -> Event:
 
 
 def _rendezvous(line: Line, match: re.Match[str]) -> Event:
-    return line.event("rendezvous_timeout", what=match.group(0))
+    return line.event(RendezvousTimeout, what=match.group(0))
 
 
 def _port_in_use(line: Line, match: re.Match[str]) -> Event:
@@ -81,36 +202,36 @@ def _port_in_use(line: Line, match: re.Match[str]) -> Event:
         or re.search(r"[\])\d]:(\d{2,5}) \(errno", text)
         or _LAST_PORT.search(text)
     )
-    return line.event("port_in_use", port=int(port.group(1)) if port else None)
+    return line.event(PortInUse, port=int(port.group(1)) if port else None)
 
 
 def _params(line: Line, match: re.Match[str]) -> Event:
     first, own, second, other = (int(n) for n in match.groups())
-    return line.event("ddp_params", first, counts={first: own, second: other})
+    return line.event(DdpParams, first, counts={first: own, second: other})
 
 
 def _shape(line: Line, match: re.Match[str]) -> Event:
-    sizes = [int(n) for n in re.findall(r"\d{1,15}", match.group(3))]
-    return line.event("ddp_shape", int(match.group(1)), index=int(match.group(2)), sizes=sizes)
+    sizes = tuple(int(n) for n in re.findall(r"\d{1,15}", match.group(3)))
+    return line.event(DdpShape, int(match.group(1)), index=int(match.group(2)), sizes=sizes)
 
 
 def _unused_indices(line: Line, match: re.Match[str]) -> Event:
-    indices = [int(n) for n in re.findall(r"\d{1,9}", match.group(2)[:_NAMES_SHOWN])]
-    return line.event("ddp_unused", int(match.group(1)), indices=indices)
+    indices = tuple(int(n) for n in re.findall(r"\d{1,9}", match.group(2)[:_NAMES_SHOWN]))
+    return line.event(DdpUnused, int(match.group(1)), indices=indices)
 
 
 def _unused_names(line: Line, match: re.Match[str]) -> Event:
-    names = [name for name in re.split(r"[,\s]+", match.group(2)[:_NAMES_SHOWN]) if name]
-    return line.event("ddp_unused", int(match.group(1)), names=names)
+    names = tuple(name for name in re.split(r"[,\s]+", match.group(2)[:_NAMES_SHOWN]) if name)
+    return line.event(DdpUnused, int(match.group(1)), names=names)
 
 
 def _fsdp(line: Line, match: re.Match[str]) -> Event:
     rank = match.groupdict().get("rank")
-    return line.event("fsdp_order", integer(rank))
+    return line.event(FsdpOrder, integer(rank))
 
 
 def _join(line: Line, match: re.Match[str]) -> Event:
-    return line.event("join_exhausted", integer(match.groupdict().get("rank")))
+    return line.event(JoinExhausted, integer(match.groupdict().get("rank")))
 
 
 RULES: tuple[Rule, ...] = (
@@ -158,7 +279,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "Expected to have finished reduction in the prior iteration",
         r"Expected to have finished reduction in the prior iteration",
-        lambda line, match: line.event("ddp_unfinished"),
+        lambda line, match: line.event(DdpUnfinished),
     ),
     rule(
         "Forward order differs",
@@ -167,6 +288,12 @@ RULES: tuple[Rule, ...] = (
     ),
     rule("exhausted inputs", r"Detected at least one rank that exhausted inputs", _join),
     rule("exhausted all inputs", r"Rank (?P<rank>\d{1,7}) exhausted all inputs", _join),
+    rule(
+        "retrieving ncclUniqueId from",
+        r"retrieving ncclUniqueId from \[(?P<rank>\d{1,7})\] via c10d key-value store by key '(?P<key>[^']{0,"
+        r"300})'",
+        _key_wait,
+    ),
 )
 
 

@@ -15,13 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
+from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
-
-Row = list[Any]  # [function, file, line]
 
 _FRAMES_KEPT = 200
 _OPEN_LINES = 3000
@@ -62,12 +61,33 @@ _LAUNCHER_FILE = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankException(Event):
+    """A Python traceback's last line, once per traceback; of chained ones the first.
+
+    `type` is empty where the last line is missing (`truncated`). `code` is the source text of the deepest user frame; `symptom`:
+    what the communication layer noticed of a peer or of calls that do not fit, and no cause of its own; `chain`: (type, message)
+    of the exceptions raised because of this one, `last_frames` where the last of them was raised: the call in which the rank ended.
+    """
+
+    kind: ClassVar[str] = "exception"
+    same_by: ClassVar[tuple[str, ...] | None] = ("type", "message", "frames")
+    type: str
+    message: str
+    frames: Stack = ()
+    code: str | None = None
+    symptom: bool = False
+    chain: tuple[tuple[str, str], ...] = ()
+    last_frames: Stack = ()
+    truncated: bool = False
+
+
 @dataclass(slots=True)
 class _Open:
     """A traceback that is being read. Frames outermost first, as printed, each with its source text."""
 
     first: Line
-    frames: list[Row] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
     code: list[str] = field(default_factory=list)
     woven: int = 1
     left: int = _OPEN_LINES
@@ -85,8 +105,8 @@ class _Done:
     kind: str
     message: str
     opened: _Open
-    chain: list[list[str]] = field(default_factory=list)
-    last_frames: list[Row] = field(default_factory=list)
+    chain: list[tuple[str, str]] = field(default_factory=list)
+    last_frames: list[Frame] = field(default_factory=list)
     linked: bool = False
     left: int = _CHAIN_LINES
 
@@ -185,11 +205,11 @@ class TracebackParser:
         if (
             done is not None and opened.original
         ):  # a worker's exception, quoted in the one that was raised for it
-            outer = [done.kind, quote(done.message)]
+            outer = (done.kind, quote(done.message))
             self._done[key] = _Done(line, kind, message, opened, [outer, *done.chain])
             return []
         if done is not None and opened.chained:
-            done.chain.append([kind, quote(message)])
+            done.chain.append((kind, quote(message)))
             done.last_frames = opened.frames
             done.linked, done.left = False, _CHAIN_LINES
             return []
@@ -240,25 +260,25 @@ class TracebackParser:
         opened = done.opened
         rank_known = done.where.rank is not None
         short = done.kind.rsplit(".", 1)[-1]
-        outer = [row[1] for row in opened.frames[:3]]
+        outer = [row.file for row in opened.frames[:3]]
         if not rank_known and (
             short in _LAUNCHER_TYPES or any(_LAUNCHER_FILE.search(path) for path in outer)
         ):
             return []
         user = next(
-            (i for i in range(len(opened.frames) - 1, -1, -1) if not is_library(opened.frames[i][1])), None
+            (i for i in range(len(opened.frames) - 1, -1, -1) if not is_library(opened.frames[i].file)), None
         )
         return [
             done.where.event(
-                "exception",
+                RankException,
                 type=done.kind,
                 message=quote(done.message, _MESSAGE_LIMIT),
-                frames=[list(row) for row in reversed(opened.frames)],
+                frames=tuple(reversed(opened.frames)),
                 code=quote(opened.code[user], 300) if user is not None and opened.code[user] else None,
-                symptom=True if is_symptom(done.kind, done.message) else None,
-                chain=done.chain or None,
-                last_frames=[list(row) for row in reversed(done.last_frames)] or None,
-                truncated=True if truncated else None,
+                symptom=is_symptom(done.kind, done.message),
+                chain=tuple(done.chain),
+                last_frames=tuple(reversed(done.last_frames)),
+                truncated=truncated,
             )
         ]
 
@@ -268,5 +288,5 @@ class TracebackParser:
         return [*events, *(event for key in list(self._done) for event in self._emit(key))]
 
 
-def _row(frame: re.Match[str]) -> Row:
-    return [frame.group(4) or "<module>", frame.group(2), int(frame.group(3))]
+def _row(frame: re.Match[str]) -> Frame:
+    return Frame(frame.group(4) or "<module>", frame.group(2), int(frame.group(3)))

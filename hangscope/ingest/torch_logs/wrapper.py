@@ -12,14 +12,98 @@ connections are symptoms.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import ClassVar
 
-from hangscope.incident import Event
+from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Build, Rule, RuleParser, integer, rule
+from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
 from hangscope.ingest.torch_logs.c10d import group_event
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.ingest.torch_logs.fingerprint import differing_aspects, fingerprints, garbled_peer
 
 _PEER_ADDRESS = re.compile(r"\[([\w.:%]{2,64})\]:\d{1,5}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFingerprint(GroupEvent):
+    """One rank's *own half* of a DETAIL mismatch, or of "encountered error running collective" (`context` mismatch or barrier_error).
+
+    `seq` is the recorder's number, `sequence_number` the printed one. `peer_op` is what the peer's length tells, in words, where it is
+    `garbled`; `aspects` are what the message says differs, of sequence number, op, shapes, dtypes, devices.
+    """
+
+    kind: ClassVar[str] = "fingerprint"
+    same_by: ClassVar[tuple[str, ...] | None] = ("context", "sequence_number", "op")
+    prints_group_rank: ClassVar[bool] = True
+    op: str
+    context: str
+    seq: int | None = None
+    sequence_number: int | None = None
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    device: str | None = None
+    peer_group_rank: int | None = None
+    peer_op: str | None = None
+    peer_shape: tuple[int, ...] | None = None
+    garbled: bool = False
+    aspects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitoredBarrier(GroupEvent):
+    """The line "Ranks 1, 3 failed to pass monitoredBarrier": `absent` is group-local; `timeout_ms` as configured, not as waited.
+
+    `what` is none_passed or timed_out where nobody is listed.
+    """
+
+    kind: ClassVar[str] = "monitored_barrier"
+    same_by: ClassVar[tuple[str, ...] | None] = ("absent", "what")
+    prints_group_rank: ClassVar[bool] = True
+    absent: tuple[int, ...] = ()
+    timeout_ms: int | None = None
+    what: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitoredBarrierWitness(Event):
+    """The line "successfully reached monitoredBarrier, but received errors": an innocent witness."""
+
+    kind: ClassVar[str] = "monitored_barrier_witness"
+    same_by: ClassVar[tuple[str, ...] | None] = ("from_group_rank",)
+    prints_group_rank: ClassVar[bool] = True
+    from_group_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlooTimeout(Event):
+    """gloo waited for a send or a recv until its timeout; a symptom. `peer` is an address: it names a host, no rank."""
+
+    kind: ClassVar[str] = "gloo_timeout"
+    same_by: ClassVar[tuple[str, ...] | None] = ("what",)
+    peer: str | None = None
+    what: str | None = None
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlooClosed(Event):
+    """gloo lost a connection; a symptom. `peer` is an address: it names a host, no rank."""
+
+    kind: ClassVar[str] = "gloo_closed"
+    same_by: ClassVar[tuple[str, ...] | None] = ("what", "peer")
+    peer: str | None = None
+    what: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlooSizeMismatch(Event):
+    """`op.preamble.length <= op.nbytes`: a peer sent another size than this rank expects (bytes)."""
+
+    kind: ClassVar[str] = "gloo_size_mismatch"
+    same_by: ClassVar[tuple[str, ...] | None] = ("received", "expected")
+    received: int
+    expected: int
 
 
 def _mismatch(line: Line, match: re.Match[str]) -> Event | None:
@@ -30,14 +114,14 @@ def _mismatch(line: Line, match: re.Match[str]) -> Event | None:
     other = re.search(r", but Rank (\d{1,7}) is running", line.text)
     garbled = garbled_peer(own, peer) if peer else None
     return line.event(
-        "fingerprint",
+        CallFingerprint,
         int(match.group(1)),
         context="mismatch",
         **own.fields(),
         peer_group_rank=int(other.group(1)) if other else None,
         peer_op=garbled or (peer.op if peer else None),
-        peer_shape=list(peer.shape) if peer and peer.shape is not None and not garbled else None,
-        garbled=True if garbled else None,
+        peer_shape=peer.shape if peer and not garbled else None,
+        garbled=bool(garbled),
         aspects=differing_aspects(line.text, bool(garbled)),
     )
 
@@ -49,50 +133,51 @@ def _barrier_error(line: Line, match: re.Match[str]) -> Event | None:
     own = halves[0]
     return group_event(
         line,
-        "fingerprint",
+        CallFingerprint,
         context="barrier_error",
         **own.fields(),
     )
 
 
 def _absent(line: Line, match: re.Match[str]) -> Event:
-    ranks = sorted({int(n) for n in re.findall(r"\d{1,7}", match.group("ranks"))})
-    return group_event(line, "monitored_barrier", absent=ranks, timeout_ms=integer(match.group("ms")))
+    ranks = tuple(sorted({int(n) for n in re.findall(r"\d{1,7}", match.group("ranks"))}))
+    return group_event(line, MonitoredBarrier, absent=ranks, timeout_ms=integer(match.group("ms")))
 
 
 def _nobody_passed(line: Line, match: re.Match[str]) -> Event:
-    return group_event(line, "monitored_barrier", absent=[], what="none_passed")
+    return group_event(line, MonitoredBarrier, what="none_passed")
 
 
 def _own_timeout(line: Line, match: re.Match[str]) -> Event:
     return line.event(
-        "monitored_barrier",
+        MonitoredBarrier,
         int(match.group(1)),
-        absent=[],
         timeout_ms=integer(match.group(2)),
         what="timed_out",
     )
 
 
 def _witness(line: Line, match: re.Match[str]) -> Event:
-    return line.event("monitored_barrier_witness", int(match.group(1)), from_group_rank=int(match.group(2)))
+    return line.event(MonitoredBarrierWitness, int(match.group(1)), from_group_rank=int(match.group(2)))
 
 
-def _gloo(kind: str) -> Build:
-    def build(line: Line, match: re.Match[str]) -> Event:
-        peer = _PEER_ADDRESS.search(line.text, match.start())
-        return line.event(
-            kind,
-            peer=peer.group(1) if peer else None,
-            what=match.groupdict().get("what"),
-            timeout_ms=integer(match.groupdict().get("ms")),
-        )
+def _gloo_timeout(line: Line, match: re.Match[str]) -> Event:
+    return line.event(
+        GlooTimeout, peer=_peer(line, match), what=match.group("what"), timeout_ms=integer(match.group("ms"))
+    )
 
-    return build
+
+def _gloo_closed(line: Line, match: re.Match[str]) -> Event:
+    return line.event(GlooClosed, peer=_peer(line, match), what=match.group("what"))
+
+
+def _peer(line: Line, match: re.Match[str]) -> str | None:
+    peer = _PEER_ADDRESS.search(line.text, match.start())
+    return peer.group(1) if peer else None
 
 
 def _size_mismatch(line: Line, match: re.Match[str]) -> Event:
-    return line.event("gloo_size_mismatch", received=int(match.group(1)), expected=int(match.group(2)))
+    return line.event(GlooSizeMismatch, received=int(match.group(1)), expected=int(match.group(2)))
 
 
 RULES: tuple[Rule, ...] = (
@@ -132,18 +217,18 @@ RULES: tuple[Rule, ...] = (
     rule(
         " operation to complete",
         r"Timed out waiting (?P<ms>\d{1,18}) ?ms for (?P<what>recv|send) operation to complete",
-        _gloo("gloo_timeout"),
+        _gloo_timeout,
     ),
-    rule("Connection closed by peer [", r"(?P<what>Connection closed by peer) \[", _gloo("gloo_closed")),
+    rule("Connection closed by peer [", r"(?P<what>Connection closed by peer) \[", _gloo_closed),
     rule(
         "Connection reset by peer",
         r"(?:Read|Write) error .{0,80}?: (?P<what>Connection reset by peer)",
-        _gloo("gloo_closed"),
+        _gloo_closed,
     ),
     rule(
         "Application timeout caused pair closure",
         r"(?P<what>Application timeout caused pair closure)",
-        _gloo("gloo_closed"),
+        _gloo_closed,
     ),
     rule(
         "op.preamble.length <= op.nbytes",

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 from hangscope.errors import Note
-from hangscope.incident import Event
+from hangscope.events import Event, from_row
 from hangscope.ingest.evidence.identity import merge_repeats
 from hangscope.ingest.files.log_path import rank_from_path
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_parser
-from hangscope.ingest.job_logs.launcher import launcher_parser
+from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, launcher_parser
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.scan import LineParser, scan
 from hangscope.ingest.recorder.recording import Recording
@@ -24,9 +24,6 @@ from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.store import store_parser
 from hangscope.ingest.torch_logs.traceback import TracebackParser
 from hangscope.ingest.torch_logs.wrapper import wrapper_parser
-
-#: Lines that the launcher prints about processes, in its own name.
-_LAUNCHER_KINDS = frozenset({"exit", "exit_ok", "cleanup_signal", "external_end", "oom_host", "xid"})
 
 
 @dataclass(slots=True)
@@ -52,7 +49,7 @@ class LogReading:
         """Return the plain-builtins form."""
         return {
             "file": self.file,
-            "events": [event_row(event) for event in self.events],
+            "events": [event.to_row() for event in self.events],
             "recordings": [recording.to_wire() for recording in self.recordings],
             "notes": [(n.code, n.message, n.file, n.line, n.hint) for n in self.notes],
             "lines": self.lines,
@@ -70,7 +67,7 @@ class LogReading:
         """Return the reading that `to_wire` wrote."""
         return cls(
             file=wire["file"],
-            events=[Event(*row) for row in wire["events"]],
+            events=[from_row(row) for row in wire["events"]],
             recordings=[Recording.from_wire(row) for row in wire["recordings"]],
             notes=[Note(*row) for row in wire["notes"]],
             lines=wire["lines"],
@@ -85,16 +82,8 @@ class LogReading:
 def only_writer(log: LogReading) -> int | None:
     """Return the rank whose own log this is: the one that speaks in it, where no launcher does beside it."""
     writers = {event.rank for event in log.events if event.rank is not None}
-    launched = any(event.kind in _LAUNCHER_KINDS for event in log.events)
+    launched = any(event.by_launcher for event in log.events)
     return writers.pop() if len(writers) == 1 and not launched else None
-
-
-def event_row(event: Event) -> tuple[Any, ...]:
-    """Return the event as a tuple in the order of its fields."""
-    return (
-        event.kind, event.file, event.line, event.text, event.rank, event.group_rank, event.host, event.pid, event.time,
-        event.attempt, dict(event.fields),
-    )  # fmt: skip
 
 
 def read_log(
@@ -124,7 +113,7 @@ def read_log(
     events = sorted([*found.events, *progress_events(found.windows, file)], key=lambda event: event.line)
     recorded = detail.recordings()
     reading.local_to_global = _local_ranks(events, recorded)
-    writers = {event.rank for event in events if event.rank is not None and event.kind not in _LAUNCHER_KINDS}
+    writers = {event.rank for event in events if event.rank is not None and not event.by_launcher}
     writers |= {recording.rank for recording, _, _ in recorded if recording.rank is not None}
     whose = _Whose(reading, tuple(writers), _tasks_are_ranks(events))
     events = _attempts([whose.event(event) for event in events], attempt)
@@ -166,21 +155,17 @@ class _Whose:
 
     def event(self, event: Event) -> Event:
         """Return the event with its rank, and with the path's local rank where it has none."""
-        fields = dict(event.fields)
-        local = fields.get("local_rank")
+        local = event.local_rank
         if (
             local is None
             and event.rank is None
             and self._reading.local_rank is not None
-            and event.kind not in {"cleanup_signal"}
+            and not isinstance(event, CleanupSignal)
         ):
-            fields["local_rank"] = self._reading.local_rank
-            rank = self._only
-        elif event.kind in _LAUNCHER_KINDS and local is None and fields.get("task") is None:
-            rank = event.rank  # a launcher's line speaks of others, whoever's file it stands in
-        else:
-            rank = self.rank(event.rank, event.host, local, fields.get("task"))
-        return replace(event, rank=rank, fields=fields)
+            return replace(event, rank=self._only, local_rank=self._reading.local_rank)
+        if event.by_launcher and local is None and event.task is None:
+            return event  # a launcher's line speaks of others, whoever's file it stands in
+        return replace(event, rank=self.rank(event.rank, event.host, local, event.task))
 
 
 def _local_ranks(
@@ -189,7 +174,7 @@ def _local_ranks(
     """Return (host or "", local rank) -> global rank, without those that the log contradicts."""
     seen: dict[tuple[str, int], set[int]] = {}
     for event in events:
-        local = event.fields.get("local_rank")
+        local = event.local_rank
         if local is not None and event.rank is not None:
             seen.setdefault((event.host or "", local), set()).add(event.rank)
     for recording, local, _ in recorded:
@@ -201,18 +186,21 @@ def _local_ranks(
 def _tasks_are_ranks(events: Sequence[Event]) -> bool:
     """Return whether srun's or mpirun's task numbers are ranks: not where a line shows both and they differ, nor under an agent."""
     for event in events:
-        task = event.fields.get("task")
+        task = event.task
         if task is None:
             continue
         if event.rank is not None and event.rank != task:
             return False
-        if (
-            event.fields.get("via") in {"agent", "table"}
-            or event.fields.get("agent") is not None
-            or event.fields.get("local_rank") is not None
-        ):
+        if event.local_rank is not None or _of_an_agent(event):
             return False
     return True
+
+
+def _of_an_agent(event: Event) -> bool:
+    """Return whether torchrun's agent printed this."""
+    if isinstance(event, Exit) and event.via in {"agent", "table"}:
+        return True
+    return isinstance(event, (Exit, CleanupSignal)) and event.agent is not None
 
 
 def _attempts(events: list[Event], attempt: int | None) -> list[Event]:
@@ -245,13 +233,13 @@ def _attempts(events: list[Event], attempt: int | None) -> list[Event]:
 
 def _ends_attempt(event: Event) -> Any:
     """Return who says here that an attempt is over: an agent, or None."""
-    if event.kind == "exit" and event.fields.get("via") == "agent":
-        return (event.host, event.fields.get("agent") or event.fields.get("task"))
+    if isinstance(event, Exit) and event.via == "agent":
+        return (event.host, event.agent or event.task)
     return None
 
 
 def _of_a_rank(event: Event) -> bool:
     """Return whether a rank printed this, not a launcher."""
-    if event.kind in _LAUNCHER_KINDS:
+    if event.by_launcher:
         return False
-    return event.rank is not None or event.fields.get("local_rank") is not None
+    return event.rank is not None or event.local_rank is not None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hangscope.errors import Note
-from hangscope.incident import Event, Frame, Stack
+from hangscope.events import Event, from_row
+from hangscope.frames import Frame, Stack
+from hangscope.ingest.nccl import init, ras_snapshot, warn  # noqa: F401 - their kinds of events come back from children
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.recording import Recording
@@ -52,7 +54,7 @@ class Reading:
             status=wire["status"],
             reason=wire["reason"],
             recordings=[Recording.from_wire(r, interner) for r in wire["recordings"]],
-            events=[Event(*row) for row in wire["events"]],
+            events=[from_row(row) for row in wire["events"]],
             threads=[
                 Thread(name, tuple(Frame(*f) for f in stack), main, rank, pid)
                 for name, stack, main, rank, pid in wire["threads"]

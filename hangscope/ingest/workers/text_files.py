@@ -73,12 +73,10 @@ def read_inspector(stream: BinaryIO, shown: str) -> Wire:
     return with_events("inspector", [record.event() for record in inspector.collectives(records)], notes)
 
 
-def with_events(kind: str, events: list[Event], notes: list[Note]) -> Wire:
+def with_events(kind: str, events: Sequence[Event], notes: list[Note]) -> Wire:
     """Return an answer of events alone."""
-    from hangscope.ingest.workers.log_reading import event_row
-
     told = answer(kind)
-    told["events"] = [event_row(event) for event in events]
+    told["events"] = [event.to_row() for event in events]
     told["notes"] = [(n.code, n.message, n.file, n.line, n.hint) for n in notes]
     return told
 
@@ -105,7 +103,7 @@ def _with_log(told: Wire, stream: BinaryIO, shown: str) -> Wire:
         return log if tells(log) or told["kind"] == "stacks" else told
     log["threads"], told = [], {**told, "threads": told["threads"] or log["threads"]}
     # gdb's Python frames look like those of a traceback without an end
-    log["log"]["events"] = [row for row in log["log"]["events"] if not row[10].get("truncated")]
+    log["log"]["events"] = [row for row in log["log"]["events"] if not row[-1].get("truncated")]
     if not tells(log):
         return told
     return {**told, "log": log["log"], "nccl": log["nccl"], "notes": [*told["notes"], *log["notes"]]}

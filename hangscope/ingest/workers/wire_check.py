@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hangscope.events import is_number, is_rank, is_text, problem_of
 from hangscope.incident import State
-from hangscope.ingest.evidence.check import is_number, is_rank, is_text, problem_of
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.members import MAX_RANKS

@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from hangscope.frames import Frame
 from hangscope.incident import Event
 from hangscope.ingest.workers.log_reading import read_log
 
@@ -89,7 +90,7 @@ def events(text: str) -> list[Event]:
 def test_each_fault_becomes_its_event(text: str, kind: str, fields: dict[str, object]) -> None:
     (event,) = [event for event in events(f"[rank1]: {text}") if event.kind == kind]
     assert event.rank == 1
-    assert {name: event.fields[name] for name in fields} == fields
+    assert {name: getattr(event, name) for name in fields} == fields
 
 
 @pytest.mark.parametrize(("text", "kind", "fields"), CASES)
@@ -99,8 +100,8 @@ def test_a_third_of_a_line_says_nothing(text: str, kind: str, fields: dict[str, 
 
 def test_kernel_lines_carry_their_host_and_nobodys_rank() -> None:
     (event,) = events("Nov 20 04:20:31 gpu07 kernel: NVRM: Xid (PCI:0000:3b:00): 94, pid=1, name=python\n")
-    assert (event.host, event.rank, event.fields["code"]) == ("gpu07", None, 94)
-    assert event.time is None and "stamp" in event.fields
+    assert (event.host, event.rank, event.code) == ("gpu07", None, 94)
+    assert event.time is None and event.stamp is not None
 
 
 def test_cuda_out_of_memory_is_no_other_cuda_error() -> None:
@@ -142,7 +143,7 @@ def test_terminate_and_what_are_one_event_per_writer() -> None:
         "[default2]:terminate called without an active exception\n"
     )
     found = [event for event in events(text) if event.kind == "terminate"]
-    assert [(e.fields["local_rank"], e.fields.get("type"), e.fields["what"]) for e in found] == [
+    assert [(e.local_rank, e.type, e.what) for e in found] == [
         (0, "gloo::EnforceNotMet", "[enforce fail at pair.cc:1] one"),
         (1, "c10::Error", "two"),
         (2, None, "without an active exception"),
@@ -160,8 +161,8 @@ def test_a_fatal_error_of_the_interpreter_keeps_its_frames() -> None:
         '[default1]:  File "/workspace/train/train.py", line 65 in <module>\n'
     )
     (event,) = events(text)
-    assert event.fields["frames"] == [
-        ["load", "/workspace/train/data.py", 57],
-        ["<module>", "/workspace/train/train.py", 65],
-    ]
-    assert event.fields["what"] == "Fatal Python error: Segmentation fault"
+    assert event.frames == (
+        Frame("load", "/workspace/train/data.py", 57),
+        Frame("<module>", "/workspace/train/train.py", 65),
+    )
+    assert event.what == "Fatal Python error: Segmentation fault"

@@ -31,7 +31,7 @@ def events(text: str) -> list[Event]:
 def test_the_agents_line_of_every_version(header: str) -> None:
     (event,) = events(header + FAILED)
     assert (event.kind, event.rank, event.pid) == ("exit", None, 29461)
-    assert (event.fields["code"], event.fields["signal"], event.fields["local_rank"]) == (-9, "SIGKILL", 1)
+    assert (event.code, event.signal, event.local_rank) == (-9, "SIGKILL", 1)
     assert events(header + FAILED[:30]) == []
 
 
@@ -94,7 +94,7 @@ def test_the_agents_line_of_every_version(header: str) -> None:
 def test_other_lines_of_launchers(text: str, expected: tuple[str, dict[str, object]]) -> None:
     kind, fields = expected
     (event,) = [event for event in events(text) if event.kind == kind]
-    assert {name: event.fields[name] for name in fields} == fields
+    assert {name: getattr(event, name) for name in fields} == fields
     assert [event for event in events(text[: len(text) // 4]) if event.kind == kind] == []
 
 
@@ -103,7 +103,7 @@ def test_srun_names_tasks() -> None:
         "srun: error: gpu07: tasks 0-1,3: Killed\nsrun: error: gpu08: task 5: Exited with exit code 1\nsrun: error: gpu08: task 6: Out Of Memory\n"
     )
     exits = [event for event in found if event.kind == "exit"]
-    assert [(e.fields["task"], e.fields["code"], e.fields["host"]) for e in exits] == [
+    assert [(e.task, e.code, e.host) for e in exits] == [
         (0, -9, "gpu07"),
         (1, -9, "gpu07"),
         (3, -9, "gpu07"),
@@ -143,11 +143,8 @@ def table(prefix: str = "", old: bool = False) -> str:
 @pytest.mark.parametrize("old", [False, True])
 def test_failure_table(prefix: str, old: bool) -> None:
     found = events(table(prefix, old))
-    assert [
-        (e.kind, e.rank, e.fields["local_rank"], e.fields["code"], e.fields.get("first"), e.pid)
-        for e in found
-    ] == [
-        ("exit", 8, 0, -15, None, 29460),
+    assert [(e.kind, e.rank, e.local_rank, e.code, e.first, e.pid) for e in found] == [
+        ("exit", 8, 0, -15, False, 29460),
         ("exit", 9, 1, -9, True, 29461),
     ]
     assert {e.host for e in found} == {"gpu07"} and found[0].time == 1795188709.0
@@ -156,14 +153,14 @@ def test_failure_table(prefix: str, old: bool) -> None:
 def test_a_table_cut_off_gives_what_it_holds() -> None:
     assert [e.rank for e in events(table()[:520])] == [8]
     root_only = table()[table().index("Root Cause") :]
-    assert [(e.rank, e.fields.get("first")) for e in events(root_only)] == [(9, True)]
+    assert [(e.rank, e.first) for e in events(root_only)] == [(9, True)]
     assert events("Root Cause (first observed failure):\nnothing of that kind\n") == []
 
 
 def test_table_and_agents_line_are_one_exit() -> None:
     agent = f"E1120 15:31:49.819000 29458 torch/distributed/elastic/multiprocessing/api.py:1002] {FAILED}\n"
     found = events(agent + table())
-    assert [(e.rank, e.fields["via"]) for e in found] == [(8, "table"), (9, "table")]
+    assert [(e.rank, e.via) for e in found] == [(8, "table"), (9, "table")]
 
 
 def test_error_file() -> None:
@@ -178,13 +175,13 @@ def test_error_file() -> None:
     ).encode()
     assert sniff_error_file(data) and not sniff_error_file(b'{"version": "2.10"}')
     exception, ended = read_error_file(data, "attempt_0/1/error.json")
-    assert (exception.kind, exception.fields["type"], exception.fields["code"], exception.time) == (
+    assert (exception.kind, exception.type, exception.code, exception.time) == (
         "exception",
         "ValueError",
         'raise ValueError("bad")',
         1795188709.0,
     )
-    assert (ended.kind, ended.fields["code"], ended.fields["message"]) == ("exit", 1, "ValueError: bad")
+    assert (ended.kind, ended.code, ended.message) == ("exit", 1, "ValueError: bad")
     short = json.dumps({"message": "RuntimeError: it broke"}).encode()
     assert [e.kind for e in read_error_file(short, "error.json")] == ["exception", "exit"]
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hangscope.frames import Frame
 from hangscope.ingest.lines.prefixes import clean, quote, strip_prefix
 from hangscope.ingest.workers.log_reading import read_log
 
@@ -113,7 +114,7 @@ def test_a_traceback_behind_any_prefix_is_whole(prefix: str) -> None:
     ]
     text = "".join(f"{prefix}{line}\n" for line in lines)
     (event,) = read_log(io.BytesIO(text.encode()), "a.log").events
-    assert (event.kind, event.fields["frames"]) == ("exception", [["f", "/workspace/train/a.py", 3]])
+    assert (event.kind, event.frames) == ("exception", (Frame("f", "/workspace/train/a.py", 3),))
 
 
 def test_what_programs_count_is_no_unit() -> None:

@@ -6,9 +6,13 @@ from collections.abc import Iterable
 import pytest
 
 from hangscope.incident import Event
+from hangscope.ingest.job_logs.faults import Skip
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines import scan as scan_module
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.scan import BLOCK, EVENTS_PER_WRITER, LINE_LIMIT, scan
+from hangscope.ingest.nccl.init import NcclInit
+from hangscope.ingest.torch_logs.traceback import RankException
 
 MARK = b"needle in the log"
 
@@ -29,7 +33,7 @@ class Marks:
     def feed(self, line: Line) -> Iterable[Event]:
         marked = MARK.decode() in line.text
         self.left = self.more if marked else self.left - 1
-        return [line.event("progress" if marked else "skip", step=len(line.text))]
+        return [line.event(Progress, step=len(line.text)) if marked else line.event(Skip, what="x")]
 
     def close(self) -> Iterable[Event]:
         return ()
@@ -78,7 +82,7 @@ def test_a_line_without_end_is_cut() -> None:
     data = b"a" * 40_000_000 + MARK + b"b" * 30_000_000
     (event,) = scan(io.BytesIO(data), "a.log", [Marks()]).events
     assert event.line == 1
-    assert event.fields["step"] <= LINE_LIMIT + 4096
+    assert event.step <= LINE_LIMIT + 4096
 
 
 def test_bytes_that_are_no_text_survive() -> None:
@@ -124,7 +128,7 @@ def test_the_start_of_a_large_job_leaves_room_for_its_failure(monkeypatch: pytes
     monkeypatch.setattr(scan_module, "EVENTS_IN_ALL", 50)
     store = scan_module.EventStore()
     line = Line("a.log", 1, "x", "x")
-    store.extend(line.event("nccl_init", n) for n in range(80))
-    store.extend([line.event("exception")])
+    store.extend(line.event(NcclInit, n, phase="start") for n in range(80))
+    store.extend([line.event(RankException, type="E", message="m")])
     assert [e.kind for e in store.events()].count("exception") == 1
     assert len(store.events()) == 51

@@ -50,7 +50,7 @@ def test_the_last_completed_call_per_operation() -> None:
     ]  # fmt: skip
     event = found[1].event()
     assert (event.kind, event.host, event.pid, event.group_rank) == ("nccl_ras", "n0", 101, 1)
-    assert event.fields == {
+    assert event.told() == {
         "what": "completed",
         "comm": "0xab34",
         "comm_rank": 1,

@@ -53,7 +53,7 @@ def test_every_release_gives_its_life_cycle_and_its_calls(version: tuple[int, in
     lines += [w.coll(comm, 0, PROC, "AllReduce", 10 + i) for i in range(4)]
     lines += [w.end(comm, 0, PROC)]
     parser, events = read(lines)
-    phases = [e.fields["phase"] for e in events if e.kind == "nccl_init"]
+    phases = [e.phase for e in events if e.kind == "nccl_init"]
     starts = ["start", "bootstrap"] if version >= (2, 18, 3) else []
     assert phases == ["process", *starts, "complete", "destroy"]
     [known] = parser.communicators()
@@ -90,7 +90,7 @@ def test_splits_of_every_release(version: tuple[int, int, int]) -> None:
         assert names == ["comm 0xabc", "comm 0xabc/split 1 color 70", "comm 0xabc/split 2 color 70"]
     assert [c.assumed for c in parser.communicators()] == [False] + [version[:2] == (2, 23)] * 2
     assert [c.split for c in parser.communicators()] == [None, 1, 2]
-    assert Counter(e.fields["phase"] for e in events) == {"start": 3, "bootstrap": 3, "complete": 3}
+    assert Counter(e.phase for e in events) == {"start": 3, "bootstrap": 3, "complete": 3}
 
 
 def test_two_splits_that_share_a_comm_id_stay_apart() -> None:
@@ -132,7 +132,7 @@ def test_a_pointer_that_is_used_again_is_another_communicator() -> None:
     ]
     [recording] = parser.recordings()
     assert list(recording.columns["seq"]) == [1, 2, 1]
-    assert [e.fields["phase"] for e in events] == ["complete", "abort", "complete"]
+    assert [e.phase for e in events] == ["complete", "abort", "complete"]
 
 
 def test_calls_are_counted_per_communicator_and_order_runs_over_all() -> None:
@@ -332,17 +332,17 @@ def test_warnings_and_trace_backs_become_events() -> None:
     ]
     lines += [w.info(PROC, "RAS declaring peer node1<28028> as DEAD")]
     _, events = read(lines)
-    assert [(e.kind, e.fields.get("class"), e.host, e.pid) for e in events] == [
+    assert [(e.kind, getattr(e, "fault", None), e.host, e.pid) for e in events] == [
         ("nccl_warn", "closed_by_peer", "node0", 4000),
         ("nccl_warn", "other", "node0", 4000),
         ("nccl_ras", None, "node0", 4000),
     ]
     assert events[0].line == 2 and events[0].time is not None
-    assert events[1].fields["result"] == 6
-    assert events[2].fields == {
+    assert events[1].result == 6
+    assert events[2].told() == {
         "what": "dead",
         "peer_host": "node1",
-        **({"stamp": events[2].fields["stamp"]}),
+        **({"stamp": events[2].stamp}),
     }
 
 

@@ -39,10 +39,7 @@ def test_text_of_every_release(version: str) -> None:
     assert ras.sniff(data) == "text"
     [snapshot], notes = ras.read(data, "ras.txt")
     assert notes == [] and snapshot.version == version
-    found = [
-        (e.fields["what"], e.group_rank, e.pid, e.fields.get("count"), e.fields.get("op"))
-        for e in snapshot.events
-    ]
+    found = [(e.what, e.group_rank, e.pid, e.count, e.op) for e in snapshot.events]
     op = None if version < "2.26" else "all_reduce"
     missing_pid = None if version < "2.26" else 4300
     assert found == [
@@ -50,17 +47,14 @@ def test_text_of_every_release(version: str) -> None:
         ("missing", 5, missing_pid, None, None),
         ("behind", 3, 4242, 40, op),
     ]
-    assert {e.fields["comm"] for e in snapshot.events[1:]} == {"0xab34cd56ef7812"}
+    assert {e.comm for e in snapshot.events[1:]} == {"0xab34cd56ef7812"}
     assert all(e.kind == "nccl_ras" and e.text in data.decode() for e in snapshot.events)
 
 
 def test_the_ranks_listed_may_be_the_ones_ahead() -> None:
     data = text_snapshot("2.26.2", count=42)
     [snapshot], _ = ras.read(data.encode(), "ras.txt")
-    found = [
-        (e.fields["what"], e.group_rank, e.fields.get("count"), e.fields.get("ranks"))
-        for e in snapshot.events
-    ][2:]
+    found = [(e.what, e.group_rank, e.count, e.ranks) for e in snapshot.events][2:]
     assert found == [("ahead", 3, 42, None), ("behind", None, 41, 14)]
 
 
@@ -77,10 +71,7 @@ def test_other_text_lines() -> None:
         + "[2026-03-04 10:00:00] PEER_DEAD: Process 9 on node n3 managing GPU 1\n"
     )
     [snapshot], _ = ras.read(data.encode(), "r")
-    found = [
-        (e.fields["what"], e.group_rank, e.host, e.fields.get("status") or e.fields.get("result"))
-        for e in snapshot.events
-    ]
+    found = [(e.what, e.group_rank, e.host, e.status or e.result) for e in snapshot.events]
     assert found == [
         ("status", 2, "n2", "ABORT"),
         ("error", 2, "n2", "ncclRemoteError"),
@@ -137,7 +128,7 @@ def test_json_names_every_rank_behind_with_its_global_rank() -> None:
     [snapshot], notes = ras.read(data, "ras.json")
     [event] = snapshot.events
     assert (event.rank, event.group_rank, event.host, event.pid) == (2, 2, "n0", 102)
-    assert {k: event.fields[k] for k in ("what", "op", "count", "most", "comm")} == {
+    assert {k: getattr(event, k) for k in ("what", "op", "count", "most", "comm")} == {
         "what": "behind", "op": "all_reduce", "count": 40, "most": 41, "comm": "0xab34",
     }  # fmt: skip
     assert notes == []
@@ -150,7 +141,7 @@ def test_broken_json_of_2_28_is_repaired() -> None:
         json.loads(broken)
     [snapshot], notes = ras.read(broken.encode(), "ras.json")
     assert [n.code for n in notes] == ["repaired_json"]
-    assert [(e.fields["what"], e.group_rank, e.rank) for e in snapshot.events] == [("dead", 2, 2)]
+    assert [(e.what, e.group_rank, e.rank) for e in snapshot.events] == [("dead", 2, 2)]
 
 
 def test_ranks_still_initializing_or_in_error() -> None:
@@ -158,7 +149,7 @@ def test_ranks_still_initializing_or_in_error() -> None:
     value["communicators"][0]["ranks"][0]["status"] = {"init_state": 7, "async_error": 7}
     value["communicators"][0]["ranks"][1]["status"] = {"init_state": 2, "async_error": 6}
     [snapshot], _ = ras.read(json.dumps(value).encode(), "r")
-    found = [(e.fields["what"], e.group_rank, e.fields["result"]) for e in snapshot.events]
+    found = [(e.what, e.group_rank, e.result) for e in snapshot.events]
     assert found == [("initializing", 0, 7), ("error", 1, 2), ("error", 1, 6)]
 
 
@@ -191,13 +182,13 @@ def test_monitor_events() -> None:
     data = json.dumps(line).encode()
     assert ras.sniff(data) == "json"
     [snapshot], _ = ras.read(data, "r")
-    assert [(e.fields["what"], e.host, e.pid) for e in snapshot.events] == [("dead", "n1", 7)]
+    assert [(e.what, e.host, e.pid) for e in snapshot.events] == [("dead", "n1", 7)]
 
 
 def test_many_behind_are_counted() -> None:
     [snapshot], _ = ras.read(json.dumps(json_snapshot([9] + [8] * 400)).encode(), "r")
     assert len(snapshot.events) == 257
-    assert snapshot.events[-1].fields["ranks"] == 144
+    assert snapshot.events[-1].ranks == 144
 
 
 def test_truncated_and_other_files() -> None:
@@ -205,7 +196,7 @@ def test_truncated_and_other_files() -> None:
     snapshots, notes = ras.read(data[:-40], "r")
     assert snapshots == [] and [n.code for n in notes] == ["truncated"]
     [cut], _ = ras.read(text_snapshot("2.26.2")[:-120].encode(), "r")
-    assert {e.fields["what"] for e in cut.events} >= {"dead", "missing"}
+    assert {e.what for e in cut.events} >= {"dead", "missing"}
     assert ras.sniff(b'{"version": "2.10", "entries": []}') is None
     assert ras.sniff(b"node0:1:1 [0] NCCL INFO NCCL version 2.26.2") is None
     assert ras.read(b"", "r") == ([], [])

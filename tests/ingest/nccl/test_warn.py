@@ -59,7 +59,7 @@ def fields(text: str, level: str = "WARN") -> dict[str, Any] | None:
 def test_who_is_accused(text: str, expected: tuple[str, str, int]) -> None:
     found = fields(text)
     assert found is not None
-    assert (found["class"], found["blames"], found["tier"]) == expected
+    assert (found["fault"], found["blames"], found["tier"]) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_who_is_accused(text: str, expected: tuple[str, str, int]) -> None:
 def test_the_printer_of_a_lost_connection_is_a_victim(text: str, peer: str, kind: str) -> None:
     found = fields(text)
     assert found is not None
-    assert (found["class"], found["blames"], found["peer_host"]) == (kind, "named", peer)
+    assert (found["fault"], found["blames"], found["peer_host"]) == (kind, "named", peer)
 
 
 def test_ranks_named() -> None:
     assert fields("Bootstrap Root : rank 3 of 16 ranks has already checked in") == {
-        "class": "bootstrap", "blames": "named", "tier": 1, "peer_rank": 3,
+        "fault": "bootstrap", "blames": "named", "tier": 1, "peer_rank": 3,
     }  # fmt: skip
     found = fields("Duplicate GPU detected : rank 1 and rank 5 both on CUDA device 1b000")
     assert found is not None
@@ -119,7 +119,7 @@ def test_failed_completions_of_every_release(version: tuple[int, int, int]) -> N
     [line] = parse_line(writer.ib_completion(PROC, "10.1.0.2", 12).lstrip("\n"))
     found = classify(line)
     assert found is not None
-    assert (found["class"], found["status"], found["vendor"]) == ("ib_error", 12, 129)
+    assert (found["fault"], found["status"], found["vendor"]) == ("ib_error", 12, 129)
     if version < (2, 10, 0):
         assert (found["blames"], found.get("peer_host")) == ("nobody", None)
     else:
@@ -129,7 +129,7 @@ def test_failed_completions_of_every_release(version: tuple[int, int, int]) -> N
     [event] = parse_line(writer.port_error(PROC).lstrip("\n"))
     port = classify(event)
     assert port is not None
-    assert (port["class"], port["blames"]) == ("port_error", "printer")
+    assert (port["fault"], port["blames"]) == ("port_error", "printer")
 
 
 def test_the_status_of_a_completion_shifts_the_blame() -> None:
@@ -152,7 +152,7 @@ def test_a_gid_is_the_peer_where_no_name_is() -> None:
         "local GID index 3, local GID ::ffff:10.0.0.1, remote GID ::ffff:10.0.0.9"
     )
     assert found is not None
-    assert (found["class"], found["peer_host"], found["nic"]) == ("connect", "10.0.0.9", "mlx5_2:1")
+    assert (found["fault"], found["peer_host"], found["nic"]) == ("connect", "10.0.0.9", "mlx5_2:1")
 
 
 def test_what_is_no_fault() -> None:
@@ -164,7 +164,7 @@ def test_what_is_no_fault() -> None:
         "socketPollConnect: connect returned Connection refused, retrying (1/34) after sleep for 100 msec",
         "INFO",
     )
-    assert retry is not None and (retry["class"], retry["blames"]) == ("connect", "nobody")
+    assert retry is not None and (retry["fault"], retry["blames"]) == ("connect", "nobody")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from hangscope.frames import Frame
 from hangscope.incident import Event
 from hangscope.ingest.workers.log_reading import read_log
 
@@ -42,13 +43,13 @@ def test_watchdog_timeout_of_every_version(header: str, rank: int | None, group_
         "timeout_ms": 600000,
         "ran_ms": 600029,
     }
-    assert {name: event.fields[name] for name in told} == told
+    assert {name: getattr(event, name) for name in told} == told
 
 
 def test_before_1_12_a_timeout_has_no_number() -> None:
     text = "[E ProcessGroupNCCL.cpp:587] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(OpType=BROADCAST, Timeout(ms)=1800000) ran for 1801000 milliseconds before timing out."
     (event,) = events(text)
-    assert event.fields["op"] == "broadcast" and "seq" not in event.fields
+    assert event.op == "broadcast" and not event.seq
 
 
 @pytest.mark.parametrize(
@@ -69,14 +70,14 @@ def test_reprints_are_one_event_which_knows_its_group() -> None:
     )
     first = events(text, "watchdog_timeout")[0]
     assert len([e for e in events(text, "watchdog_timeout") if e.rank == 3]) == 1
-    assert (first.line, first.fields["group_name"], first.fields["group_desc"], first.fields["pg_id"]) == (
+    assert (first.line, first.group_name, first.group_desc, first.pg_id) == (
         1,
         "9",
         "tp",
         2,
     )
     (dead,) = events(text, "terminate")
-    assert dead.fields["type"] == "c10::DistBackendError"
+    assert dead.type == "c10::DistBackendError"
 
 
 @pytest.mark.parametrize(
@@ -103,8 +104,8 @@ def test_reprints_are_one_event_which_knows_its_group() -> None:
 def test_both_wordings_of_last_enqueued_and_completed(text: str, seq: int) -> None:
     (event,) = events(HEADER + text)
     assert (event.kind, event.rank, event.group_rank) == ("watchdog_status", 3, 1)
-    assert (event.fields["seq"], event.fields["last_enqueued"], event.fields["last_completed"]) == (seq, 9, 5)
-    assert (event.fields["group_name"], event.fields["group_desc"]) == ("9", "tp")
+    assert (event.seq, event.last_enqueued, event.last_completed) == (seq, 9, 5)
+    assert (event.group_name, event.group_desc) == ("9", "tp")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_only_the_default_groups_rank_is_global(prefix: str, rank: int | None) -
         (
             "Received a dump signal due to a collective timeout from this local rank and we will try our best"
             " to dump the debug info. Last enqueued NCCL work: 9, last completed NCCL work: 5.This is",
-            "local",
+            None,
         ),
         (
             "Received a dump signal due to a collective timeout from  rank 12 and we will try our best to "
@@ -141,9 +142,9 @@ def test_dump_signal_names_who_noticed(text: str, detector: object) -> None:
     (event,) = events(HEADER + PG + text)
     assert (
         event.kind,
-        event.fields["detector"],
-        event.fields["last_enqueued"],
-        event.fields["last_completed"],
+        event.detector,
+        event.last_enqueued,
+        event.last_completed,
     ) == ("dump_signal", detector, 9, 5)
 
 
@@ -151,7 +152,7 @@ def test_dump_signal_names_who_noticed(text: str, detector: object) -> None:
     ("text", "kind", "field"),
     [
         ("Observed flight recorder dump signal from another rank via TCPStore.", "dump_observed", None),
-        ("First PG on this rank to signal dumping.", "dump_signal", ("detector", "local")),
+        ("First PG on this rank to signal dumping.", "dump_signal", ("detector", None)),
         (
             "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring",
             "heartbeat_timeout",
@@ -206,7 +207,7 @@ def test_other_lines_of_the_nccl_backend(text: str, kind: str, field: tuple[str,
     assert [event.kind for event in found] == [kind]
     assert found[0].rank == 3
     if field:
-        assert found[0].fields[field[0]] == field[1]
+        assert getattr(found[0], field[0]) == field[1]
     assert events(HEADER + PG + text[: len(text) // 5]) == []
 
 
@@ -227,9 +228,9 @@ next line of the job
 def test_desync_report() -> None:
     (event,) = events(DESYNC, "desync")
     assert (event.line, event.group_rank) == (2, 0)
-    assert event.fields["joined_not_finished"] == {6: [0, 2]}
-    assert event.fields["not_joined"] == {6: [1]}
-    assert (event.fields["op"], event.fields["seq"], event.fields["reporter"]) == ("all_reduce", 6, 0)
+    assert event.joined_not_finished == {6: (0, 2)}
+    assert event.not_joined == {6: (1,)}
+    assert (event.op, event.seq, event.reporter) == ("all_reduce", 6, 0)
 
 
 def test_desync_report_with_ranks_that_never_came_and_cut_off() -> None:
@@ -238,19 +239,19 @@ def test_desync_report_with_ranks_that_never_came_and_cut_off() -> None:
         + "\n\t - To our best knowledge, ranks [2, 3] are the lagging ranks that caused this timeout. They never joined any collectives"
     )
     (event,) = events(text, "desync")
-    assert event.fields["never_joined"] == [2, 3]
-    assert [e.fields for e in events("\n".join(DESYNC.splitlines()[:2]), "desync")] == [
-        {"reporter": 0, "op": "all_reduce", "seq": 6}
-    ]
+    assert event.never_joined == (2, 3)
+    assert [
+        (e.reporter, e.op, e.seq, e.not_joined) for e in events("\n".join(DESYNC.splitlines()[:2]), "desync")
+    ] == [(0, "all_reduce", 6, {})]
 
 
 def test_failed_collectives_stack() -> None:
     text = f"{HEADER}{PG}Stack trace of the failed collective: \n#0 all_reduce from /opt/venv/torch/distributed/distributed_c10d.py:2968\n#1 step from /workspace/train/train.py:41\nother\n"
     (event,) = events(text, "failed_stack")
-    assert event.fields["frames"] == [
-        ["all_reduce", "/opt/venv/torch/distributed/distributed_c10d.py", 2968],
-        ["step", "/workspace/train/train.py", 41],
-    ]
+    assert event.frames == (
+        Frame("all_reduce", "/opt/venv/torch/distributed/distributed_c10d.py", 2968),
+        Frame("step", "/workspace/train/train.py", 41),
+    )
     assert (
         events(
             f"{HEADER}{PG}Stack trace of the failed collective not found, potentially because FlightRecorder "
@@ -278,9 +279,9 @@ DESYNC_LINES = (
 
 def test_a_line_of_another_rank_ends_no_report() -> None:
     (stack,) = events("\n".join(STACK_LINES), "failed_stack")
-    assert [row[0] for row in stack.fields["frames"]] == ["all_reduce", "step", "<module>"]
+    assert [frame.name for frame in stack.frames] == ["all_reduce", "step", "<module>"]
     (desync,) = events("\n".join(DESYNC_LINES), "desync")
-    assert desync.fields["joined_not_finished"] == {6: [0, 2]} and desync.fields["not_joined"] == {6: [1]}
+    assert desync.joined_not_finished == {6: (0, 2)} and desync.not_joined == {6: (1,)}
 
 
 def test_reports_of_two_writers_are_told_apart() -> None:
@@ -293,7 +294,7 @@ def test_reports_of_two_writers_are_told_apart() -> None:
 
     woven = [line for pair in zip(of(4), of(5), strict=True) for line in pair]
     found = events("\n".join(woven), "failed_stack")
-    assert [(e.rank, [row[2] for row in e.fields["frames"]]) for e in found] == [
+    assert [(e.rank, [frame.line for frame in e.frames]) for e in found] == [
         (4, [2968, 4, 90]),
         (5, [2968, 5, 90]),
     ]

@@ -26,12 +26,12 @@ CASES = [
     (
         "torch.distributed.DistNetworkError: The client socket has timed out after 6000ms while trying to connect to (gpu01, 29500).",
         "store_unreachable",
-        {"host": "gpu01", "port": 29500},
+        {"store_host": "gpu01", "port": 29500},
     ),
     (
         "RuntimeError: Gloo connectFullMesh failed with [/x/pair.cc:152] timed out connecting: SO_ERROR: Connection refused, remote=[10.0.0.7]:948",
         "store_unreachable",
-        {"host": "10.0.0.7", "port": 948},
+        {"store_host": "10.0.0.7", "port": 948},
     ),
     (
         "RuntimeError: The server socket has failed to listen on any local network address. port: 29755, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
@@ -66,13 +66,13 @@ CASES = [
     (
         "RuntimeError: [2]: params[0] in this process with sizes [16, 4] appears not to match sizes of the same param in process 0.",
         "ddp_shape",
-        {"index": 0, "sizes": [16, 4]},
+        {"index": 0, "sizes": (16, 4)},
     ),
-    ("Parameter indices which did not receive grad for rank 2: 4 5", "ddp_unused", {"indices": [4, 5]}),
+    ("Parameter indices which did not receive grad for rank 2: 4 5", "ddp_unused", {"indices": (4, 5)}),
     (
         "Parameters which did not receive grad for rank 2: unused.bias, unused.weight",
         "ddp_unused",
-        {"names": ["unused.bias", "unused.weight"]},
+        {"names": ("unused.bias", "unused.weight")},
     ),
     (
         "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one. This",
@@ -98,7 +98,7 @@ def test_each_line_becomes_its_event(text: str, kind: str, fields: dict[str, obj
     assert reading.notes == []
     (event,) = [event for event in reading.events if event.kind == kind]
     assert event.rank == 1
-    assert {name: event.fields[name] for name in fields} == fields
+    assert {name: getattr(event, name) for name in fields} == fields
 
 
 @pytest.mark.parametrize(("text", "kind", "fields"), CASES)

@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from hangscope.frames import Frame
 from hangscope.incident import Event
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
@@ -43,21 +44,21 @@ def exceptions(text: str) -> list[Event]:
 )
 def test_one_traceback_is_one_event(prefix: str) -> None:
     (event,) = exceptions(traceback("ValueError: bad sample: 99", prefix=prefix) + "next\n")
-    assert (event.fields["type"], event.fields["message"]) == ("ValueError", "bad sample: 99")
-    assert event.fields["frames"] == [
-        ["all_reduce", LIB, 3252],
-        ["step", "/workspace/train/train.py", 41],
-        ["<module>", "/workspace/train/train.py", 90],
-    ]
-    assert event.fields["code"] == "dist.all_reduce(grad)"
-    assert "symptom" not in event.fields
+    assert (event.type, event.message) == ("ValueError", "bad sample: 99")
+    assert event.frames == (
+        Frame("all_reduce", LIB, 3252),
+        Frame("step", "/workspace/train/train.py", 41),
+        Frame("<module>", "/workspace/train/train.py", 90),
+    )
+    assert event.code == "dist.all_reduce(grad)"
+    assert not event.symptom
     assert (event.line, event.rank) == (9, 2 if "2" in prefix and "Ray" not in prefix else None)
 
 
 def test_interleaved_ranks_are_told_apart() -> None:
     a, b = (traceback(f"KeyError: {r}", function=f"f{r}", prefix=f"[rank{r}]: ").splitlines() for r in (0, 1))
     text = "\n".join(line for pair in zip(a, b, strict=True) for line in pair)
-    assert [(e.rank, e.fields["message"], e.fields["frames"][1][0]) for e in exceptions(text)] == [
+    assert [(e.rank, e.message, e.frames[1].name) for e in exceptions(text)] == [
         (0, "0", "f0"),
         (1, "1", "f1"),
     ]
@@ -68,7 +69,7 @@ def test_two_woven_tracebacks_without_prefixes_keep_both_ends() -> None:
     text = "\n".join(row for row in rows for _ in range(2)).replace(
         "RuntimeError: x\nRuntimeError: x", "RuntimeError: x\nOSError: y"
     )
-    assert [(e.fields["type"], e.fields["frames"][0][0]) for e in exceptions(text)] == [
+    assert [(e.type, e.frames[0].name) for e in exceptions(text)] == [
         ("RuntimeError", "all_reduce"),
         ("OSError", "all_reduce"),
     ]
@@ -90,13 +91,13 @@ def test_of_a_chain_the_first_is_the_cause(marker: str, prefix: str) -> None:
         + "end\n"
     )
     (event,) = exceptions(text)
-    assert (event.fields["type"], event.fields["message"], event.fields["frames"][1][0]) == (
+    assert (event.type, event.message, event.frames[1].name) == (
         "KeyError",
         "'k'",
         "load",
     )
-    assert event.fields["chain"] == [["RuntimeError", "wrapping"]]
-    assert event.fields["last_frames"][1][0] == "step"
+    assert event.chain == (("RuntimeError", "wrapping"),)
+    assert event.last_frames[1].name == "step"
 
 
 def test_a_loader_workers_exception_is_the_cause_of_the_one_that_quotes_it() -> None:
@@ -108,23 +109,24 @@ def test_a_loader_workers_exception_is_the_cause_of_the_one_that_quotes_it() -> 
         ]
     )
     (event,) = exceptions(text)
-    assert (event.fields["message"], event.fields["frames"][0][0]) == ("corrupt sample 5", "__getitem__")
-    assert event.fields["chain"][0][0] == "ValueError"
+    assert (event.message, event.frames[0].name) == ("corrupt sample 5", "__getitem__")
+    assert event.chain[0][0] == "ValueError"
 
 
 def test_two_unrelated_tracebacks_are_two_events() -> None:
-    assert [
-        e.fields["type"] for e in exceptions(traceback("KeyError: 1") + "step 4\n" + traceback("OSError: 2"))
-    ] == ["KeyError", "OSError"]
+    assert [e.type for e in exceptions(traceback("KeyError: 1") + "step 4\n" + traceback("OSError: 2"))] == [
+        "KeyError",
+        "OSError",
+    ]
 
 
 def test_a_log_that_begins_or_ends_within_a_traceback() -> None:
     (event,) = exceptions(traceback("ValueError: x", head=False))
-    assert len(event.fields["frames"]) == 3
+    assert len(event.frames) == 3
     (cut,) = exceptions("\n".join(traceback("ValueError: x").splitlines()[:-1]))
-    assert (cut.fields["type"], cut.fields["truncated"], len(cut.fields["frames"])) == ("", True, 3)
+    assert (cut.type, cut.truncated, len(cut.frames)) == ("", True, 3)
     (bare,) = exceptions("[rank4]: RuntimeError: something\n")
-    assert (bare.rank, bare.fields["frames"]) == (4, [])
+    assert (bare.rank, bare.frames) == (4, ())
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_the_launchers_own_traceback_is_no_ranks(kind: str) -> None:
 def test_symptoms_are_marked(kind: str, message: str, symptom: bool) -> None:
     assert is_symptom(kind, message) is symptom
     (event,) = exceptions(traceback(f"{kind}: {message}"))
-    assert event.fields.get("symptom", False) is symptom
+    assert event.symptom is symptom
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_user_code_and_libraries(path: str, library: bool) -> None:
 def test_a_hostile_traceback_stays_small() -> None:
     frames = '  File "a.py", line 1, in f\n' * 20_000
     found = exceptions(f"Traceback (most recent call last):\n{frames}RecursionError: too deep\n")
-    assert all(len(event.fields["frames"]) <= 200 for event in found)
+    assert all(len(event.frames) <= 200 for event in found)
 
 
 def test_a_traceback_that_never_ends_is_given_up() -> None:
@@ -217,4 +219,4 @@ def test_a_traceback_that_never_ends_is_given_up() -> None:
         if number == 19_000:
             assert parser.wants_more and not events
     assert not parser.wants_more
-    assert [(e.kind, e.rank, e.fields.get("truncated")) for e in events] == [("exception", 3, True)]
+    assert [(e.kind, e.rank, e.truncated) for e in events] == [("exception", 3, True)]

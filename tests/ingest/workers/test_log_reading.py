@@ -48,7 +48,7 @@ def test_what_a_path_says(path: str, expected: tuple[int | None, int | None, int
 
 def test_a_local_rank_is_not_a_global_one() -> None:
     reading = read(CLOSED, "log_dir/none_x1/attempt_0/2/stderr.log")
-    assert {(e.rank, e.fields["local_rank"], e.attempt) for e in reading.events} == {(None, 2, 0)}
+    assert {(e.rank, e.local_rank, e.attempt) for e in reading.events} == {(None, 2, 0)}
     known = read(
         f"[rank10]: {CLOSED}terminate called without an active exception\n",
         "log_dir/none_x1/attempt_0/2/stderr.log",
@@ -65,7 +65,7 @@ def test_local_ranks_are_mapped_within_a_log() -> None:
 def test_task_numbers_are_ranks_unless_lines_contradict() -> None:
     assert {e.rank for e in read(f"3: {CLOSED}").events} == {3}
     nodes = read(f"1: [rank9]: {CLOSED}1: OSError: x\n")
-    assert [(e.rank, e.fields.get("task")) for e in nodes.events if e.fields.get("type") == "OSError"] == [
+    assert [(e.rank, e.task) for e in nodes.events if e.kind == "exception" and e.type == "OSError"] == [
         (None, 1)
     ]
     assert [e.rank for e in read("1: " + AGENT.format(code=1, local=0, pid=5)).events] == [None]
@@ -76,7 +76,7 @@ def test_attempts_in_one_log() -> None:
     second = "[rank0]: OSError: b\n" + AGENT.format(code=1, local=0, pid=12)
     reading = read(first + second + "[rank0]: KeyError: c\n")
     told = [
-        (e.fields.get("type") or e.kind, e.attempt) for e in reading.events if e.kind in ("exception", "exit")
+        (getattr(e, "type", e.kind), e.attempt) for e in reading.events if e.kind in ("exception", "exit")
     ]
     assert told == [
         ("ValueError", 0),
@@ -110,9 +110,9 @@ def test_progress_is_the_last_line_before_trouble() -> None:
     steps = "".join(f"[default{r}]:step {n} loss 0.1\n" for n in range(40_000) for r in (0, 1))
     text = steps + "[default1]:epoch done\n" + "".join(f"[rank0]: {CLOSED}noise\n" for _ in range(60_000))
     events = [e for e in read(text).events if e.kind == "progress"]
-    assert [(e.fields["local_rank"], e.fields.get("step"), e.fields.get("done")) for e in events] == [
-        (0, 39_999, None),
-        (1, 39_999, None),
+    assert [(e.local_rank, e.step, e.done) for e in events] == [
+        (0, 39_999, False),
+        (1, 39_999, False),
         (1, None, True),
     ]
 
@@ -120,18 +120,18 @@ def test_progress_is_the_last_line_before_trouble() -> None:
 @pytest.mark.parametrize(
     ("text", "step", "done"),
     [
-        ("app r1: train step 2 done", 2, None),
+        ("app r1: train step 2 done", 2, False),
         ("epoch done 1", None, True),
         ("loop ended", None, True),
-        (" 45%|####5     | 450/1000 [00:10<00:12, 44.2it/s]", 450, None),
-        ("Iteration: 17 loss=0.3", 17, None),
+        (" 45%|####5     | 450/1000 [00:10<00:12, 44.2it/s]", 450, False),
+        ("Iteration: 17 loss=0.3", 17, False),
         ("Training finished", None, True),
         ("reached end", None, True),
     ],
 )
-def test_progress_lines(text: str, step: int | None, done: bool | None) -> None:
+def test_progress_lines(text: str, step: int | None, done: bool) -> None:
     (event,) = read(text).events
-    assert (event.fields.get("step"), event.fields.get("done")) == (step, done)
+    assert (event.step, event.done) == (step, done)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +201,6 @@ def test_real_incidents(name: str, kind: str, rank: int, fields: dict[str, objec
     readings = incident(name)
     assert [note for reading in readings for note in reading.notes] == []
     found = [e for reading in readings for e in reading.events if e.kind == kind and e.rank == rank]
-    assert any(all(e.fields.get(key) == value for key, value in fields.items()) for e in found)
+    assert any(all(getattr(e, key, None) == value for key, value in fields.items()) for e in found)
     truth = json.loads((INCIDENTS / name / "truth.json").read_text())
     assert truth["culprits"]

@@ -1,0 +1,20 @@
+"""One line of a stack, and a stack: what dumps, tracebacks and stack dumps all hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One line of a stack. Stacks are tuples of frames, innermost first."""
+
+    name: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file.rsplit('/', 1)[-1]}:{self.line} in {self.name}"
+
+
+Stack = tuple[Frame, ...]
