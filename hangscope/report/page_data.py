@@ -12,7 +12,7 @@ from dataclasses import dataclass
 class DiffCell:
     """One class's call in a row of the call diff.
 
-    `mark`: same, state (the same call, not equally far), extra, left_out, differs, swapped, not_reached or unseen.
+    `mark`: same, state (the same call, not equally far), extra, left_out, differs, swapped, not_reached, unseen or no_part.
     `state`: done, pending, started, unknown, or empty where there is no call. `op`, `sizes` and `site` are empty there too.
     """
 

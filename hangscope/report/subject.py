@@ -113,7 +113,9 @@ class Subject:
         view, seq = self.views[gid_of(node)], seq_of(node)
         members = view.members if rank is None or view.kind_of(rank, seq) is None else [rank]
         kinds = {
-            index for r in members if (index := view.kind_index(r, seq)) is not None and r not in self.culprits
+            index
+            for r in members
+            if (index := view.kind_index(r, seq)) is not None and r not in self.culprits
         } or {index for r in members if (index := view.kind_index(r, seq)) is not None}
         ops = sorted({view.kinds[index].op for index in kinds})
         return f"{' / '.join(ops) or 'call'} seq {seq}"

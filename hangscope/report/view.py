@@ -28,8 +28,8 @@ from hangscope.report.document import (
 from hangscope.report.masking import mask, redact
 from hangscope.report.pictures.gather import page_data
 from hangscope.report.plain import from_plain, to_plain
-from hangscope.report.subject import Subject
 from hangscope.report.sources import SourceFolder
+from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import clean
 

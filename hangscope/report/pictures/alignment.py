@@ -42,7 +42,9 @@ def align(base: Program, other: Program) -> Alignment:
     begin, own_begin = begin + common, own_begin + common
     for word, i1, i2, j1, j2 in matcher.get_opcodes():
         if word == "equal":
-            result.matched.update(zip(range(begin + i1, begin + i2), range(own_begin + j1, own_begin + j2), strict=True))
+            result.matched.update(
+                zip(range(begin + i1, begin + i2), range(own_begin + j1, own_begin + j2), strict=True)
+            )
         else:
             _pair(result, base, other, range(begin + i1, begin + i2), range(own_begin + j1, own_begin + j2))
     return result

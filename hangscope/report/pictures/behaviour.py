@@ -85,15 +85,37 @@ class Folding:
     def classes(self) -> list[Behaviour]:
         """Return the classes of all ranks, those of culprits first, then by size."""
         found: dict[Any, Behaviour] = {}
+        alike: dict[Any, Behaviour] = {}
         for rank, record in sorted(self.subject.incident.ranks.items()):
-            program, role = self.program(record), self.subject.role(rank)
+            role = self.subject.role(rank)
+            recorded = (role, record.seen, *self._recorded(record))
+            if recorded in alike:  # most ranks' records are equal to another's, and need no merging
+                alike[recorded].ranks.append(rank)
+                continue
+            program = self.program(record)
             key = (role, record.seen, program.tokens, program.seq.tobytes(), program.state.tobytes())
-            known = found.get(key)
-            if known is None:
-                found[key] = Behaviour([rank], role, program)
-            else:
-                known.ranks.append(rank)
+            alike[recorded] = found.setdefault(key, Behaviour([], role, program))
+            alike[recorded].ranks.append(rank)
         return sorted(found.values(), key=lambda b: (b.role != "culprit", -len(b.ranks), b.ranks[0]))
+
+    def _recorded(self, record: RankRecord) -> list[Any]:
+        """Return a rank's last calls as they were recorded, group by group; enqueue numbers relative to its last."""
+        purposes = self._purposes(record)
+        queues = [
+            (q, p2p) for found, p2p in ((record.queues, False), (record.p2p, True)) for q in found.values()
+        ]
+        last = max((int(q.order[-1]) for q, _ in queues if len(q)), default=0)
+        result: list[Any] = []
+        for queue, is_p2p in queues:
+            still_open = self.subject.open_seqs.get((record.rank, queue.gid, is_p2p), frozenset())
+            columns = (queue.seq, queue.kind, queue.state, queue.order - last)
+            result.append((
+                purposes[queue.gid],
+                is_p2p,
+                *(column[-LAST:].tobytes() for column in columns),
+                frozenset(number - last for number in still_open) if is_p2p else still_open,
+            ))  # fmt: skip
+        return result
 
     def program(self, record: RankRecord) -> Program:
         """Return the last calls of one rank."""
@@ -134,9 +156,9 @@ class Folding:
         rest = np.flatnonzero(state != State.DONE)
         if len(rest):
             still_open = self.subject.open_seqs.get((rank, queue.gid, is_p2p), frozenset())
-            names = (queue.order if is_p2p else queue.seq)[-size:][rest]
-            over = ~np.isin(names, list(still_open)) if still_open else np.ones(len(rest), bool)
-            state[rest[over]] = State.DONE
+            names = (queue.order if is_p2p else queue.seq)[-size:][rest].tolist()
+            over = [row for row, name in zip(rest.tolist(), names, strict=True) if name not in still_open]
+            state[over] = State.DONE
         return state
 
     def _purposes(self, record: RankRecord) -> dict[int, int]:

@@ -8,7 +8,8 @@ from hangscope.align.rankset import compress
 from hangscope.incident import State
 from hangscope.report.page_data import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.pictures.alignment import Alignment, align
-from hangscope.report.pictures.behaviour import Behaviour, Folding, Program
+from hangscope.report.pictures.behaviour import Behaviour, Program
+from hangscope.report.pictures.told_calls import told_diff, told_row, told_standing
 from hangscope.report.subject import Subject, is_pair, site_of, sizes_of, state_word
 from hangscope.report.words import ROLE_WORDS
 
@@ -21,10 +22,12 @@ def call_diff(subject: Subject, classes: list[Behaviour]) -> CallDiff | None:
     """Return the diff of an incident, or None where no rank's calls are known."""
     chosen = choose(subject, classes)
     if not chosen:
-        return None
+        return told_diff(subject)
     base = chosen[0].program
     alignments = [align(base, behaviour.program) for behaviour in chosen[1:]]
     rows = _rows(subject, base, chosen, alignments)
+    if not any(row.differs for row in rows):
+        rows += told_row(subject, chosen)
     first = next((i for i, row in enumerate(rows) if row.differs or _is_open(row)), len(rows) - 1)
     earlier = max(0, first - ROWS_BEFORE)
     others = [behaviour for behaviour in classes if behaviour not in chosen]
@@ -83,7 +86,7 @@ def _rows(
     number, inside = 0, False
     numbered = []
     for cells_of in rows:
-        differs = any(cell.mark not in ("same", "unseen") for cell in cells_of)
+        differs = any(cell.mark not in ("same", "unseen", "no_part") for cell in cells_of)
         number += differs and not inside
         inside = differs
         numbered.append(DiffRow(cells_of, number if differs else None))
@@ -100,6 +103,8 @@ def _against(
 ) -> DiffCell:
     """Return what a class has at a row of the base."""
     program = behaviour.program
+    if not _has_part(subject, behaviour, base, row):
+        return DiffCell("no_part", note="not in this group")
     if not len(program):
         return DiffCell("unseen", note="no call of it is known")
     if row in alignment.matched:
@@ -108,13 +113,31 @@ def _against(
         return _cell(subject, program, own, "same" if same else "state")
     if row in alignment.paired:
         own = alignment.paired[row]
-        return replace(_cell(subject, program, own, "differs"), note=_difference(subject, base, row, program, own))
+        return replace(
+            _cell(subject, program, own, "differs"), note=_difference(subject, base, row, program, own)
+        )
     inserted = {program.tokens[own] for rows in alignment.inserted.values() for own in rows}
-    if base.tokens[row] in inserted or (row > alignment.last and inserted & made[0] and base.tokens[row] in made_by(program)):
+    if base.tokens[row] in inserted or (
+        row > alignment.last and inserted & made[0] and base.tokens[row] in made_by(program)
+    ):
         return DiffCell("swapped", note="in another order")
     if row > alignment.last:
         return DiffCell("not_reached", note="not reached")
     return DiffCell("left_out", note="left out")
+
+
+def _has_part(subject: Subject, behaviour: Behaviour, base: Program, row: int) -> bool:
+    """Return whether a class is in a group of the purpose that a row of the base is for."""
+    if int(base.purpose[row]) in behaviour.purposes:
+        return True
+    group = subject.incident.groups[int(base.gid[row])]
+    if behaviour.role != "culprit" and len(behaviour.program):
+        return behaviour.ranks[0] in group.ranks
+    return not group.members_known or any(
+        behaviour.ranks[0] in other.ranks
+        for other in subject.incident.groups
+        if (other.desc, len(other.ranks)) == (group.desc, len(group.ranks))
+    )
 
 
 def made_by(program: Program) -> frozenset[int]:
@@ -137,7 +160,9 @@ def _insertions(
         lost = {base.tokens[r] for r in range(alignment.start, len(base)) if r not in alignment.matched}
         for own in alignment.inserted.get(row, ()):
             token = program.tokens[own]
-            swapped = token in lost or (token in made[0] and bool(lost & made[column]) and row > alignment.last)
+            swapped = token in lost or (
+                token in made[0] and bool(lost & made[column]) and row > alignment.last
+            )
             cells = [DiffCell("same") for _ in chosen]
             cells[column] = replace(
                 _cell(subject, program, own, "swapped" if swapped else "extra"),
@@ -177,7 +202,8 @@ def _difference(subject: Subject, base: Program, row: int, program: Program, own
         ("another root", one.root == other.root),
         ("another line", site_of(one) == site_of(other)),
     )
-    return ", ".join(word for word, equal in parts if not equal) or "another call"
+    words = [word for word, equal in parts if not equal]
+    return words[0] if words[:1] == ["another call"] else ", ".join(words) or "another call"
 
 
 def _is_open(row: DiffRow) -> bool:
@@ -188,7 +214,8 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
     rank = behaviour.ranks[0]
     call = subject.first_open(rank)
     if call is not None:
-        where = f" on group {subject.label(call.gid)}"
+        groups = {c.gid for r in behaviour.ranks[:64] if (c := subject.first_open(r)) is not None}
+        where = f" on group {subject.label(call.gid)}" if len(groups) == 1 else f" on {len(groups)} groups"
         standing = f"in {subject.call_name(call.node, rank)}{where}"
         if is_pair(call.node):
             kind = subject.kind_of(call.node, rank)
@@ -196,8 +223,7 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
     elif not len(behaviour.program):
         record = subject.incident.ranks[rank]
         standing = record.absence.value if record.absence is not None else "no call of it is known"
+        standing = told_standing(subject, behaviour) or standing
     else:
-        standing = ROLE_WORDS["idle"]
+        standing = told_standing(subject, behaviour) or ROLE_WORDS["idle"]
     return DiffClass(compress(behaviour.ranks), len(behaviour.ranks), behaviour.role, standing, rank)
-
-

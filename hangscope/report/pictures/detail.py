@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 from hangscope.align.rankset import compress
+from hangscope.align.waitgraph import Node
 from hangscope.report import told
 from hangscope.report.document import FOLD_ABOVE
 from hangscope.report.page_data import DetailData, RankDetail, TopologyData
 from hangscope.report.pictures.behaviour import Behaviour
-from hangscope.report.subject import Subject, site_of, sizes_of, state_word
+from hangscope.report.subject import Subject, is_host, rank_of, site_of, sizes_of, state_word
 
 QUEUES = 24
 RANKS = 1024  # above it, classes
 _FRAMES, _STEPS, _FILES = 40, 6, 12
 
 
-def detail(subject: Subject, classes: list[Behaviour], mesh: TopologyData | None) -> DetailData:
-    """Return the detail of every rank, or of every class of ranks in a large job."""
+def detail(
+    subject: Subject, classes: list[Behaviour], mesh: TopologyData | None, steps: dict[Node, Node]
+) -> DetailData:
+    """Return the detail of every rank, or of every class of ranks in a large job; `steps` lead from node to node to the root."""
     queues = tuple(_queue(subject, b) for b in classes[:QUEUES])
     queue_of = {rank: i for i, b in enumerate(classes[:QUEUES]) for rank in b.ranks}
     labels = mesh.labels if mesh is not None else ()
     if subject.incident.world_size <= FOLD_ABOVE:
         rows = [
-            _rank(subject, rank, str(rank), queue_of.get(rank), labels[rank] if rank < len(labels) else "")
+            _rank(
+                subject,
+                steps,
+                rank,
+                str(rank),
+                queue_of.get(rank),
+                labels[rank] if rank < len(labels) else "",
+            )
             for rank in sorted(subject.incident.ranks)
         ]
     else:
         rows = [
-            _rank(subject, b.ranks[0], compress(b.ranks), queue_of.get(b.ranks[0]), "") for b in classes[:RANKS]
+            _rank(subject, steps, b.ranks[0], compress(b.ranks), queue_of.get(b.ranks[0]), "")
+            for b in classes[:RANKS]
         ]
     return DetailData(tuple(rows), queues)
 
 
-def _rank(subject: Subject, rank: int, ranks: str, queue: int | None, label: str) -> RankDetail:
+def _rank(
+    subject: Subject, steps: dict[Node, Node], rank: int, ranks: str, queue: int | None, label: str
+) -> RankDetail:
     record = subject.incident.ranks[rank]
     stack = record.threads[0][1] if record.threads else ()
     return RankDetail(
@@ -40,7 +53,7 @@ def _rank(subject: Subject, rank: int, ranks: str, queue: int | None, label: str
         label=label,
         state=subject.role(rank),
         absence=record.absence.value if record.absence is not None else None,
-        waits=_way(subject, rank),
+        waits=_way(subject, steps, rank),
         queue=queue,
         stack=tuple(f"{f.file}:{f.line} in {f.name}" for f in stack[:_FRAMES]),
         told=tuple(f"{t.text}  [{t.source}]" for t in told.last_words(subject, rank)),
@@ -48,32 +61,23 @@ def _rank(subject: Subject, rank: int, ranks: str, queue: int | None, label: str
     )
 
 
-def _way(subject: Subject, rank: int) -> tuple[str, ...]:
-    """Return the steps from a rank to the root, one way of several."""
-    steps = []
-    seen = set()
-    at: int | None = rank
-    while at is not None and at not in seen and len(steps) < _STEPS:
-        seen.add(at)
-        if at in subject.culprits:
-            steps.append(f"rank {at}: the root")
-            return tuple(steps)
-        call = subject.first_open(at)
-        if call is None:
-            break
-        steps.append(f"rank {at} is in {subject.call_name(call.node, at)} on group {subject.label(call.gid)}")
-        missing = subject.missing_from(call.node)
-        inside = [r for r, _ in subject.graph.calls_of(call.node) if r in subject.culprits]
-        behind = [
-            r
-            for node, _ in subject.graph.targets(call.node)
-            if node[0] != "H"
-            for r, _ in subject.graph.calls_of(node)
-        ]
-        at = next((r for r in (*missing, *inside, *behind) if r in subject.culprits), None)
-        if at is None:
-            at = next((r for r in (*missing, *behind) if r not in seen), None)
-    return tuple(steps)
+def _way(subject: Subject, steps: dict[Node, Node], rank: int) -> tuple[str, ...]:
+    """Return the shortest way from a rank to the root, as sentences."""
+    lines: list[str] = []
+    at: Node | None = ("H", rank)
+    while at is not None:
+        after = steps.get(at)
+        if is_host(at):
+            call = subject.first_open(rank_of(at))
+            if after is None and rank_of(at) in subject.culprits:
+                lines.append(f"rank {rank_of(at)}: the root")
+            elif call is not None:
+                name = subject.call_name(call.node, rank_of(at))
+                lines.append(f"rank {rank_of(at)} is in {name} on group {subject.label(call.gid)}")
+            elif after is not None:
+                lines.append(f"rank {rank_of(at)} waits, as text tells")
+        at = after
+    return (*lines[:_STEPS], f"and {len(lines) - _STEPS} more steps") if len(lines) > _STEPS else tuple(lines)
 
 
 def _queue(subject: Subject, behaviour: Behaviour) -> tuple[str, ...]:
@@ -82,8 +86,13 @@ def _queue(subject: Subject, behaviour: Behaviour) -> tuple[str, ...]:
     for row in range(len(program)):
         kind = subject.incident.kinds[int(program.kind[row])]
         group = subject.label(int(program.gid[row]))
-        parts = (kind.op, sizes_of(kind), f"seq {int(program.seq[row])}", f"group {group}", state_word(int(program.state[row])), site_of(kind))
+        parts = (
+            kind.op,
+            sizes_of(kind),
+            f"seq {int(program.seq[row])}",
+            f"group {group}",
+            state_word(int(program.state[row])),
+            site_of(kind),
+        )
         lines.append(" · ".join(part for part in parts if part))
     return tuple(lines)
-
-

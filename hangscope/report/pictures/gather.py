@@ -10,7 +10,7 @@ from hangscope.report.pictures.ranks import rank_map
 from hangscope.report.pictures.stacks import sides
 from hangscope.report.pictures.strip import strip
 from hangscope.report.pictures.topology import topology
-from hangscope.report.pictures.waits import wait_picture
+from hangscope.report.pictures.waits import steps_to_root, wait_graph, wait_picture
 from hangscope.report.sources import SourceFolder, snippets
 from hangscope.report.story.tell import tell
 from hangscope.report.subject import Subject
@@ -21,14 +21,15 @@ def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
     classes = Folding(subject).classes()
     mesh = topology(subject)
     both = sides(subject)
+    edges, roots = wait_graph(subject)
     return PageData(
         calls=call_diff(subject, classes),
-        waitfor=wait_picture(subject),
+        waitfor=wait_picture(subject, edges, roots),
         rankmap=rank_map(subject),
         topology=mesh,
         strip=strip(subject),
         story=tell(subject, classes),
         sides=both,
         snippets=snippets(both, source),
-        detail=detail(subject, classes, mesh),
+        detail=detail(subject, classes, mesh, steps_to_root(edges, roots)),
     )

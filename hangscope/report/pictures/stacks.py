@@ -23,8 +23,16 @@ def sides(subject: Subject) -> tuple[SidePart, ...]:
     left, right = _culprit(subject), None
     if waiting is not None and (waiting.frames or waiting.op):
         rank = verdict.in_call[0] if verdict.in_call else None
-        who = ranks_phrase(verdict.in_call) if 0 < len(verdict.in_call) <= 4 else f"rank {rank}" if rank is not None else "waiting"
-        right = SidePart("waiting", f"{who}, waiting".capitalize(), _call(waiting), rank, _frames(waiting.frames))
+        who = (
+            ranks_phrase(verdict.in_call)
+            if 0 < len(verdict.in_call) <= 4
+            else f"rank {rank}"
+            if rank is not None
+            else "waiting"
+        )
+        right = SidePart(
+            "waiting", f"{who}, waiting".capitalize(), _call(waiting), rank, _frames(waiting.frames)
+        )
     return tuple(_marked(side, other) for side, other in ((left, right), (right, left)) if side is not None)
 
 

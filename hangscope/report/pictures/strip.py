@@ -29,13 +29,23 @@ def strip(subject: Subject) -> StripData | None:
     if stalls:
         spread = (stalls[-1] - stalls[0]) / 1e9
         tail = f", the last {duration(spread)} later" if len(stalls) > 1 and spread >= 1e-3 else ""
-        moments.append(Moment("stall", str(stalls[0]), f"first of {counted(len(stalls), 'rank')} stalls{tail}" if len(stalls) > 1 else "the rank stalls"))
+        moments.append(
+            Moment(
+                "stall",
+                str(stalls[0]),
+                f"first of {counted(len(stalls), 'rank')} stalls{tail}"
+                if len(stalls) > 1
+                else "the rank stalls",
+            )
+        )
     for kind, found in (("watchdog", told.watchdogs(subject)), ("end", told.ends(subject))):
         timed = sorted((t for t in found if t.time), key=lambda t: (t.time or 0, t.source))
         if timed:
             first = timed[0]
             who = f"rank {first.rank}: " if first.rank is not None else ""
-            moments.append(Moment(kind, str(int((first.time or 0) * 1e9)), who + cut(first.text, 120), first.source))
+            moments.append(
+                Moment(kind, str(int((first.time or 0) * 1e9)), who + cut(first.text, 120), first.source)
+            )
     if verdict is not None and verdict.until is not None and verdict.until > _EARLIEST:
         moments.append(Moment("until", str(verdict.until), "end of the job"))
     if not moments:
@@ -43,7 +53,11 @@ def strip(subject: Subject) -> StripData | None:
     moments.sort(key=lambda m: (int(m.at), m.kind))
     begin = next((int(m.at) for m in moments if m.kind in ("progress", "stall")), None)
     finish = max((int(m.at) for m in moments), default=None)
-    stood = (finish - begin) / 1e9 if begin is not None and finish is not None and 0 < finish - begin < _YEAR else None
+    stood = (
+        (finish - begin) / 1e9
+        if begin is not None and finish is not None and 0 < finish - begin < _YEAR
+        else None
+    )
     return StripData(
         moments=tuple(moments),
         stood_s=stood,

@@ -32,7 +32,9 @@ def topology(subject: Subject) -> TopologyData | None:
     if len(dimensions) < 2:
         return None
     labels = tuple(" ".join(f"{d.name}{places[d.name][rank]}" for d in dimensions) for rank in range(size))
-    return TopologyData(tuple(dimensions), labels if size <= 1024 else (), _spread(subject, dimensions, places))
+    return TopologyData(
+        tuple(dimensions), labels if size <= 1024 else (), _spread(subject, dimensions, places)
+    )
 
 
 def _spread(

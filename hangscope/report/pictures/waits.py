@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from hangscope.align.components import components
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.align.waitgraph import Node
 from hangscope.report.page_data import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.subject import Subject, gid_of, is_host, rank_of
-from hangscope.report.words import counted
+from hangscope.report.words import counted, cut, some_ranks
 
 NODES = 30
 _LINES = 16
@@ -21,13 +22,34 @@ _LINES = 16
 Edges = dict[Node, dict[Node, bool]]  # who waits for what, and whether that is assumed
 
 
-def wait_picture(subject: Subject) -> WaitPicture | None:
-    """Return the picture, or None where nobody is seen to wait."""
+def wait_graph(subject: Subject) -> tuple[Edges, frozenset[Node]]:
+    """Return who waits for what, and the roots; empty where nobody is seen to wait."""
     edges = _edges(subject) or _told_edges(subject)
+    roots = _roots(subject, edges) if edges else frozenset()
+    _lead_to_the_root(subject, edges, roots)
+    return edges, roots
+
+
+def steps_to_root(edges: Edges, roots: frozenset[Node]) -> dict[Node, Node]:
+    """Return for each node that leads to a root the next node on a shortest way there."""
+    back: dict[Node, list[Node]] = defaultdict(list)
+    for node, targets in edges.items():
+        for target in targets:
+            back[target].append(node)
+    step: dict[Node, Node] = {}
+    work = sorted(roots, key=str)
+    for node in work:  # grows as it is walked: breadth first
+        for before in back[node]:
+            if before not in step and before not in roots:
+                step[before] = node
+                work.append(before)
+    return step
+
+
+def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Node]) -> WaitPicture | None:
+    """Return the picture, or None where nobody is seen to wait."""
     if not edges:
         return None
-    roots = _roots(subject, edges)
-    _lead_to_the_root(subject, edges, roots)
     cycle = _on_a_cycle(edges)
     classes = _condense(subject, edges, roots)
     order = sorted(
@@ -50,7 +72,12 @@ def wait_picture(subject: Subject) -> WaitPicture | None:
             if all(ends) and ends[0] != ends[1]:
                 drawn[ends] = drawn.get(ends, True) and assumed
     arrows = tuple(WaitEdge(a, b, assumed) for (a, b), assumed in sorted(drawn.items()))
-    return WaitPicture(nodes, arrows, _sentences(subject, nodes, arrows), max(0, len(order) - NODES))
+    return WaitPicture(
+        nodes,
+        arrows,
+        _sentences(subject, nodes, arrows, _awaited(edges, classes, names)),
+        max(0, len(order) - NODES),
+    )
 
 
 def _edges(subject: Subject) -> Edges:
@@ -63,13 +90,17 @@ def _edges(subject: Subject) -> Edges:
         host: Node = ("H", rank)
         if first is None:
             continue
-        assumed = next((a for t, a in graph.targets(host) if t == first.node), True) if host in graph.index else True
+        assumed = (
+            next((a for t, a in graph.targets(host) if t == first.node), True)
+            if host in graph.index
+            else True
+        )
         edges[host] = {first.node: assumed}
         calls[first.node] = True
     for root in graph.roots:
-        calls.update(dict.fromkeys(n for n in root.nodes if not is_host(n)))
+        calls.update((n, True) for n in root.nodes if not is_host(n))
     for node in calls:
-        edges[node] = {t: a for t, a in graph.targets(node) if is_host(t) or t in calls}
+        edges[node] = _through(subject, node, calls)
     for targets in list(edges.values()):
         for target in targets:
             edges.setdefault(target, {})
@@ -84,6 +115,23 @@ def _edges(subject: Subject) -> Edges:
             if inside and not circular:
                 edges[subject.node][("H", rank)] = False
     return edges
+
+
+def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Node, bool]:
+    """Return the hosts and kept calls that a call waits for, straight or behind calls that are not kept."""
+    found: dict[Node, bool] = {}
+    seen = {node}
+    work = [(node, False)]
+    while work:
+        at, assumed = work.pop()
+        for target, step in subject.graph.targets(at):
+            if is_host(target) or target in kept:
+                if target != node:
+                    found[target] = found.get(target, True) and (assumed or step)
+            elif target not in seen:
+                seen.add(target)
+                work.append((target, assumed or step))
+    return found
 
 
 def _told_edges(subject: Subject) -> Edges:
@@ -131,22 +179,10 @@ def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Node]) ->
 
 
 def _reaching(edges: Edges, roots: frozenset[Node]) -> set[Node]:
-    back: dict[Node, list[Node]] = defaultdict(list)
-    for node, targets in edges.items():
-        for target in targets:
-            back[target].append(node)
-    seen, work = set(roots), list(roots)
-    while work:
-        for node in back[work.pop()]:
-            if node not in seen:
-                seen.add(node)
-                work.append(node)
-    return seen
+    return set(steps_to_root(edges, roots)) | set(roots)
 
 
 def _on_a_cycle(edges: Edges) -> frozenset[Node]:
-    from hangscope.align.components import components
-
     names = list(edges)
     index = {node: i for i, node in enumerate(names)}
     parts = components([[(index[t], a) for t, a in edges[node].items()] for node in names])
@@ -171,10 +207,12 @@ def _condense(subject: Subject, edges: Edges, roots: frozenset[Node]) -> dict[No
             colours[node] = (subject.call_name(node), *purpose, node in roots, own)
     numbers = _numbered(colours)
     for _ in range(len(edges)):
-        refined = _numbered({
-            node: (numbers[node], tuple(sorted({(numbers[t], a) for t, a in edges[node].items()})))
-            for node in edges
-        })
+        refined = _numbered(
+            {
+                node: (numbers[node], tuple(sorted({(numbers[t], a) for t, a in edges[node].items()})))
+                for node in edges
+            }
+        )
         if len(set(refined.values())) == len(set(numbers.values())):
             break
         numbers = refined
@@ -193,9 +231,21 @@ def _node(
     if is_host(members[0]):
         ranks = sorted(rank_of(n) for n in members)
         culprit = bool(subject.culprits.intersection(ranks))
-        role = "" if culprit else {"waiting": "", "idle": "in no call", "unseen": "not seen"}[subject.role(ranks[0])]
+        role = (
+            ""
+            if culprit
+            else {"waiting": "", "idle": "in no call", "unseen": "not seen"}[subject.role(ranks[0])]
+        )
         return WaitNode(
-            name, "host", ranks_phrase(ranks).capitalize(), role, compress(ranks), len(ranks), root, bold, culprit
+            name,
+            "host",
+            f"{'Rank' if len(ranks) == 1 else 'Ranks'} {some_ranks(ranks)}",
+            role,
+            compress(ranks),
+            len(ranks),
+            root,
+            bold,
+            culprit,
         )
     if members[0] == ("V",):
         verdict = subject.verdict
@@ -206,30 +256,68 @@ def _node(
         return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
     gids = sorted({gid_of(n) for n in members})
     first = subject.incident.groups[gids[0]]
-    group = f"group {first.label}" if len(gids) == 1 else f"{counted(len(gids), 'group')}, {first.role or first.desc or first.name} and others"
-    if len(gids) > 1 and len({subject.incident.groups[g].role or subject.incident.groups[g].desc for g in gids}) == 1:
+    group = (
+        f"group {first.label}"
+        if len(gids) == 1
+        else f"{counted(len(gids), 'group')}, {first.role or first.desc or first.name} and others"
+    )
+    if (
+        len(gids) > 1
+        and len({subject.incident.groups[g].role or subject.incident.groups[g].desc for g in gids}) == 1
+    ):
         group = f"{counted(len(gids), 'group')} ({first.role or first.desc or 'alike'})"
-    inside = sorted({rank for n in members for rank, _ in subject.graph.calls_of(n)})
+    # A named rank that made another call there is a node of its own, and no part of this one; in a circle it is both.
+    left_out = subject.culprits if not bold else frozenset()
+    inside = sorted({r for n in members for r, _ in subject.graph.calls_of(n) if r not in left_out})
     return WaitNode(
-        name, "call", subject.call_name(members[0]), group, compress(inside) if inside else "", len(inside), root, bold
+        name,
+        "call",
+        subject.call_name(members[0]),
+        group,
+        compress(inside) if inside else "",
+        len(inside),
+        root,
+        bold,
     )
 
 
+def _awaited(edges: Edges, classes: dict[Node, int], names: dict[int, str]) -> dict[str, list[int]]:
+    """Return the ranks that the calls of each node wait for."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for node, targets in edges.items():
+        if not is_host(node) and classes[node] in names:
+            found[names[classes[node]]].update(rank_of(t) for t in targets if is_host(t))
+    return {name: sorted(ranks) for name, ranks in found.items()}
+
+
 def _sentences(
-    subject: Subject, nodes: tuple[WaitNode, ...], edges: tuple[WaitEdge, ...]
+    subject: Subject,
+    nodes: tuple[WaitNode, ...],
+    edges: tuple[WaitEdge, ...],
+    awaited: dict[str, list[int]],
 ) -> tuple[str, ...]:
     """Return the picture as sentences, from the victims to the root."""
     by_name = {node.id: node for node in nodes}
     lines = []
     for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
         targets = [by_name[e.target] for e in edges if e.source == node.id]
-        for_whom = [t.label[:1].lower() + t.label[1:] for t in targets if t.kind == "host"]
+        for_whom = (
+            [f"rank{'s' if len(awaited[node.id]) > 1 else ''} {some_ranks(awaited[node.id])}"]
+            if awaited.get(node.id)
+            else []
+        )
         behind = [f"{t.label} on {t.group}" for t in targets if t.kind == "call"]
-        tail = " and ".join(filter(None, (", ".join(for_whom), "stands behind " + ", ".join(behind) if behind else "")))
+        tail = " and ".join(
+            filter(None, (", ".join(for_whom), "stands behind " + ", ".join(behind) if behind else ""))
+        )
         word = "waits for " if for_whom else ""
         where = f" on {node.group}" if node.group else ""
-        who = f"{ranks_phrase_of(node)} in " if node.ranks else ""
-        lines.append(f"{who}{node.label}{where}, which {word}{tail}." if tail else f"{who}{node.label}{where}, which all its members made.")
+        who = f"{_who_is(node)} in " if node.ranks else ""
+        lines.append(
+            f"{who}{node.label}{where}, which {word}{tail}."
+            if tail
+            else f"{who}{node.label}{where}, which all its members made."
+        )
     left_out = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"{left_out} more calls."] if left_out > 0 else [])
     verdict = subject.verdict
@@ -239,6 +327,6 @@ def _sentences(
     return tuple(lines)
 
 
-def ranks_phrase_of(node: WaitNode) -> str:
+def _who_is(node: WaitNode) -> str:
     """Return `Rank 3 is` or `Ranks 0-2 are`."""
-    return f"Rank {node.ranks} is" if node.count == 1 else f"Ranks {node.ranks} are"
+    return f"Rank {node.ranks} is" if node.count == 1 else f"Ranks {cut(node.ranks, 80)} are"
