@@ -36,7 +36,6 @@ for name in sorted(os.listdir(sys.argv[1])):
 SMALL = (
     Job(64, frames=12, layout="mesh"),
     Job(256, frames=12, layout="mesh"),
-    Job(256, frames=20, shared=False, layout="mesh"),
 )
 LARGE = tuple(Job(ranks, frames=12, layout="mesh") for ranks in (1024, 2048, 4096, 8192, 16384))
 #: torch's analyzer is not run above this: it takes minutes and gigabytes
@@ -58,8 +57,7 @@ class Dumps:
 
     @property
     def name(self) -> str:
-        shared = "shared" if self.job.shared else "unshared"
-        return f"{self.job.ranks:,} x {self.job.entries:,} x {self.job.frames} {shared}"
+        return f"{self.job.ranks:,} x {self.job.entries:,} x {self.job.frames}"
 
     def doubles(self, other: Dumps | None) -> bool:
         """Return whether these are of twice as many ranks as `other`, and else alike."""

@@ -1,5 +1,7 @@
 """Print how often the analyzer is right on simulated freezes: `python benchmarks/score.py [--per-fault 50]`.
 
+With `--text` the excerpts under `fixtures/text/` are scored instead, by form (`text_score.py`).
+
 Every incident follows from its fault and seed: the tables are the same on every run. An incident is right when
 the culprit ranks are exact (and the status, where the truth says one) and the cause is an accepted one.
 `--collected` asks how answers hold when files are lost, late or cut: one row per way of collecting, every
@@ -18,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import text_score
 from answers import WORDS, Answer, answer, reliability, share
 
 from tests.simulator import FAULTS, WAYS, Remains, collect, simulate
@@ -131,7 +134,14 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="list the misses")
     parser.add_argument("--min-ranks", type=float, default=0.0, help="fail below this share of exact ranks")
     parser.add_argument("--min-cause", type=float, default=0.0, help="fail below this share of exact causes")
+    parser.add_argument("--text", action="store_true", help="score the excerpts of fixtures/text instead")
+    parser.add_argument("--text-only", metavar="WHICH", help="open, apart, or a part of an excerpt's name")
     options = parser.parse_args()
+    if options.text or options.text_only:
+        answers, shown = text_score.run(options.verbose, options.text_only)
+        print(shown)
+        useful = sum(answer.useful for answer in answers) / max(1, len(answers))
+        return 0 if useful >= options.min_cause and not any(answer.wrong for answer in answers) else 1
     wanted = tuple(options.rows or ())
     ways = tuple(way for way in WAYS if way.startswith(wanted)) if wanted else tuple(WAYS)
     if not ways:

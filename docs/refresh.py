@@ -1,7 +1,8 @@
-"""Renew the parts of README.md that a command prints: `python docs/refresh.py`.
+"""Renew the parts of the pages that a command prints: `python docs/refresh.py`.
 
-Without an argument: the report and the table of causes. `python docs/refresh.py score` puts the tables that stand on
-standard input between the markers `<!-- score -->` and `<!-- /score -->`, as they were printed; `speed` likewise.
+Without an argument: the report of README.md and the table of docs/causes.md. `python docs/refresh.py score` puts the
+tables that stand on standard input between the markers `<!-- score -->` and `<!-- /score -->` of docs/score.md, as they
+were printed; `speed` likewise.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ sys.path.insert(0, str(ROOT))
 import hangscope  # noqa: E402
 from hangscope.causes.catalog import CATALOG  # noqa: E402
 
-README = ROOT / "README.md"
+#: The page of each block.
+PAGES = {
+    "report": ROOT / "README.md",
+    "causes": ROOT / "docs" / "causes.md",
+    "score": ROOT / "docs" / "score.md",
+    "speed": ROOT / "docs" / "speed.md",
+}
 INCIDENT = "rank_conditional_barrier"
 
 
@@ -42,28 +49,31 @@ def tables(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
 
 
-def put(readme: str, block: str, content: str) -> str:
-    """Return `readme` with the text between the markers of `block` replaced. Raises ValueError where a marker is missing."""
-    before, opening, rest = readme.partition(f"<!-- {block} -->\n")
+def put(page: str, block: str, content: str) -> str:
+    """Return `page` with the text between the markers of `block` replaced. Raises ValueError where a marker is missing."""
+    before, opening, rest = page.partition(f"<!-- {block} -->\n")
     _, closing, after = rest.partition(f"\n<!-- /{block} -->")
     if not opening or not closing:
-        raise ValueError(f"README.md has no block {block!r}")
+        raise ValueError(f"the page has no block {block!r}")
     return before + opening + content + closing + after
 
 
-def renewed(readme: str) -> str:
-    """Return `readme` with the report and the causes as they are now."""
-    return put(put(readme, "report", report()), "causes", causes())
+def renewed() -> dict[Path, str]:
+    """Return the pages with the report and the causes as they are now."""
+    made = {"report": report, "causes": causes}
+    return {
+        PAGES[name]: put(PAGES[name].read_text(encoding="utf-8"), name, make()) for name, make in made.items()
+    }
 
 
 def main(blocks: list[str]) -> None:
-    """Write README.md anew."""
-    readme = README.read_text(encoding="utf-8")
-    if not blocks:
-        readme = renewed(readme)
+    """Write the pages anew."""
+    pages = renewed() if not blocks else {}
     for block in blocks:
-        readme = put(readme, block, tables(sys.stdin.read()))
-    README.write_text(readme, encoding="utf-8")
+        page = PAGES[block]
+        pages[page] = put(page.read_text(encoding="utf-8"), block, tables(sys.stdin.read()))
+    for page, text in pages.items():
+        page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

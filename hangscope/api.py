@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
 from functools import cached_property
@@ -97,8 +95,11 @@ class Report:
         """Write the HTML page to `path`.
 
         The file appears whole or not at all. A file that is not a report of hangscope is not overwritten without
-        `force`. Raises UsageError for that, OSError where it cannot be written.
+        `force`; a device or a pipe is written into. Raises UsageError for what is refused, OSError where it cannot be
+        written.
         """
+        from hangscope.output import write_report
+
         write_report(Path(path), self.to_html(), force=force)
 
 
@@ -109,6 +110,7 @@ def analyze(
     jobs: int | None = None,
     attempt: int | str | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
+    max_unpacked: int | None = None,
     full_table: bool = False,
     redact: Collection[str] = (),
     source: str | os.PathLike[str] | None = None,
@@ -119,7 +121,8 @@ def analyze(
 
     `paths` is one path, or several: files, folders, archives, fsspec URLs. `world_size` overrides what the inputs say;
     `jobs` is the number of reading processes (default: this process's processors); `attempt` picks a restart attempt
-    (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded; `full_table` keeps rows for
+    (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded, `max_unpacked` what
+    archives may unpack to, in bytes; `full_table` keeps rows for
     calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `source` is a folder with
     the job's code, from which the page quotes the lines that matter; `executor` reads on any
     `concurrent.futures.Executor` instead of children; `progress(files, of, bytes, of)` is called as reading goes on.
@@ -139,7 +142,7 @@ def analyze(
     wanted = _as_list(paths)
     _check(world_size, jobs, attempt, redact)
     notes: list[Note] = []
-    with find_files(wanted, notes) as files:
+    with find_files(wanted, notes, max_unpacked=max_unpacked) as files:
         interner = Interner()
         readings = [
             reading
@@ -232,41 +235,4 @@ def _is_evidence(reading: Reading) -> bool:
     return any(told) or (log is not None and bool(log.events or log.recordings))
 
 
-def write_report(path: Path, text: str, *, force: bool = False) -> None:
-    """Write a report file whole or not at all, and never over a file that is not a report of hangscope."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder", "name a file in it")
-    if path.exists() and not force and not _is_ours(path):
-        raise UsageError(
-            f"{path} exists and is not a report of hangscope", "choose another name with -o, or pass --force"
-        )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    if sys.platform == "win32":
-        return 0
-    current = os.umask(0)
-    os.umask(current)
-    return current
-
-
-def _is_ours(path: Path) -> bool:
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(4096)
-    except OSError:
-        return False
-    return not head or b'content="hangscope' in head or b'"hangscope.report/' in head
-
-
-__all__ = ["HangscopeError", "Report", "analyze", "analyze_safely", "write_report"]
+__all__ = ["HangscopeError", "Report", "analyze", "analyze_safely"]

@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from hangscope._version import __version__
+from hangscope.commands.capture import capture
+from hangscope.commands.run import run
 from hangscope.errors import HangscopeError, UsageError
 from hangscope.terminal import ProgressBar, wants_color
 
@@ -41,6 +43,12 @@ _jobs_option = click.option(
 )
 _max_bytes_option = click.option(
     "--max-bytes", type=click.IntRange(1), metavar="N", help="Largest dump that is loaded (default: 2 GiB)."
+)
+_max_unpacked_option = click.option(
+    "--max-unpacked",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Bytes that archives may unpack to (default: 64 GiB in all, each 1 GiB or 250 times its size).",
 )
 _force_option = click.option(
     "--force", is_flag=True, help="Overwrite a file that is not a report of hangscope."
@@ -118,6 +126,7 @@ Examples:
     "--full-table", is_flag=True, help="Keep every call in the library's table, however large the job."
 )
 @_max_bytes_option
+@_max_unpacked_option
 @_force_option
 @click.option(
     "--color",
@@ -140,6 +149,7 @@ def analyze(
     attempt: str | None,
     full_table: bool,
     max_bytes: int | None,
+    max_unpacked: int | None,
     force: bool,
     color: str,
     verbose: bool,
@@ -167,6 +177,7 @@ def analyze(
             redact=[w.strip() for w in redact.split(",") if w.strip()],
             progress=bar.advance,
             max_bytes=max_bytes or DEFAULT_MAX_BYTES,
+            max_unpacked=max_unpacked,
         )
     finally:
         bar.close()
@@ -186,7 +197,7 @@ def analyze(
 
 def _write(path: Path, render: Any, force: bool, quiet: bool) -> bool:
     """Write one report file; a failure is told and does not take back the verdict that was printed."""
-    from hangscope.api import write_report
+    from hangscope.output import write_report
 
     try:
         write_report(path, render(), force=force)
@@ -211,10 +222,17 @@ def _write(path: Path, render: Any, force: bool, quiet: bool) -> bool:
 )
 @_jobs_option
 @_max_bytes_option
+@_max_unpacked_option
 @click.option("--force", is_flag=True, help="Overwrite a file that is no pack.")
 @_quiet_option
 def pack(
-    paths: tuple[str, ...], output: str, jobs: int | None, max_bytes: int | None, force: bool, quiet: bool
+    paths: tuple[str, ...],
+    output: str,
+    jobs: int | None,
+    max_bytes: int | None,
+    max_unpacked: int | None,
+    force: bool,
+    quiet: bool,
 ) -> None:
     """Reduce dumps and logs to one small file that is analysed in their place.
 
@@ -231,6 +249,7 @@ def pack(
             output,
             jobs=jobs,
             max_bytes=max_bytes or DEFAULT_MAX_BYTES,
+            max_unpacked=max_unpacked,
             force=force,
             progress=bar.advance,
         )
@@ -307,6 +326,10 @@ def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: b
         )
         if not _write(Path(output), report.to_html, force, False):
             sys.exit(EXIT_ERROR)
+
+
+for command in (run, capture):
+    main.add_command(command)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ as torch's recorder writes them, or None. Nothing here does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from hangscope.errors import Note
 from hangscope.events import Event as Event
@@ -77,6 +77,39 @@ class CallKind:
     def is_p2p(self) -> bool:
         """Whether this is a send or a receive."""
         return self.src is not None
+
+
+class Kinds(Sequence[CallKind]):
+    """A job's kinds of call, by index.
+
+    Members of an all_to_all may send as much as they like, so such calls are of one kind and their sizes are their own: each
+    has an index, under which the kind stands with its sizes, and `plain[index]` is the kind in `alone`, without them. What
+    calls are compared by is worked out for the kinds in `alone` and taken for every index through `plain`.
+    """
+
+    def __init__(
+        self,
+        alone: Sequence[CallKind],
+        plain: Column,
+        sizes: Callable[[int], tuple[Sizes, Sizes]] | None = None,
+    ) -> None:
+        self.alone, self.plain, self._sizes = alone, plain, sizes
+
+    def __len__(self) -> int:
+        return len(self.plain)
+
+    @overload
+    def __getitem__(self, index: int) -> CallKind: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[CallKind]: ...
+    def __getitem__(self, index: int | slice) -> CallKind | list[CallKind]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        kind = self.alone[int(self.plain[index])]
+        if index < len(self.alone) or self._sizes is None:
+            return kind
+        inputs, outputs = self._sizes(index)
+        return replace(kind, input_sizes=inputs, output_sizes=outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +224,7 @@ class Incident:
     world_size: int
     ranks: dict[int, RankRecord]
     groups: list[Group]
-    kinds: list[CallKind]
+    kinds: Kinds
     events: list[Event] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)

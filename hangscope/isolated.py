@@ -1,13 +1,33 @@
-"""How this project starts its own child processes: so that no module of the working folder or the environment is run."""
+"""How this project starts its own child processes, and how they are talked to.
+
+No module of the working folder or the environment is run in them, their memory is limited, and none outlives its parent. A message
+is an eight-byte length and what follows.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+import struct
+import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from typing import IO
 
 # A child does no linear algebra; the threads that BLAS starts with numpy may not fit a limit on memory.
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_LENGTH = struct.Struct("<Q")
+_PR_SET_PDEATHSIG = 1
+
+
+class TooLong(Exception):
+    """A message is longer than what is taken. `length` is in bytes."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.length = length
 
 
 def command(module: str) -> list[str]:
@@ -18,10 +38,87 @@ def command(module: str) -> list[str]:
         sys.executable,
         "-I",
         "-c",
-        f"import sys; sys.path[:] = {paths!r}; from {module} import main; main()",
+        f"import sys; sys.path[:] = {paths!r}; from hangscope.isolated import die_with; die_with({os.getpid()}); "
+        f"from {module} import main; main()",
     ]
 
 
 def environment() -> dict[str, str]:
     """Return the environment of a child."""
     return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
+
+
+def start(module: str) -> subprocess.Popen[bytes]:
+    """Start a child that runs `main` of a module and is talked to over its stdin and stdout. Raises OSError."""
+    return subprocess.Popen(
+        command(module),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    )
+
+
+def die_with(parent: int) -> None:
+    """End this process at once when the process `parent`, which started it, ends in whatever way."""
+    try:
+        import ctypes
+
+        if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+            raise OSError
+    except (OSError, AttributeError, ImportError, TypeError):  # no Linux
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    if hasattr(os, "getppid") and os.getppid() != parent:
+        os._exit(1)
+
+
+def _watch(parent: int) -> None:
+    while hasattr(os, "getppid"):
+        if os.getppid() != parent:
+            os._exit(1)
+        time.sleep(0.5)
+
+
+def limit_memory(limit: int) -> None:
+    """Limit the address space of this process to so many bytes, and leave no core file."""
+    try:
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(
+            resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard)
+        )
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    except (ImportError, ValueError, OSError):
+        pass  # no such limit on this platform: the parent's deadline still holds
+
+
+def send(stream: IO[bytes], payload: bytes) -> None:
+    """Write one message."""
+    stream.write(_LENGTH.pack(len(payload)))
+    stream.write(payload)
+    stream.flush()
+
+
+def receive(stream: IO[bytes], limit: int = 1 << 62) -> bytes | None:
+    """Return one message, or None where the stream ends. Raises TooLong for one of more than `limit` bytes."""
+    header = stream.read(_LENGTH.size)
+    if len(header) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(header)
+    if length > limit:
+        raise TooLong(length)
+    payload = stream.read(length)
+    return payload if len(payload) == length else None
+
+
+def describe_end(code: int | None) -> str:
+    """Return in words how a process ended, by its return code."""
+    if code is None:
+        return "killed, but not gone"
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code}, {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"

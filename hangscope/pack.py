@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hangscope import output as outputs
 from hangscope.errors import NoInputError, Note, UsageError
 from hangscope.ingest.recorder.pack_file import MAGIC, METADATA_KEY, Entry, write_pack
 from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
+
+KIND = "pack of hangscope"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ def pack(
     *,
     jobs: int | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
+    max_unpacked: int | None = None,
     force: bool = False,
     progress: Callable[[int, int, int, int], None] | None = None,
 ) -> Packed:
@@ -44,7 +47,7 @@ def pack(
     target = Path(output)
     _check(target, force)
     notes: list[Note] = []
-    with find_files(paths, notes) as found:
+    with find_files(paths, notes, max_unpacked=max_unpacked) as found:
         files = [f for f in found if os.path.realpath(f.path) != os.path.realpath(target)]
         if not files:
             raise NoInputError(
@@ -58,8 +61,8 @@ def pack(
             packed_before = wire.pop("files", None)
             entries += [(file.shown, file.size, wire)] if packed_before is None else packed_before
     entries.sort(key=lambda entry: entry[0])
-    _write(target, entries)
-    return Packed(len(files), total, target.stat().st_size, tuple(notes))
+    size = outputs.write_file(target, lambda out: write_pack(out, entries), _is_pack, KIND, force=force)
+    return Packed(len(files), total, size, tuple(notes))
 
 
 def _check(target: Path, force: bool) -> None:
@@ -67,10 +70,7 @@ def _check(target: Path, force: bool) -> None:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
         raise UsageError("packing needs pyarrow", "pip install 'hangscope[parquet]'") from None
-    if target.exists() and not force and not _is_pack(target):
-        raise UsageError(
-            f"{target} exists and is no pack of hangscope", "choose another name with -o, or pass --force"
-        )
+    outputs.check(target, _is_pack, KIND, force=force)
 
 
 def _is_pack(path: Path) -> bool:
@@ -81,16 +81,3 @@ def _is_pack(path: Path) -> bool:
             return head == MAGIC and METADATA_KEY in stream.read()
     except OSError:
         return False
-
-
-def _write(target: Path, entries: list[Entry]) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    try:
-        write_pack(name, entries)
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

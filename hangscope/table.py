@@ -66,10 +66,13 @@ def build_table(analysis: Analysis | None, *, full: bool = False) -> pd.DataFram
     A job of more than FREE_ROWS calls gives only the last TAIL calls of each rank on each group unless `full`.
     """
     queues: list[Queue] = []
-    kinds: list[CallKind] = []
+    kinds: Sequence[CallKind] = []
+    sized: Sequence[CallKind] = []
+    plain = np.empty(0, np.int64)
     labels: list[str] = []
     if analysis is not None:
-        kinds = analysis.incident.kinds
+        sized = analysis.incident.kinds
+        kinds, plain = analysis.incident.kinds.alone, analysis.incident.kinds.plain
         labels = [g.label for g in analysis.incident.groups]
         queues = [
             q
@@ -79,7 +82,8 @@ def build_table(analysis: Analysis | None, *, full: bool = False) -> pd.DataFram
             if len(q)
         ]
     cut = slice(None) if full or sum(map(len, queues)) <= FREE_ROWS else slice(-TAIL, None)
-    kind = _join([q.kind[cut] for q in queues], np.int32)
+    with_sizes, used = np.unique(_join([q.kind[cut] for q in queues], np.int32), return_inverse=True)
+    kind = plain[with_sizes][used]
     lengths = [len(q.kind[cut]) for q in queues]
     gid = np.repeat(np.array([q.gid for q in queues], np.int32), lengths)
     created = _join([q.created[cut] for q in queues], np.int64)
@@ -94,8 +98,8 @@ def build_table(analysis: Analysis | None, *, full: bool = False) -> pd.DataFram
         "is_p2p": np.array([k.is_p2p for k in kinds], bool)[kind] if kinds else np.empty(0, bool),
         "src": _integers(kind, [k.src for k in kinds]),
         "dst": _integers(kind, [k.dst for k in kinds]),
-        "sizes_in": _category(kind, [_sizes(k.input_sizes) for k in kinds]),
-        "sizes_out": _category(kind, [_sizes(k.output_sizes) for k in kinds]),
+        "sizes_in": _category(used, [_sizes(sized[k].input_sizes) for k in with_sizes]),
+        "sizes_out": _category(used, [_sizes(sized[k].output_sizes) for k in with_sizes]),
         "dtype": _category(kind, [(k.input_dtypes or k.output_dtypes or ("",))[0] for k in kinds]),
         "state": _category(_join([q.state[cut] for q in queues], np.int8), _STATES),
         "created": pd.Series(created, dtype="Int64").mask(created == 0),

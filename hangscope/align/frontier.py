@@ -6,13 +6,14 @@ seqs are `collective_seq_id`, counted from 1 per group.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from hangscope.align.matching import match_keys, proves_participation
-from hangscope.incident import Absence, CallKind, Group, Incident, Queue, State
+from hangscope.incident import Absence, CallKind, Group, Incident, Kinds, Queue, Stack, State
 
 _OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
 
@@ -59,7 +60,8 @@ class GroupFrontier:
 
     group: Group
     members: dict[int, Member]
-    kinds: list[CallKind]
+    kinds: Kinds
+    proving: np.ndarray  # by kind: whether one member's completion proves that all took part
     calls_in_p2p_numbers: bool = False
     early: set[int] = field(default_factory=set)
 
@@ -102,11 +104,10 @@ class GroupFrontier:
     @cached_property
     def proven(self) -> int:
         """Return the last seq in which every member is proven to have taken part."""
-        proving = np.array([proves_participation(k) for k in self.kinds], dtype=bool)
         last = 0
         for member in self.members.values():
             if member.queue is not None and len(member.queue):
-                done = member.queue.seq[(member.queue.state == State.DONE) & proving[member.queue.kind]]
+                done = member.queue.seq[(member.queue.state == State.DONE) & self.proving[member.queue.kind]]
                 last = max(last, int(done.max()) if len(done) else 0)
         for completed in sorted({m.completed for m in self.members.values() if m.completed}, reverse=True):
             if completed <= last:
@@ -134,9 +135,11 @@ class GroupFrontier:
 def frontiers(incident: Incident) -> list[GroupFrontier]:
     """Return the frontiers of every group, by gid."""
     p2p_gids = {gid for record in incident.ranks.values() for gid in record.p2p}
+    kinds = incident.kinds
+    proving = np.array([proves_participation(k) for k in kinds.alone], dtype=bool)[kinds.plain]
     result = []
     for group in incident.groups:
-        view = GroupFrontier(group, {}, incident.kinds, calls_in_p2p_numbers=group.gid in p2p_gids)
+        view = GroupFrontier(group, {}, kinds, proving, calls_in_p2p_numbers=group.gid in p2p_gids)
         for rank in sorted(group.ranks):
             record = incident.ranks.get(rank)
             view.members[rank] = (
@@ -243,19 +246,32 @@ def _clear_the_early(view: GroupFrontier) -> None:
     view.__dict__.pop("unseen", None)
 
 
-def hard_keys(kinds: list[CallKind]) -> np.ndarray:
+def hard_keys(kinds: Kinds) -> np.ndarray:
     """Return for each kind the number of its match key (int32): equal numbers match."""
-    index: dict[object, int] = {}
-    return np.array([index.setdefault(key, len(index)) for key in match_keys(kinds)], dtype=np.int32)
+    return _hard(kinds)[kinds.plain]
 
 
-def site_keys(kinds: list[CallKind]) -> np.ndarray:
+def site_keys(kinds: Kinds) -> np.ndarray:
     """Return for each kind the number of its match key together with its call site (int32)."""
     index: dict[object, int] = {}
-    return np.array(
-        [
-            index.setdefault((key, k.stack), len(index))
-            for key, k in zip(match_keys(kinds), kinds, strict=True)
-        ],
-        dtype=np.int32,
-    )
+    both = zip(_hard(kinds).tolist(), _numbers_of_stacks(kinds.alone), strict=True)
+    return np.array([index.setdefault(pair, len(index)) for pair in both], dtype=np.int32)[kinds.plain]
+
+
+def _hard(kinds: Kinds) -> np.ndarray:
+    index: dict[object, int] = {}
+    keys = match_keys(kinds.alone)
+    return np.array([index.setdefault(key, len(index)) for key in keys], dtype=np.int32)
+
+
+def _numbers_of_stacks(kinds: Sequence[CallKind]) -> list[int]:
+    """Return for each kind the number of its stack, equal for equal stacks; each object is looked at once."""
+    by_content: dict[Stack, int] = {}
+    by_object: dict[int, int] = {}
+    numbers = []
+    for kind in kinds:
+        number = by_object.get(id(kind.stack))
+        if number is None:
+            number = by_object[id(kind.stack)] = by_content.setdefault(kind.stack, len(by_content))
+        numbers.append(number)
+    return numbers

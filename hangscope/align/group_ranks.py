@@ -53,8 +53,10 @@ class GroupRanks:
         if members is None and isinstance(event, GroupEvent):
             members = self._members.get(event.group_desc or "")
         pairs = self._printed.get(label, {})
-        counts_otherwise = not label[1] or any(
-            rank != local for local, ranks in pairs.items() for rank in ranks
+        counts_otherwise = (
+            not label[1]
+            or any(rank != local for local, ranks in pairs.items() for rank in ranks)
+            or (not pairs and _is_a_subgroup(event))
         )
         found: set[int] = set()
         assumed = False
@@ -81,6 +83,14 @@ class GroupRanks:
     def _is_world(self, label: Label, pairs: dict[int, set[int]]) -> bool:
         """Return whether a group's numbers are the global ones: the default group, or nothing in the job counts otherwise."""
         return label[0] in ("0", "default_pg") or (not self._offset and any(local > 0 for local in pairs))
+
+
+def _is_a_subgroup(event: Event) -> bool:
+    """Return whether an event names a group that is not the default one."""
+    if not isinstance(event, GroupEvent):
+        return False
+    name, desc = event.group_name, event.group_desc
+    return bool(name) and name not in ("0", "default_pg") and desc not in ("default_pg", "world")
 
 
 def _line(pairs: dict[int, set[int]]) -> tuple[int, int] | None:

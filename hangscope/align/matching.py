@@ -6,7 +6,6 @@ member must have. Shapes with equal element counts match, as NCCL and gloo see o
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -39,6 +38,10 @@ def numel(sizes: Sizes) -> tuple[int, ...]:
 @lru_cache(maxsize=65536)
 def match_key(kind: CallKind) -> MatchKey:
     """Return a key that is equal for two calls of one group if and only if they can complete together."""
+    return _key(kind)
+
+
+def _key(kind: CallKind) -> MatchKey:
     ins, outs = numel(kind.input_sizes), numel(kind.output_sizes)
     if kind.op.startswith("all_to_all"):
         return (kind.op,)  # members may legally send different sizes; the splits are not recorded
@@ -59,16 +62,18 @@ def match_keys(kinds: Sequence[CallKind]) -> list[MatchKey]:
     A recorder of before version 2.1 kept no element types. Its calls take those of the equal call that another rank's
     recorder did keep them of (the first of several, in sorted order): what was not recorded is no difference.
     """
-    typed: dict[CallKind, list[CallKind]] = defaultdict(list)
-    for kind in kinds:
-        if not _lacks_types(kind):
-            typed[_bare(kind)].append(kind)
-    if len(typed) == 0 or not any(_lacks_types(k) for k in kinds):
-        return [match_key(k) for k in kinds]
-    twins = {
-        bare: min(twins, key=lambda k: (k.input_dtypes, k.output_dtypes)) for bare, twins in typed.items()
-    }
-    return [match_key(twins.get(_bare(k), k) if _lacks_types(k) else k) for k in kinds]
+    lacking = [_lacks_types(kind) for kind in kinds]
+    if not any(lacking):
+        return [_key(kind) for kind in kinds]
+    wanted = {_bare(kind) for kind, lacks in zip(kinds, lacking, strict=True) if lacks}
+    typed: dict[CallKind, CallKind] = {}
+    for kind, lacks in zip(kinds, lacking, strict=True):
+        if not lacks and (bare := _bare(kind)) in wanted:
+            typed[bare] = min(typed.get(bare, kind), kind, key=lambda k: (k.input_dtypes, k.output_dtypes))
+    return [
+        _key(typed.get(_bare(kind), kind) if lacks else kind)
+        for kind, lacks in zip(kinds, lacking, strict=True)
+    ]
 
 
 def _lacks_types(kind: CallKind) -> bool:

@@ -98,7 +98,8 @@ class Programs:
 
     def _numbers(self, gid: Any, kind: Any, labels: dict[int, Any]) -> tuple[Any, Any]:
         """Return the numbers of each call's site and of its token (site and what its group is for), equal for equal ones."""
-        both = gid * len(self.incident.kinds) + kind
+        kinds = self.incident.kinds
+        both, kind = gid * len(kinds.alone) + kinds.plain[kind], kinds.plain[kind]
         _, first, places = np.unique(both, return_index=True, return_inverse=True)
         sites, tokens = [], []
         for g, k in zip(gid[first].tolist(), kind[first].tolist(), strict=True):

@@ -108,6 +108,8 @@ def network_fault(case: Case) -> Match | None:
         return None
     if finding.form in ("none", "cycle") and not warnings:
         return None
+    if finding.view is not None and len(finding.view.seen) < 2 and not warnings:
+        return None  # of one rank alone it cannot be said that everybody joined
     tier = min((e.tier for e in warnings), default=3)
     first = [e for e in warnings if e.tier == tier]
     local = [e for e in first if tier == 1 and e.rank is not None]

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from hangscope.align.callsite import in_constructor
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.excerpt import beyond_the_text
+from hangscope.explain.stop import find_stop
 from hangscope.incident import Event, Evidence
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.init import NcclInit
@@ -159,7 +161,10 @@ def _communicator(case: Case) -> Match | None:
     for event in case.facts.all(UnmadeCommunicator):
         size, absent = event.nranks, event.absent
         if event.phase == "incomplete":
-            return _incomplete(event, absent)
+            unproved = beyond_the_text(case.incident, case.facts) & set(absent)
+            if unproved and find_stop(case.facts) is None:
+                continue  # the text may end, or begin, in the middle of a start that went well
+            return _incomplete(event, absent, bool(unproved))
         if event.phase == "fewer":
             return Match(
                 "init_hang",
@@ -174,8 +179,11 @@ def _communicator(case: Case) -> Match | None:
     return None
 
 
-def _incomplete(event: UnmadeCommunicator, absent: tuple[int, ...]) -> Match:
-    """Return the answer for a communicator whose members began it: the absent are to blame, or those who cannot connect."""
+def _incomplete(event: UnmadeCommunicator, absent: tuple[int, ...], unproved: bool) -> Match:
+    """Return the answer for a communicator whose members began it: the absent are to blame, or those who cannot connect.
+
+    `unproved`: of some of the absent nothing shows that their lines should be here, so nobody is named.
+    """
     size = event.nranks
     starting, connecting, complete = event.starting, event.connecting, event.complete
     unknown = event.absent_unknown
@@ -183,9 +191,9 @@ def _incomplete(event: UnmadeCommunicator, absent: tuple[int, ...]) -> Match:
         who = ranks_phrase(absent) if absent and not unknown else f"{unknown + len(absent)} of its members"
         return Match(
             "init_hang",
-            () if unknown else absent,
+            () if unknown or unproved else absent,
             f"a communicator of {size} ranks never became whole: {who} never began it, and {ranks_phrase(starting + connecting)} wait",
-            sure=1 if unknown else 2,
+            sure=1 if unknown or unproved else 2,
             evidence=[quote(event)],
             advice=[
                 f"Find where {who} stood when the others began: not started, crashed before, or in another call."

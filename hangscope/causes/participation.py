@@ -129,7 +129,11 @@ def busy_elsewhere(case: Case) -> Match | None:
     finding = case.finding
     if finding.form != "absent" or not finding.culprits:
         return None
-    culprits = finding.culprits
+    return busy(case, finding.culprits)
+
+
+def busy(case: Case, culprits: tuple[int, ...]) -> Match:
+    """Return the answer for ranks that are known to be alive and outside of every call."""
     who = ranks_phrase(culprits)
     evidence: list[Evidence] = []
     frame: Frame | None = None
@@ -145,6 +149,7 @@ def busy_elsewhere(case: Case) -> Match | None:
                     Source(where.source),
                 )
             )
+        evidence += _at_work_below(case, rank)
         evidence += [quote(e) for e in case.facts.of(rank, DumpObserved)[:1]]
         evidence += [quote(e) for e in case.facts.of(rank, HeartbeatTimeout)[:1]]
     seen = [r for r in culprits if case.incident.ranks[r].seen and case.incident.ranks[r].dump_file]
@@ -175,3 +180,16 @@ def busy_elsewhere(case: Case) -> Match | None:
             "Move work that one rank does alone out of the step, or give that group a longer timeout with the reason.",
         ],
     )
+
+
+def _at_work_below(case: Case, rank: int) -> list[Evidence]:
+    """Return what the loader workers of a rank do, of those that do anything but wait for their next task."""
+    record = case.incident.ranks[rank]
+    told = []
+    for name, stack in record.threads:
+        loop = next((n for n, frame in enumerate(stack) if frame.name == "_worker_loop"), None)
+        frame = user_frame(stack[:loop]) if name.startswith("worker ") and loop is not None else None
+        if frame is not None:
+            text = f"rank {rank}'s loader {name.partition(':')[0]} is at {frame.file}:{frame.line} in {frame.name}"
+            told.append(Evidence("stack", text, rank, Source(record.stack_file or "")))
+    return told[:2]

@@ -14,6 +14,7 @@ from hangscope.causes import (
     participation,
     process,
     silence,
+    unnamed,
 )
 from hangscope.causes.case import Case, Match, Rule
 from hangscope.errors import Note
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     silence.vanished,
     silence.may_have_died,
     device.network_fault,
+    unnamed.fault_without_rank,
 )
 
 

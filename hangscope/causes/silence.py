@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.participation import busy
 from hangscope.incident import Event, Evidence, Source
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras_snapshot import NcclRas
@@ -29,6 +30,13 @@ def vanished(case: Case) -> Match | None:
     culprits = tuple(r for r in finding.culprits if not _waited(case, r))
     if finding.form != "unseen" or not culprits:
         return None
+    if all(
+        (w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack" and not w.inside
+        for r in culprits
+    ):
+        return busy(
+            case, culprits
+        )  # alive, but its recorder did not answer: a thread that holds the GIL, say
     if (left := _said_goodbye(case, culprits)) is not None:
         return left
     if (told := _told_by_ras(case, culprits)) is not None:

@@ -170,7 +170,8 @@ def _death(rank: int, facts: Facts) -> Death | None:
     own = [
         e
         for e in facts.of(rank, RankException)
-        if not e.symptom and e.type not in _INTERRUPTS and not _went_on(rank, e, facts)
+        # a traceback that breaks off need not have ended anything
+        if not e.symptom and not e.truncated and e.type not in _INTERRUPTS and not _went_on(rank, e, facts)
     ]
     faults: tuple[tuple[type[Event], str], ...] = (
         (OomCuda, "ran out of GPU memory"),

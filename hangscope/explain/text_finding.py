@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from hangscope.align.group_ranks import Label, label_of
 from hangscope.align.matching import match_key
+from hangscope.explain.excerpt import beyond_the_text
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.text_output import last_words, progress, silent, sites
@@ -27,13 +28,18 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrie
 
 def find_in_text(incident: Incident, facts: Facts) -> Finding:
     """Return what the text shows; form `none` where it names no divergence."""
-    steps: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
-        _fingerprints, _late, _barrier, _desync, watchdog, ras, silent, sites, progress, last_words,
+    by_silence: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
+        watchdog, silent, sites, progress, last_words,
     )  # fmt: skip
-    for step in steps:
+    unproved = beyond_the_text(incident, facts)
+    for step in (_fingerprints, _late, _barrier, _desync, watchdog, ras, silent, sites, progress, last_words):
         finding = step(incident, facts)
-        if finding is not None:
-            return finding
+        if finding is None or (step in by_silence and unproved & set(finding.culprits)):
+            continue  # of ranks that the text does not hold, silence proves nothing
+        if step in by_silence:
+            finding.waiting = tuple(r for r in finding.waiting if r not in unproved)
+            finding.explained = min(finding.explained, len(finding.waiting))
+        return finding
     return Finding("none")
 
 

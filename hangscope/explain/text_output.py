@@ -139,9 +139,21 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
 
 def _stuck(facts: Facts) -> bool:
     """Return whether anything says that the job stood still, and nothing tells better than the output why."""
-    if facts.deaths or facts.external is not None or facts.all(DdpParams, DdpShape, DdpUnused, DdpUnfinished):
+    told = facts.all(DdpParams, DdpShape, DdpUnused, DdpUnfinished)
+    if facts.deaths or facts.external is not None or told or in_one_call(facts):
         return False
     return bool(facts.all(GlooTimeout, GlooClosed, WatchdogTimeout, NoProgress, RankException))
+
+
+def in_one_call(facts: Facts) -> bool:
+    """Return whether every rank that was seen timed out in one and the same call: what they printed last accuses nobody."""
+    calls = {
+        (e.rank, e.seq, e.op, e.numel_in, e.numel_out)
+        for e in facts.all(WatchdogTimeout)
+        if e.rank is not None and e.seq is not None
+    }
+    ranks = {call[0] for call in calls}
+    return len(ranks) > 1 and len({call[1:] for call in calls}) == 1 and ranks >= set(facts.of_rank)
 
 
 def progress(incident: Incident, facts: Facts) -> Finding | None:

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
-from hangscope.ingest import snapshots
-from hangscope.ingest.evidence import text_evidence
-from hangscope.ingest.files.naming import rank_from_name
+from hangscope.ingest.evidence import snapshots, text_evidence
+from hangscope.ingest.files.naming import attempt_of, rank_of_dump
 from hangscope.ingest.groups import GroupIndex, detail_helpers
 from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.recorder.members import MAX_RANKS
@@ -60,7 +59,7 @@ def assemble(
             )
         )
     index.complete(size)
-    queues = QueueBuilder(index)
+    queues = QueueBuilder(index, [chosen[rank].recording for rank in sorted(chosen)])
     ranks: dict[int, RankRecord] = {}
     for rank in range(size):
         record = ranks[rank] = RankRecord(rank)
@@ -78,7 +77,7 @@ def assemble(
         if claim.rank < size:
             ranks[claim.rank].absence = Absence.STALE
     for reading in readings:
-        named = rank_from_name(reading.file)
+        named = rank_of_dump(reading.file)
         if (
             reading.status == "failed"
             and reading.kind in ("dump", "pickle", "hostile", "unread")
@@ -92,7 +91,7 @@ def assemble(
         world_size=size,
         ranks=ranks,
         groups=roles(index.groups, size),
-        kinds=queues.kinds.all,
+        kinds=queues.kinds.kinds(),
         events=text.events,
         inputs=_inputs(
             readings,
@@ -108,7 +107,7 @@ def _of_attempt(
     readings: Sequence[Reading], wanted: int | str | None, notes: list[Note]
 ) -> tuple[list[Reading], set[int]]:
     """Return the readings of one attempt and of none, and which attempts there are, by the paths of the files."""
-    attempts = {r.file: snapshots.attempt_of(r.file) for r in readings}
+    attempts = {r.file: attempt_of(r.file) for r in readings}
     known = {a for a in attempts.values() if a is not None}
     if not known or wanted == "all":
         return list(readings), known

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hangscope.incident import Group
+from hangscope.ingest.evidence.snapshots import Claim
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.values import short_number
-from hangscope.ingest.snapshots import Claim
 
 Members = tuple[int, ...]
 #: name and members; None: the members are not known

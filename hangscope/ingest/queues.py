@@ -6,50 +6,16 @@ handful of times, and only the enqueue times are a rank's own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hangscope.incident import Absence, CallKind, Frame, Frontier, Queue, RankRecord, State
+from hangscope.incident import Absence, Frontier, Queue, RankRecord, State
 from hangscope.ingest.groups import GroupIndex
+from hangscope.ingest.kinds import KindTable
 from hangscope.ingest.recorder.recording import Recording
-
-
-class KindTable:
-    """Numbers call kinds and interns frames over all ranks."""
-
-    def __init__(self) -> None:
-        self.all: list[CallKind] = []
-        self._index: dict[CallKind, int] = {}
-        self._frames: dict[tuple[str, str, int], Frame] = {}
-
-    def mapping(self, recording: Recording) -> Any:
-        """Return the job-wide index for each of the recording's kinds (int32 array)."""
-        stacks = [
-            tuple(self._frames.setdefault(row, Frame(*row)) for row in stack) for stack in recording.stacks
-        ]
-        result = np.empty(len(recording.kinds), dtype=np.int32)
-        for position, row in enumerate(recording.kinds):
-            op, backend, size_in, size_out, type_in, type_out, src, dst, stack, root = row
-            kind = CallKind(
-                op,
-                backend,
-                size_in,
-                size_out,
-                type_in,
-                type_out,
-                src,
-                dst,
-                stacks[stack] if 0 <= stack < len(stacks) else (),
-                root,
-            )
-            index = self._index.get(kind)
-            if index is None:
-                index = self._index[kind] = len(self.all)
-                self.all.append(kind)
-            result[position] = index
-        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +43,15 @@ class _Split:
 
 
 class QueueBuilder:
-    """Fills rank records with their queues. One instance per incident."""
+    """Fills rank records with their queues. One instance per incident, made of all its recordings."""
 
-    def __init__(self, index: GroupIndex) -> None:
+    def __init__(self, index: GroupIndex, recordings: Iterable[Recording]) -> None:
         self._index = index
         self.kinds = KindTable()
         self._mappings: dict[tuple[int, int], tuple[Any, Recording]] = {}
         self._splits: dict[tuple[Any, ...], _Split] = {}
+        for recording in recordings:
+            self._mapping(recording)
 
     def fill(self, record: RankRecord, recording: Recording) -> None:
         """Set a rank's queues, its host and process, and what is missing of it."""
@@ -95,13 +63,14 @@ class QueueBuilder:
         ]
         split = self._split(recording, gids)
         created = np.frombuffer(recording.columns["created"], np.int64)
+        own = self.kinds.with_sizes(recording, self._mapping(recording)) if recording.own_sizes else None
         for gid, part in sorted(
             ((gids[p.place], p) for p in split.parts), key=lambda pair: (pair[0], pair[1].p2p)
         ):
             assert gid is not None
             (record.p2p if part.p2p else record.queues)[gid] = Queue(
                 record.rank, gid,
-                seq=part.seq, kind=part.kind, state=part.state, created=created if part.rows is None else created[part.rows], order=part.order,
+                seq=part.seq, kind=part.kind if own is None else own if part.rows is None else own[part.rows], state=part.state, created=created if part.rows is None else created[part.rows], order=part.order,
                 overwritten=part.starts_late and split.ring_wrapped, pending_only=split.pending_only,
                 tells_completion=recording.source != "nccl_log",
             )  # fmt: skip

@@ -25,7 +25,8 @@ from hangscope.report.document import (
     WarningPart,
     WindowPart,
 )
-from hangscope.report.masking import mask, redact
+from hangscope.report.masking.redaction import redact
+from hangscope.report.masking.secrets import mask
 from hangscope.report.pictures.gather import page_data
 from hangscope.report.plain import from_plain, to_plain
 from hangscope.report.sources import SourceFolder

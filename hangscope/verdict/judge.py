@@ -16,12 +16,16 @@ from hangscope.causes.case import Case, Match
 from hangscope.causes.catalog import CATALOG
 from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Candidate, Finding
+from hangscope.explain.stop import Stop, find_stop, told_of
 from hangscope.incident import (
     CallKind,
     CallRef,
+    Event,
     Evidence,
+    Group,
     Hypothesis,
     Location,
+    Source,
     Verdict,
 )
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
@@ -50,6 +54,15 @@ def judge(case: Case) -> Judgement:
         status = confidence.status_without_verdict(case)
         if status == "no_hang":
             return Judgement(status, None, missing=[])
+        stop = find_stop(case.facts)
+        if stop is not None:
+            return Judgement(
+                "hang",
+                _stopped(case, stop, missing),
+                ["the stop is certain, its cause is not: what was left says who waited, not for whom"],
+                missing,
+                case.finding.candidates,
+            )
         return Judgement(
             status,
             _unknown(case, missing) if case.graph.waiting else None,
@@ -175,6 +188,54 @@ def _fingerprint(cause: str, kind: CallKind | None, location: Location | None, f
         f"{waiting.file.rsplit('/', 1)[-1]}:{waiting.name}" if waiting is not None else "",
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _stopped(case: Case, stop: Stop, missing: list[str]) -> Verdict:
+    """Return the verdict on a stop of which nothing tells the cause: who waited, in which call, since when."""
+    finding = case.finding
+    kind = stop.call or finding.waiting_kind
+    seq = stop.seq if stop.seq is not None else finding.seq
+    waiting = stop.ranks or case.graph.waiting
+    evidence = [_quoted(event) for event in stop.events]
+    return Verdict(
+        cause="unknown",
+        confidence="low",
+        culprit_ranks=(),
+        category="unknown",
+        summary=f"The job stopped: {told_of(stop)}; what was left does not say for whom.",
+        group=_printed_group(case, stop),
+        op=(kind.op or None) if kind is not None else None,
+        seq=seq,
+        waiting_ranks=tuple(waiting),
+        in_call=tuple(waiting) if stop.call is not None else (),
+        waiting_call=_ref(kind, seq),
+        evidence=[*evidence, *(Evidence("method", text, stance="missing") for text in missing)],
+        advice=[
+            "The lines of the ranks that are not in this text would name the culprit: the one whose last enqueued call is behind, or whose process ended.",
+            *missing,
+        ][:3],
+        fingerprint=_fingerprint("unknown", kind, None, finding),
+        deciding=(0,) if evidence else (),
+        since=_ns(stop.since),
+        until=_ns(stop.until),
+    )
+
+
+def _quoted(event: Event) -> Evidence:
+    return Evidence("log", event.text, event.rank, Source(event.file, event.line))
+
+
+def _ns(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1_000_000_000)
+
+
+def _printed_group(case: Case, stop: Stop) -> Group | None:
+    """Return the group that the lines of a stop name: the incident's own where it is known, else one of unknown members."""
+    name, desc = stop.group
+    if not name:
+        return None
+    known = next((g for g in case.incident.groups if name == g.name and desc in ("", g.desc)), None)
+    return known or Group(-1, name, desc, stop.ranks, members_known=False)
 
 
 def _unknown(case: Case, missing: list[str]) -> Verdict:

@@ -1,4 +1,4 @@
-"""The README's executors, each on a real engine: the report is the one that this project's own children give."""
+"""The executors of docs/library.md, each on a real engine: the report is the one that this project's own children give."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def run(
     environment: dict[str, str],
     command: tuple[str, ...] = (sys.executable,),
 ) -> str:
-    """Return what the README's example with `word` in it prints as its report."""
-    code = block(ROOT / "README.md", word)
+    """Return what the example of docs/library.md with `word` in it prints as its report."""
+    code = block(ROOT / "docs" / "library.md", word)
     for old, new in replaced.items():
         assert old in code
         code = code.replace(old, new)

@@ -61,7 +61,8 @@ def test_a_forged_event_or_communicator_is_refused(name: str, node: Path) -> Non
         wire["events"] = [FORGED_EVENTS[name]]
     else:
         wire["nccl"] = {"recordings": [], "communicators": [FORGED_COMMUNICATORS[name.split()[1]]]}
-    pack_file.write_pack(str(node / "forged.hangpack"), [("forged.hangpack/rank0.log", 10, wire)])
+    with (node / "forged.hangpack").open("wb") as out:
+        pack_file.write_pack(out, [("forged.hangpack/rank0.log", 10, wire)])
     report = hangscope.analyze([node], jobs=1)
     assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
     assert [w.file for w in report.warnings if w.code == "bad_pack"] == ["forged.hangpack/rank0.log"]

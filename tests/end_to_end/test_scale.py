@@ -29,12 +29,12 @@ from hangscope.ingest.recorder.members import Members, parse_members
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers import reader
 from hangscope.ingest.workers.reading import Reading
-from hangscope.report.view import build_view
+from hangscope.report.view import build_document
 from tests.conftest import analyze
 from tests.in_thread import InThisThread
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from dump_generator import PREFIX, Job, generate
+from dump_generator import LAYOUTS, PREFIX, Job, generate
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +54,21 @@ def readings(folder: Path) -> list[Reading]:
     ]
 
 
-@pytest.mark.parametrize("layout", ["world", "mesh"])
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "more", [{}, {"timing": True, "ragged": True, "own_stacks": True}], ids=["plain", "odd"]
+)
 def test_generated_dumps_are_whole_and_their_culprit_is_found(
-    tmp_path: Path, layout: str, shared: bool
+    tmp_path: Path, layout: str, more: dict[str, bool]
 ) -> None:
-    job = Job(32, entries=120, frames=20, shared=shared, layout=layout)
+    job = Job(32, entries=120, frames=20, layout=layout, **more)
     size = generate(tmp_path, job)
     files = sorted(tmp_path.iterdir())
     assert len(files) == 32 and sum(path.stat().st_size for path in files) == size
     dump = pickle.loads(files[0].read_bytes())
-    assert len(dump["entries"]) == 120 - (layout == "mesh" and job.role(0) == "near")
-    assert len(dump["entries"][0]["frames"]) == 20
+    assert len(dump["entries"]) == len(job.calls(job.role(0))) - job.begins(0)
+    assert dump["entries"][-1]["record_id"] == len(job.calls(job.role(0))) - 1
+    assert len(dump["entries"][0]["frames"]) == 20 + job.own_stacks
     assert dump["pg_config"]["0"]["ranks"] == str(list(range(32)))
     opcodes = {opcode.name for opcode, _, _ in pickletools.genops(files[0].read_bytes())}
     assert not opcodes & {"GLOBAL", "REDUCE", "STACK_GLOBAL", "APPEND", "SETITEM"}
@@ -137,7 +140,7 @@ def test_work_in_the_parent_grows_with_the_ranks_and_not_faster(tmp_path: Path, 
         folder = tmp_path / str(ranks)
         generate(folder, Job(ranks, entries=60, layout=layout))
         read = readings(folder)
-        report, lines[ranks] = python_lines(lambda read=read: build_view(analyse(assemble(read)), "test"))
+        report, lines[ranks] = python_lines(lambda read=read: build_document(analyse(assemble(read)), "test"))
         assert report["verdict"]["explains"]["ranks"] == ranks - 1
     assert lines[256] - lines[128] < 2.1 * (lines[128] - lines[64])
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hangscope.analysis import analyse
 from hangscope.frames import Frame
-from hangscope.incident import CallKind, Frontier, Group, Incident, Input, Queue, RankRecord, State
+from hangscope.incident import CallKind, Frontier, Group, Incident, Input, Kinds, Queue, RankRecord, State
 from hangscope.report.document import Document
 from hangscope.report.empty import empty_document
 from hangscope.report.plain import from_plain, to_plain
@@ -42,11 +42,11 @@ def mesh_job(world: int, culprit: int, *, odd: bool = True) -> Incident:
     dp = [tuple(range(place, world, 8)) for place in range(8)] if world > 8 else []
     groups = [Group(i, f"tp{i}", "TENSOR", ranks, role="tp") for i, ranks in enumerate(tp)]
     groups += [Group(len(tp) + i, f"dp{i}", "DATA", ranks, role="dp") for i, ranks in enumerate(dp)]
-    kinds = [
+    kinds = (
         _kind("all_gather", 61, "forward", (64, 32)),
         _kind("all_reduce", 87, "optimizer_step", (4096,)),
         _kind("broadcast", 93, "log_metrics", (1,)),
-    ]
+    )
     ranks = {}
     for rank in range(world):
         own_dp = culprit % 8 == rank % 8
@@ -69,7 +69,7 @@ def mesh_job(world: int, culprit: int, *, odd: bool = True) -> Incident:
             record.queues[extra.gid] = _appended(extra, 2)
         ranks[rank] = record
     inputs = [Input(f"rank_{rank}", "dump", rank, "used") for rank in range(world)]
-    return Incident(world, ranks, groups, kinds, inputs=inputs)
+    return Incident(world, ranks, groups, Kinds(kinds, np.arange(len(kinds))), inputs=inputs)
 
 
 def _queue(rank: int, gid: int, kind: int, count: int, phase: int, pending: bool) -> Queue:

@@ -53,7 +53,8 @@ class Where:
 @dataclass(slots=True)
 class Call:
     """One operation that the recorder writes an entry for. `asynchronous`: the compute stream does not wait
-    for it.
+    for it; `detached`: another thread makes it, and only a `Join` waits for it; `peers`: the global ranks with
+    which an all_to_all exchanges data, where that is not all of the group.
     """
 
     op: str
@@ -67,6 +68,8 @@ class Call:
     src: int | None = None
     dst: int | None = None
     root: int = 0
+    detached: bool = False
+    peers: tuple[int, ...] | None = None
 
     @property
     def is_p2p(self) -> bool:
@@ -109,6 +112,14 @@ class Sync:
 
 
 @dataclass(slots=True)
+class Join:
+    """The host waits for the calls that its other thread has made so far."""
+
+    where: Where
+    stack: Stack = ()
+
+
+@dataclass(slots=True)
 class Compute:
     """The host is busy for some seconds outside of any collective."""
 
@@ -141,7 +152,7 @@ class End:
     lines: list[str] = field(default_factory=list)
 
 
-Step = Call | Batch | Wait | Sync | Compute | Print | Stall | End
+Step = Call | Batch | Wait | Sync | Join | Compute | Print | Stall | End
 Program = list[Step]
 
 

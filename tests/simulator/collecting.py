@@ -24,13 +24,13 @@ def _full(left: Remains, rng: random.Random) -> Kept:
 
 
 def _logs_only(left: Remains, rng: random.Random) -> Kept:
-    return dataclasses.replace(left.full, dumps=_NOBODY, stacks=_NOBODY)
+    return dataclasses.replace(left.full, dumps=_NOBODY, stacks=_NOBODY, stale=_NOBODY)
 
 
 def _two_victims(left: Remains, rng: random.Random) -> Kept:
     victims = sorted(left.full.dumps - set(left.job.truth.culprits))
     chosen = frozenset(rng.sample(victims, min(2, len(victims))))
-    return dataclasses.replace(left.full, dumps=chosen, stacks=_NOBODY)
+    return dataclasses.replace(left.full, dumps=chosen, stacks=_NOBODY, stale=_NOBODY)
 
 
 def _dumps_only(left: Remains, rng: random.Random) -> Kept:
@@ -43,7 +43,8 @@ def _guilty(left: Remains, rng: random.Random) -> frozenset[int]:
 
 
 def _culprit_dump_gone(left: Remains, rng: random.Random) -> Kept:
-    return dataclasses.replace(left.full, dumps=left.full.dumps - _guilty(left, rng))
+    guilty = _guilty(left, rng)
+    return dataclasses.replace(left.full, dumps=left.full.dumps - guilty, stale=left.full.stale - guilty)
 
 
 def _culprit_gone(left: Remains, rng: random.Random) -> Kept:
@@ -58,6 +59,7 @@ def _quarter_gone(left: Remains, rng: random.Random) -> Kept:
     return dataclasses.replace(
         full,
         dumps=some(full.dumps),
+        stale=some(full.stale),
         logs=some(full.logs),
         stacks=some(full.stacks),
         launchers=frozenset(name for name in sorted(full.launchers) if rng.random() >= 0.25),
@@ -108,7 +110,7 @@ def _some_early(left: Remains, rng: random.Random) -> Kept:
     early = rng.sample(ranks, (len(ranks) + 3) // 4)
     by = 10 ** rng.uniform(-2.5, 0.7)
     taken = {rank: max(0.1, left.outcome.last - by * rng.uniform(0.5, 1)) for rank in early}
-    return dataclasses.replace(left.full, taken=taken)
+    return dataclasses.replace(left.full, taken={**left.full.taken, **taken})
 
 
 def _cancelled(left: Remains, rng: random.Random) -> Kept:
@@ -119,7 +121,9 @@ def _cancelled(left: Remains, rng: random.Random) -> Kept:
     alive = left.logs(left.full.clocks, end)
     living = frozenset(rank for rank in range(left.job.layout.world_size) if alive.lives_until(rank, end))
     dumps = _NOBODY if left.silent_recorder else living
-    return dataclasses.replace(left.full, dumps=dumps, taken=dict.fromkeys(dumps, end), cancelled=end)
+    return dataclasses.replace(
+        left.full, dumps=dumps, stale=left.full.stale - dumps, taken=dict.fromkeys(dumps, end), cancelled=end
+    )
 
 
 def _mixed(left: Remains, rng: random.Random) -> Kept:
@@ -132,7 +136,7 @@ def _mixed(left: Remains, rng: random.Random) -> Kept:
         as_json=full.options.as_json or rng.random() < 0.05,
         pending_only=full.options.pending_only or rng.random() < 0.06,
     )
-    lost = dataclasses.replace(full, dumps=kept, taken=early, options=options)
+    lost = dataclasses.replace(full, dumps=kept, taken={**full.taken, **early}, options=options)
     if rng.random() < 0.5 and full.dumps:
         lost = dataclasses.replace(lost, logs=_NOBODY, launchers=frozenset())
     return lost

@@ -144,7 +144,10 @@ class DumpWriter:
             entry["duration_ms"] = round((made.completed - made.started) * 1e3, 4)
         if options.version != "2.4":
             main = bool(made.stack) or made.is_p2p
-            entry["thread_name"] = "pt_main_thread" if main else "pt_autograd_0"
+            detached = made.call is not None and made.call.detached
+            entry["thread_name"] = (
+                "checkpoint_0" if detached else "pt_main_thread" if main else "pt_autograd_0"
+            )
             entry["thread_id"] = str(140_200_000_000_000 + made.rank * 4096 + (0 if main else 512))
         if options.frames and not options.as_json and not options.pending_only:
             entry["frames"] = self._shared_frames(made.stack)

@@ -23,7 +23,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from .calls import BYTES, Batch, Call, Compute, End, Print, Program, Stack, Stall, Sync, Wait
+from .calls import BYTES, Batch, Call, Compute, End, Join, Print, Program, Stack, Stall, Sync, Wait
 
 EAGER_BYTES = 65536
 _LATENCY = 2e-5
@@ -84,6 +84,7 @@ class RankState:
     stream: dict[object, Made] = field(default_factory=dict)
     compute: list[Made] = field(default_factory=list)
     loose: list[Made] = field(default_factory=list)
+    detached: list[Made] = field(default_factory=list)
     ended: End | None = None
     stalled: Stall | None = None
     blocked_at: Stack = ()
@@ -94,6 +95,12 @@ class RankState:
     pairs: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
     @property
+    def pending(self) -> list[Made]:
+        """Return the calls of all its threads that have not completed, oldest first."""
+        open_calls = [*self.unfinished, *(made for made in self.detached if made.completed is None)]
+        return sorted(open_calls, key=lambda made: made.created)
+
+    @property
     def done(self) -> bool:
         """Whether the program ran to its end or the process ended."""
         return self.ended is not None or self.position >= len(self.program)
@@ -102,11 +109,20 @@ class RankState:
 @dataclass(slots=True)
 class Devices:
     """Faults below the program: `dead` rank -> the number of its call that never completes there, though it
-    takes part in it (nothing later starts); `broken` (gid, seq) of calls whose transport fails.
+    takes part in it (nothing later starts); `broken` (gid, seq) of calls whose transport fails; `slow`: ranks
+    whose network card makes calls with others last `factor` times as long from the second `since` on.
     """
 
     dead: dict[int, int] = field(default_factory=dict)
     broken: set[tuple[int, int]] = field(default_factory=set)
+    slow: frozenset[int] = frozenset()
+    since: float = 0.0
+    factor: float = 1.0
+
+    def delay(self, call: Call, time: float) -> float:
+        """Return how many times as long as usual a call lasts that starts at a time."""
+        crosses = time >= self.since and not self.slow.isdisjoint(call.group.ranks)
+        return self.factor if crosses and not self.slow.issuperset(call.group.ranks) else 1.0
 
 
 @dataclass(slots=True)
@@ -176,6 +192,12 @@ class Engine:
                         state.blocked_at = step.stack
                         return
                     state.time = max(state.time, made.completed)
+            elif isinstance(step, Join):
+                for made in state.detached:
+                    if made.completed is None:
+                        made.followers.append(state.rank)
+                        state.blocked_at = step.stack
+                        return
             elif isinstance(step, Wait):
                 state.compute = state.compute + state.loose
                 state.loose = []
@@ -216,7 +238,10 @@ class Engine:
         else:
             made.seq = state.collectives[gid] = state.collectives.get(gid, 0) + 1
             made.p2p_seq = state.p2ps.get(gid, 0)
-        self._launch(state, made, key, call.asynchronous)
+        if call.detached:
+            self._launch_detached(state, made, key)
+        else:
+            self._launch(state, made, key, call.asynchronous)
 
     def _enqueue_batch(self, state: RankState, batch: Batch) -> None:
         gid = batch.group.gid
@@ -248,6 +273,17 @@ class Engine:
             state.loose.append(made)
         else:
             state.compute = [made]
+        if made.waits == 0:
+            self._arrivals.append(made)
+
+    def _launch_detached(self, state: RankState, made: Made, key: object) -> None:
+        """Launch another thread's call: it waits for nothing but the call before it on its own group."""
+        before = state.stream.get(key)
+        if before is not None and before.completed is None:
+            made.waits += 1
+            before.followers.append(made)
+        state.stream[key] = made
+        state.detached.append(made)
         if made.waits == 0:
             self._arrivals.append(made)
 
@@ -285,6 +321,12 @@ class Engine:
                 self._complete_all([m for m in joined if m.completed is None])
         elif call.op in ("reduce", "gather"):
             self._complete_all(joined if whole else [made] if made.rank != root else [])
+        elif call.op == "all_to_all" and any(m.call is not None and m.call.peers for m in joined):
+            here = {m.rank for m in joined}
+            served = [
+                m for m in joined if m.call is not None and here.issuperset(m.call.peers or call.group.ranks)
+            ]
+            self._complete_all([m for m in served if m.completed is None])
         elif whole:
             self._complete_all(joined)
 
@@ -317,7 +359,8 @@ class Engine:
     def _complete_all(self, joined: list[Made]) -> None:
         call = joined[0].call if joined else None
         if call is not None:
-            end = max(made.started or 0.0 for made in joined) + _duration(call)
+            begin = max(made.started or 0.0 for made in joined)
+            end = begin + _duration(call) * self._devices.delay(call, begin)
             for made in joined:
                 if made.completed is None:
                     self._complete(made, end)

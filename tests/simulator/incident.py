@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .engine import Engine, Outcome
 from .faults import FAULTS
+from .faults.catalog import Injection
 from .job import Base, Job, Unsuitable, draw_job, history
 
 _ATTEMPTS = 200
@@ -18,6 +19,8 @@ _CUT = (
     "crashed_exception",
     "early_exit",
     "handler_barrier",
+    "zero_splits",
+    "async_checkpoint",
 )
 
 
@@ -30,33 +33,62 @@ class Incident:
     outcome: Outcome
     rng: random.Random
     seed: int
+    earlier: Incident | None = None
 
 
 def simulate(fault: str, seed: int, *, world_size: int | None = None, layout: str | None = None) -> Incident:
     """Draw jobs until one carries the fault, and run it. The same arguments give the same incident."""
     inject, layouts = FAULTS[fault]
     for attempt in range(_ATTEMPTS):
-        rng = random.Random(f"{fault} {seed} {attempt}")
-        size = world_size or rng.choices((8, 16, 32, 64), (45, 40, 12, 3))[0]
-        kind = layout or rng.choice(layouts)
-        job = draw_job(kind, size, rng, setup=True if fault == "other_model" else None)
-        bases = history(job)
-        try:
-            inject(job)
-        except (Unsuitable, IndexError):
+        drawn = f"{fault} {seed} {attempt}"
+        incident = _run(fault, drawn, seed, inject, layouts, world_size, layout)
+        if incident is None:
             continue
-        job.truth.kind = fault
-        outcome = Engine(job.programs, rng, ahead=job.ahead, jitter=job.jitter, devices=job.devices).run()
-        if _shows(fault, job, outcome):
-            return Incident(job, bases, outcome, rng, seed)
+        before = incident.job.earlier
+        if before is not None:
+            # The same job again, drawn alike, with another fault: the attempt before.
+            incident.earlier = _run(before, drawn, seed, FAULTS[before][0], layouts, world_size, layout)
+            if incident.earlier is None:
+                continue
+        return incident
     raise Unsuitable(
         f"no job of {_ATTEMPTS} drawn ones shows {fault} (seed {seed}, ranks {world_size}, layout {layout})"
     )
 
 
+def _run(
+    fault: str,
+    drawn: str,
+    seed: int,
+    inject: Injection,
+    layouts: tuple[str, ...],
+    world_size: int | None,
+    layout: str | None,
+) -> Incident | None:
+    """Return a job that follows from `drawn`, with a fault in it; None where it does not carry or show it."""
+    rng = random.Random(drawn)
+    size = world_size or rng.choices((8, 16, 32, 64), (45, 40, 12, 3))[0]
+    kind = layout or rng.choice(layouts)
+    job = draw_job(kind, size, rng, setup=True if fault == "other_model" else None)
+    bases = history(job)
+    if not drawn.startswith(fault):
+        rng = job.rng = random.Random(f"{drawn} {fault}")
+    try:
+        inject(job)
+    except (Unsuitable, IndexError):
+        return None
+    job.truth.kind = fault
+    outcome = Engine(job.programs, rng, ahead=job.ahead, jitter=job.jitter, devices=job.devices).run()
+    if not _shows(job.shows or fault, job, outcome):
+        return None
+    if job.after is not None:
+        job.after(job, outcome)
+    return Incident(job, bases, outcome, rng, seed)
+
+
 def _shows(fault: str, job: Job, outcome: Outcome) -> bool:
     """Return whether the run shows the fault as its truth says it."""
-    if fault in ("healthy", "slow_rank"):
+    if fault in ("healthy", "slow_rank", "still_moving"):
         return not outcome.frozen
     if job.ended_together:
         return True
@@ -67,7 +99,14 @@ def _shows(fault: str, job: Job, outcome: Outcome) -> bool:
         return all(s.stalled or s.ended or fault == "handler_barrier" for s in states)
     if fault == "gpu_stall":
         return all(_outlived(outcome, state.rank, job.devices.dead[state.rank]) for state in states)
-    if fault == "network_stall":
+    if fault == "several_roots":
+        return all(
+            s.stalled
+            or s.ended
+            or (s.rank in job.devices.dead and _outlived(outcome, s.rank, job.devices.dead[s.rank]))
+            for s in states
+        )
+    if fault in ("network_stall", "slow_network_card"):
         (key,) = job.devices.broken
         members = job.layout.groups[key[0]].ranks
         return all(

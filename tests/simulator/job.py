@@ -5,6 +5,7 @@ should give.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .calls import Batch, Call, Program, Step
@@ -44,6 +45,12 @@ class Truth:
             data["status"] = self.status
         return data
 
+    def allows(self, status: str) -> bool:
+        """Return whether a report's status is right: what cannot be told may be shown to be no hang as well."""
+        if self.status == "inconclusive":
+            return status in ("inconclusive", "no_hang")
+        return self.status in (None, status)
+
 
 @dataclass(slots=True)
 class Job:
@@ -53,7 +60,11 @@ class Job:
     `lines`: rank -> lines that its log gets when its host has stopped; `launcher_lines` likewise for the
     launcher's; `prior`: epochs that ran before the simulated ones, and which only the counters remember;
     `text_only`: no recorder ran at all; `silent`: ranks that never started; `ended_together`: all processes
-    ended by themselves or from outside, without any timeout; `with_stacks`: only stacks tell the fault.
+    ended by themselves or from outside, without any timeout; `with_stacks`: only stacks tell the fault;
+    `first_epoch`: the first that a fault is drawn for; `shows`: the fault whose marks the run must show, where
+    it has another name; `earlier`: the fault of an attempt before this one; `after`: what happens between the
+    freeze and the dumps; `taken`: rank -> when its dump was made; `seen_until`: the job was looked at then and
+    went on.
     """
 
     layout: Layout
@@ -75,6 +86,12 @@ class Job:
     silent: set[int] = field(default_factory=set)
     ended_together: bool = False
     with_stacks: bool = False
+    first_epoch: int = 0
+    shows: str | None = None
+    earlier: str | None = None
+    after: Callable[[Job, Outcome], None] | None = None
+    taken: dict[int, float] = field(default_factory=dict)
+    seen_until: float | None = None
 
     def epoch_number(self, epoch: int) -> int:
         """Return the number that the script prints for a simulated epoch."""
@@ -84,12 +101,12 @@ class Job:
         """Return an epoch; where older ones are forgotten, not the first, so that the recorder has something
         to show.
         """
-        return self.rng.randrange(1 if self.prior else 0, self.plan.epochs)
+        return self.rng.randrange(max(self.first_epoch, 1 if self.prior else 0), self.plan.epochs)
 
     def pick_step(self) -> tuple[int, int]:
         """Return an (epoch, step) with at least two whole steps before it."""
         epoch = self.pick_epoch()
-        return epoch, self.rng.randrange(2 if epoch == 0 else 0, self.plan.steps)
+        return epoch, self.rng.randrange(2 if epoch <= self.first_epoch else 0, self.plan.steps)
 
     def pick_rank(self) -> int:
         """Return a rank; rank 0 more often than others, as in real scripts."""

@@ -8,6 +8,7 @@ the same group has different ids on different ranks.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from dataclasses import dataclass, field
 
@@ -58,6 +59,17 @@ class Layout:
             ids[group.gid] = following
             following += 2 if self.gaps and group.gid % self.gaps == 0 and group.gid else 1
         return ids
+
+    def current(self, group: Group) -> Group:
+        """Return the group that has taken a group's name and members over, itself where none has."""
+        same = [g for g in self.groups if (g.name, g.ranks) == (group.name, group.ranks)]
+        return same[-1]
+
+    def rebuild(self) -> dict[int, Group]:
+        """Make every group once more under its own name, and return gid -> the new one."""
+        again = {g.gid: dataclasses.replace(g, gid=len(self.groups) + g.gid) for g in self.groups}
+        self.groups += again.values()
+        return again
 
     def add(self, role: str, desc: str, members: list[tuple[int, ...]], *, shared_name: bool = False) -> None:
         """Make one group per member tuple; with `shared_name` all are sub-groups of one split."""

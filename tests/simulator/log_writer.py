@@ -58,9 +58,9 @@ class LogWriter:
         self._pids = [4000 + 17 * rank + job.layout.world_size for rank in range(job.layout.world_size)]
         self.endings = self._ended_early()
         self._pending = {
-            state.rank: state.unfinished[0]
+            state.rank: state.pending[0]
             for state in outcome.ranks
-            if state.unfinished and state.rank not in self.endings
+            if state.pending and state.rank not in self.endings
         }
         self._detector = min(self._pending, key=lambda rank: self._pending[rank].created, default=0)
         first = self._pending[self._detector].created if self._pending else outcome.last
@@ -69,9 +69,10 @@ class LogWriter:
 
     def write(self, folder: Path, ranks: Collection[int]) -> None:
         """Write these ranks' logs."""
-        (folder / "logs").mkdir()
+        (folder / "logs").mkdir(exist_ok=True)
         for rank in sorted(ranks):
-            (folder / "logs" / f"rank_{rank}.log").write_text(self.text(rank))
+            with (folder / "logs" / f"rank_{rank}.log").open("a") as file:
+                file.write(self.text(rank))
 
     def text(self, rank: int) -> str:
         """Return what one rank printed."""
@@ -109,6 +110,8 @@ class LogWriter:
         """Return how processes ended before any timeout: by themselves, or by torchrun for a mate's end."""
         layout = self._job.layout
         endings: dict[int, Ending] = {}
+        if self._job.seen_until is not None:
+            return endings
         for state in self._outcome.ranks:
             if state.ended is not None and not self._is_late(state.time):
                 endings[state.rank] = Ending(state.ended.code, state.time)
@@ -126,7 +129,7 @@ class LogWriter:
                 self.endings.setdefault(state.rank, Ending(-15, self._cancelled + 0.01 * state.rank))
         elif self._outcome.frozen and not self._job.ended_together:
             for state in self._outcome.ranks:
-                code, after = (-6, 62) if state.unfinished else (-15, 64)
+                code, after = (-6, 62) if state.pending else (-15, 64)
                 self.endings.setdefault(state.rank, Ending(code, self.alarm + after + 0.01 * state.rank))
 
     def _is_late(self, time: float) -> bool:
@@ -144,6 +147,8 @@ class LogWriter:
             timed += self._alarm_lines(state)
         if self._cancelled is None and not self._outcome.frozen:
             timed += [(made.created + job.timeout, self._caught(made)) for made in self._late(state)]
+        if job.seen_until is not None:
+            timed = [(time, text) for time, text in timed if time <= job.seen_until]
         return [text for _, text in sorted(timed, key=lambda pair: pair[0])]
 
     def _late(self, state: RankState) -> list[Made]:
@@ -153,7 +158,7 @@ class LogWriter:
     def _alarm_lines(self, state: RankState) -> list[tuple[float, str]]:
         rank, first = state.rank, self._pending.get(state.rank)
         _, status, down, dump, signal, received, observed = self._lines
-        world = self._job.layout.world.gid
+        world = self._job.layout.current(self._job.layout.world).gid
         enqueued, completed = self._counters(state, world)
         counters = f"Last enqueued NCCL work: {enqueued}, last completed NCCL work: {completed}."
         lines: list[tuple[float, str]] = []

@@ -36,7 +36,8 @@ class Kept:
     """What was kept, and how it was recorded. Ranks are global.
 
     `taken`: rank -> seconds on the job's clock at which its dump was made, where that is before the end;
-    `clocks`: each rank's host clock in seconds off the job's; `cancelled`: when somebody ended the job.
+    `clocks`: each rank's host clock in seconds off the job's; `cancelled`: when somebody ended the job;
+    `stale`: ranks whose file is that of an earlier attempt.
     """
 
     dumps: frozenset[int]
@@ -47,11 +48,16 @@ class Kept:
     clocks: tuple[float, ...]
     taken: dict[int, float] = field(default_factory=dict)
     cancelled: float | None = None
+    stale: frozenset[int] = frozenset()
 
     def without(self, ranks: frozenset[int]) -> Kept:
         """Return the same without all files of some ranks."""
         return dataclasses.replace(
-            self, dumps=self.dumps - ranks, logs=self.logs - ranks, stacks=self.stacks - ranks
+            self,
+            dumps=self.dumps - ranks,
+            logs=self.logs - ranks,
+            stacks=self.stacks - ranks,
+            stale=self.stale - ranks,
         )
 
 
@@ -80,7 +86,11 @@ class Remains:
             launchers=frozenset(self.logs(still).launchers()),
             options=options,
             clocks=tuple(drift[self.job.layout.host(r)] for r in everyone),
+            taken=self.job.taken,
         )
+        self.earlier = Remains(incident.earlier) if incident.earlier is not None else None
+        if self.earlier is not None:
+            self.full = dataclasses.replace(self.full, stale=self.earlier.full.dumps - self.full.dumps)
 
     def logs(self, clocks: tuple[float, ...], cancelled: float | None = None) -> LogWriter:
         """Return the writer of the texts under some hosts' clocks."""
@@ -146,21 +156,37 @@ class Remains:
         return tuple(line for line in lines if everyone_prints or " loss " not in line)
 
     def write(self, folder: Path, kept: Kept) -> None:
-        """Write what was kept to `folder`, which exists and is empty."""
+        """Write what was kept to `folder`, which exists and is empty or holds what an earlier attempt left."""
         logs = self.logs(kept.clocks, kept.cancelled)
+        if self.earlier is not None:
+            self._write_earlier(self.earlier, folder, kept)
         if kept.logs:
             logs.write(folder, kept.logs)
         for name, text in logs.launchers().items():
             if name in kept.launchers:
-                (folder / name).write_text(text)
+                with (folder / name).open("a") as file:
+                    file.write(text)
         if kept.dumps:
             writer = DumpWriter(self.job, self.incident.bases, kept.options, kept.clocks)
-            (folder / "recorder").mkdir()
+            (folder / "recorder").mkdir(exist_ok=True)
             for rank in sorted(kept.dumps):
                 taken = kept.taken.get(rank, float("inf"))
                 writer.write(folder / "recorder", self.outcome.ranks[rank], taken)
         if kept.stacks:
             logs.write_stacks(folder, kept.stacks)
+
+    def _write_earlier(self, earlier: Remains, folder: Path, kept: Kept) -> None:
+        """Write what is left of the attempt before: its logs, and the dumps that this one has not overwritten."""
+        ago = earlier.outcome.last + 3 * self.job.timeout
+        before = dataclasses.replace(
+            kept,
+            dumps=kept.stale,
+            stacks=frozenset(),
+            clocks=tuple(clock - ago for clock in kept.clocks),
+            taken={},
+            cancelled=None,
+        )
+        earlier.write(folder, before)
 
 
 def _options(fault: str, incident: Incident, fewest: int) -> DumpOptions:

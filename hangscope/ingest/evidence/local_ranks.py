@@ -34,8 +34,12 @@ class LocalRanks:
                 if event.rank is not None and pid is not None:
                     self._pids.setdefault(pid, set()).add(event.rank)
         hosts = {host for host, _ in self._known}
-        self._identity = len(hosts) <= 1 and all(
-            ranks == {local} for (_, local), ranks in self._known.items()
+        # one file in which no line carries both, and that speaks of one rank alone, may be of any node
+        told = {event.local_rank for r in readings for event in (r.log.events if r.log else ())} - {None}
+        self._identity = (
+            (bool(self._known) or len(readings) > 1 or len(told) > 1)
+            and len(hosts) <= 1
+            and all(ranks == {local} for (_, local), ranks in self._known.items())
         )
 
     def rank(self, host: str | None, local: int, file: str) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.ingest.evidence.told_size import size_in_content
-from hangscope.ingest.files.log_path import bare_number
+from hangscope.ingest.files.naming import bare_number
 from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.ingest.workers.reading import Reading
 

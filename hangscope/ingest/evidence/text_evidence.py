@@ -13,19 +13,20 @@ from dataclasses import dataclass, field, replace
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.incident import Group, RankRecord
-from hangscope.ingest.evidence.identity import merge_repeats
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
-from hangscope.ingest.evidence.told_size import MOST_RANKS, sizes
-from hangscope.ingest.files.log_path import rank_from_path
+from hangscope.ingest.evidence.snapshots import Claim
+from hangscope.ingest.evidence.stack_owners import owners, unplaced
+from hangscope.ingest.evidence.told_size import sizes
+from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.job_logs.faults import OomHost, Xid
 from hangscope.ingest.job_logs.launcher import CleanupSignal
 from hangscope.ingest.nccl.join import join_processes
 from hangscope.ingest.nccl.unmade import unmade_events
 from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.snapshots import Claim
-from hangscope.ingest.stacks.owners import owners, unplaced
+from hangscope.ingest.workers.identity import merge_repeats
 from hangscope.ingest.workers.reading import Reading, Thread
 
 
@@ -105,7 +106,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
             text.threads[member] = (reading.file, [t for t in reading.threads if t.rank == member])
         if reading.threads and not named:
             if rank is None and reading.file not in job_numbers:
-                rank = rank_from_path(reading.file)[0]
+                rank = rank_of_log(reading.file)[0]
             placed, missed = owners(reading, mapping, rank)
             rank = next(iter(placed)) if rank is None and len(placed) == 1 and not missed else rank
             text.threads |= {member: (reading.file, threads) for member, threads in placed.items()}
@@ -116,7 +117,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
             if recording.rank is not None:
                 text.recorded.append(Claim(reading.file, recording, recording.rank))
     text.events = [
-        e if e.rank is None or e.rank < MOST_RANKS else replace(e, rank=None)
+        e if e.rank is None or e.rank < MAX_RANKS else replace(e, rank=None)
         for e in _of_attempt(merge_repeats(events), attempt, text, notes)
     ]
     _join_nccl(readings, text, notes)
@@ -124,9 +125,9 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     for event in text.events:
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
-    text.threads = {rank: told for rank, told in text.threads.items() if rank < MOST_RANKS}
-    text.files = {rank: files for rank, files in text.files.items() if rank < MOST_RANKS}
-    text.recorded = [claim for claim in text.recorded if claim.rank < MOST_RANKS]
+    text.threads = {rank: told for rank, told in text.threads.items() if rank < MAX_RANKS}
+    text.files = {rank: files for rank, files in text.files.items() if rank < MAX_RANKS}
+    text.recorded = [claim for claim in text.recorded if claim.rank < MAX_RANKS]
     seen = (
         [e.rank for e in text.events if e.rank is not None]
         + list(text.threads)

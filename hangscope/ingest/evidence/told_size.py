@@ -8,12 +8,11 @@ from hangscope.events import Event
 from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.ras_snapshot import NcclRas
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
+from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpParams, StoreBarrier, StoreTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 from hangscope.ingest.workers.reading import Reading
-
-MOST_RANKS = 1 << 17  # a larger number in a line or a name is no rank
 
 
 def sizes(event: Event) -> Iterator[int]:
@@ -41,7 +40,7 @@ def sizes(event: Event) -> Iterator[int]:
         elif isinstance(event, CallFingerprint):
             named.append(event.peer_group_rank)
         told = [n + 1 for n in named if n is not None]
-    yield from (n for n in told if n is not None and n <= MOST_RANKS)
+    yield from (n for n in told if n is not None and n <= MAX_RANKS)
 
 
 def size_in_content(readings: Sequence[Reading]) -> int:

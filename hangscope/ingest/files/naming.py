@@ -1,8 +1,9 @@
-"""Which rank a dump's file name speaks of.
+"""What a file's path says of who wrote it: a rank, a launcher's local rank, a restart attempt.
 
 A dump does not say which rank wrote it; torch appends the global rank to a prefix that users choose
-(`TORCH_FR_DUMP_TEMP_FILE`), so the name is all there is: `nccl_trace_rank_3`, `comm_lib_trace_rank_3`, `_dump_3`,
-`nccl_trace_rank_container-node07_40`, `rank3.json`, `node2/rank_17.pkl.gz`.
+(`TORCH_FR_DUMP_TEMP_FILE`), so the name is all there is: `nccl_trace_rank_3`, `_dump_3`, `rank3.json`,
+`nccl_trace_rank_container-node07_40`, `node2/rank_17.pkl.gz`. A log may lie in torchrun's folders
+(`none_x1/attempt_0/2/stderr.log`, numbered by *local* rank) or carry a number of its own (`rank0.err`, `stderr-12.txt`).
 """
 
 from __future__ import annotations
@@ -10,32 +11,72 @@ from __future__ import annotations
 import re
 
 _SUFFIXES = re.compile(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|txt|out|fr|gz|zst))+$", re.IGNORECASE)
-_RANK_WORD = re.compile(r"rank[_\-.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
+_RANK = re.compile(r"(?<![a-z])rank[_\-.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
+_LOCAL = re.compile(r"local[_-]?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_ATTEMPT = re.compile(r"(?:^|/)(?:attempt|restart)[_-]?(\d{1,9})(?:/(?:(\d{1,6})/)?|$)")
 _TRAILING = re.compile(r"(?<!\d)(\d{1,7})$")  # eight digits are a date
+# not `train.log.1`, which is an older part of the same log
+_NUMBERED = re.compile(
+    r"(?:^|[._-])(?:task|proc|process|worker|stderr|stdout|err|out|log(?!\.))[_.-](\d{1,7})(?=\.|$)",
+    re.IGNORECASE,
+)
 
 
-def rank_from_name(path: str) -> int | None:
+def rank_of_dump(path: str) -> int | None:
     """Return the global rank that a dump's path names, or None.
 
     The word `rank` before a number wins, else the number that ends the stem, else the same two in the folder's name.
     """
-    parts = path.replace("\\", "/").split("/")
+    parts = _plain(path).split("/")
     for part in [_SUFFIXES.sub("", parts[-1]), *reversed(parts[:-1])]:
-        match = _last(_RANK_WORD, part) or (
-            _TRAILING.search(part) if part is not parts[0] or len(parts) == 1 else None
-        )
-        if match:
-            return int(match.group(1))
+        named = _RANK.findall(part)
+        if named:
+            return int(named[-1])
+        numbered = _TRAILING.search(part) if part is not parts[0] or len(parts) == 1 else None
+        if numbered:
+            return int(numbered.group(1))
     return None
+
+
+def rank_of_log(path: str) -> tuple[int | None, int | None]:
+    """Return (global rank, local rank) as far as a log's path tells. The file's own name is asked before its folder's."""
+    path = _plain(path)
+    attempt, named = _ATTEMPT.search(path), _RANK.search(path.rsplit("/", 1)[-1])
+    if attempt and not (named and attempt.group(2) is None and not _LOCAL.search(path)):
+        return None, int(attempt.group(2)) if attempt.group(2) else None
+    parts = path.split("/")
+    for part in (parts[-1], *reversed(parts[-3:-1])):
+        if local := _LOCAL.search(part):
+            return None, int(local.group(1))
+        if rank := _RANK.search(part):
+            return int(rank.group(1)), None
+        if part is parts[-1] and (numbered := _NUMBERED.search(part)):
+            return int(numbered.group(1)), None
+    return None, None
+
+
+def attempt_of(path: str) -> int | None:
+    """Return the restart attempt that a path names (`attempt_1/`), or None."""
+    named = _ATTEMPT.search(_plain(path))
+    return int(named.group(1)) if named else None
 
 
 def says_rank(path: str) -> bool:
     """Return whether a path has the word `rank` before a number, and not a bare number only."""
-    return bool(_RANK_WORD.search(path))
+    return bool(_RANK.search(path))
 
 
-def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    match = None
-    for match in pattern.finditer(text):  # noqa: B007 - the last match is wanted
-        pass
-    return match
+def bare_number(path: str) -> int | None:
+    """Return the number in a log's name that is taken for a rank though no word says so (`err.12`), or None.
+
+    Schedulers put a job's number into the same place.
+    """
+    name = _plain(path).rsplit("/", 1)[-1]
+    if attempt_of(path) is not None or _LOCAL.search(name) or _RANK.search(name):
+        return None
+    numbered = _NUMBERED.search(name)
+    return int(numbered.group(1)) if numbered else None
+
+
+def _plain(path: str) -> str:
+    return path.replace("\\", "/")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
+import zlib
 from typing import Any, BinaryIO, cast
 
 from hangscope.ingest.files.remote import is_remote, open_remote
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UNPACKS_TO = 8  # times its size, for a compressed log or dump
+_CHUNK = 1 << 16
+UNPACKED_FLOOR, UNPACKED_TIMES = 2**30, 250  # bytes of one compressed file, by its own size
 
 
 class CompressionUnavailable(Exception):
@@ -27,7 +29,7 @@ def open_plain(path: str) -> BinaryIO:
     magic = raw.read(4)
     raw.seek(0)
     if magic.startswith(_GZIP):
-        return cast(BinaryIO, io.BufferedReader(_Gzip(raw), 1 << 18))
+        return cast(BinaryIO, io.BufferedReader(GzipStream(raw), 1 << 18))
     if magic == _ZSTD:
         try:
             import zstandard
@@ -60,23 +62,12 @@ def read_whole(stream: BinaryIO, limit: int) -> bytes:
     return b"".join(parts)
 
 
-class _Gzip(gzip.GzipFile):
-    """The plain bytes of a gzip file. Unlike its base class it closes the file that it was given."""
+class _Unpacked(io.RawIOBase):
+    """The plain bytes of a compressed file, which can go back to its start; no more of them than its size justifies."""
 
     def __init__(self, raw: BinaryIO) -> None:
-        super().__init__(fileobj=raw)
         self._raw = raw
-
-    def close(self) -> None:
-        super().close()
-        self._raw.close()
-
-
-class _Zstd(io.RawIOBase):
-    """The plain bytes of a zstd file. Unlike zstandard's own reader it can go back to the start."""
-
-    def __init__(self, raw: BinaryIO, decompressor: Any) -> None:
-        self._raw, self._decompressor = raw, decompressor
+        self._limit = max(UNPACKED_FLOOR, UNPACKED_TIMES * _size(raw))
         self.seek(0)
 
     def readable(self) -> bool:
@@ -90,21 +81,95 @@ class _Zstd(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if (offset, whence) != (0, io.SEEK_SET):
-            raise io.UnsupportedOperation("a zstd file is read from its start")
+            raise io.UnsupportedOperation("a compressed file is read from its start")
         self._raw.seek(0)
-        self._reader = self._decompressor.stream_reader(self._raw, read_across_frames=True, closefd=False)
+        self._restart()
         self._position = 0
         return 0
 
     def readinto(self, buffer: Any) -> int:
-        try:
-            data = self._reader.read(len(buffer))
-        except Exception as error:  # zstandard raises its own
-            raise OSError(f"not whole as zstd: {error}") from None
-        buffer[: len(data)] = data
+        data = self._more(len(buffer))
         self._position += len(data)
+        if self._position > self._limit:
+            raise OSError(f"it unpacks to more than {self._limit:,} bytes, which its size does not justify")
+        buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
         self._raw.close()
         super().close()
+
+    def _restart(self) -> None:
+        raise NotImplementedError
+
+    def _more(self, wanted: int) -> bytes:
+        raise NotImplementedError
+
+
+class GzipStream(_Unpacked):
+    """The plain bytes of a gzip file of one or many members.
+
+    Unlike the gzip module it reads headers in zlib, and gives up where many members in a row are empty: either can cost
+    minutes there.
+    """
+
+    _EMPTY_MEMBERS = 10_000
+
+    def _restart(self) -> None:
+        self._member: Any = None
+        self._rest, self._empty = b"", 0
+
+    def _more(self, wanted: int) -> bytes:
+        while True:
+            if not self._rest:
+                self._rest = self._raw.read(_CHUNK)
+            if self._member is None:
+                self._rest = self._rest.lstrip(b"\0")  # padding between members, as of tapes
+                if not self._rest:
+                    if not (more := self._raw.read(_CHUNK)):
+                        return b""
+                    self._rest = more
+                    continue
+                self._member, self._got = zlib.decompressobj(31), False
+            if not self._rest:
+                raise EOFError("the compressed file ends before its end")
+            try:
+                data: bytes = self._member.decompress(self._rest, wanted)
+            except zlib.error as error:
+                raise OSError(f"not whole as gzip: {error}") from None
+            self._rest = self._member.unconsumed_tail
+            self._got = self._got or bool(data)
+            if self._member.eof:
+                self._rest = self._member.unused_data
+                self._empty = 0 if self._got else self._empty + 1
+                self._member = None
+                if self._empty > self._EMPTY_MEMBERS:
+                    raise OSError("it consists of empty members")
+            if data:
+                return data
+
+
+class _Zstd(_Unpacked):
+    """The plain bytes of a zstd file."""
+
+    def __init__(self, raw: BinaryIO, decompressor: Any) -> None:
+        self._decompressor = decompressor
+        super().__init__(raw)
+
+    def _restart(self) -> None:
+        self._reader = self._decompressor.stream_reader(self._raw, read_across_frames=True, closefd=False)
+
+    def _more(self, wanted: int) -> bytes:
+        try:
+            data: bytes = self._reader.read(wanted)
+        except Exception as error:  # zstandard raises its own
+            raise OSError(f"not whole as zstd: {error}") from None
+        return data
+
+
+def _size(raw: BinaryIO) -> int:
+    """Return the size of an open file in bytes, and of what has none zero."""
+    try:
+        return os.fstat(raw.fileno()).st_size
+    except (OSError, AttributeError, io.UnsupportedOperation):
+        return 0

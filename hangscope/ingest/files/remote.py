@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
 from hangscope.errors import NoSuchPathError, UsageError
+from hangscope.ingest.files.scratch import scratch_folder
 
 FETCHES = 8  # files that are fetched at a time; no more of them lie on the local disk
 
@@ -98,9 +99,8 @@ def local_copy(path: str) -> Iterator[str]:
     if not is_remote(path):
         yield path
         return
-    handle, copy = tempfile.mkstemp(prefix="hangscope-", suffix=os.path.basename(path)[-40:])
-    os.close(handle)
-    try:
+    with scratch_folder() as folder:
+        copy = os.path.join(folder, "copy" + os.path.basename(path)[-40:])
         try:
             import fsspec
 
@@ -109,5 +109,3 @@ def local_copy(path: str) -> Iterator[str]:
         except Exception as error:
             raise OSError(f"{type(error).__name__}: {error}") from error
         yield copy
-    finally:
-        os.unlink(copy)

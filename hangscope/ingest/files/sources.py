@@ -1,6 +1,6 @@
 """Find the files of an incident: paths, folders, archives and URLs become an ordered list of files.
 
-Archives are unpacked (`archives.py`) for as long as the analysis lasts; what a URL lists is fetched when it is read.
+Archives are unpacked (`unpacking.py`) for as long as the analysis lasts; what a URL lists is fetched when it is read.
 Names shown to people stay relative to the path that was given, so that a report says the same wherever it is made.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,9 @@ from dataclasses import dataclass, replace
 
 from hangscope.errors import NoSuchPathError, Note
 from hangscope.ingest.files import remote
-from hangscope.ingest.files.archives import Unpacker, is_archive, is_named_so
+from hangscope.ingest.files.archives import is_named_so, may_be_archive
+from hangscope.ingest.files.scratch import scratch_folder
+from hangscope.ingest.files.unpacking import Unpacking
 
 MAX_DEPTH = 4  # archives inside archives
 
@@ -31,14 +32,16 @@ class SourceFile:
 
 
 @contextmanager
-def find_files(paths: Iterable[str | os.PathLike[str]], notes: list[Note]) -> Iterator[list[SourceFile]]:
+def find_files(
+    paths: Iterable[str | os.PathLike[str]], notes: list[Note], *, max_unpacked: int | None = None
+) -> Iterator[list[SourceFile]]:
     """Yield every regular file below `paths`, ordered by the name that is shown.
 
-    Appends a Note for each thing that cannot be opened or is no regular file. Raises NoSuchPathError for a path
+    `max_unpacked` is the most that archives may unpack to, in bytes (default: see `Unpacking`). Appends a Note for each thing that cannot be opened or is no regular file. Raises NoSuchPathError for a path
     that does not exist.
     """
     with ExitStack() as cleanup:
-        search = _Search(notes, cleanup)
+        search = _Search(notes, cleanup, max_unpacked)
         seen: set[str] = set()
         per_path: list[tuple[str, list[SourceFile]]] = []
         for given in paths:
@@ -55,9 +58,12 @@ def find_files(paths: Iterable[str | os.PathLike[str]], notes: list[Note]) -> It
 class _Search:
     """One search: what could not be opened, and the archives that were unpacked in it."""
 
-    def __init__(self, notes: list[Note], cleanup: ExitStack) -> None:
+    def __init__(self, notes: list[Note], cleanup: ExitStack, max_unpacked: int | None) -> None:
         self._notes, self._cleanup = notes, cleanup
-        self._unpacker = Unpacker()
+        self._unpacking = Unpacking(max_unpacked)
+        self._cleanup.callback(self._unpacking.close)
+        self._scratch: str | None = None
+        self._archives = 0
 
     def expand(self, path: str) -> Iterator[SourceFile]:
         """Yield the files of one path that was given."""
@@ -105,18 +111,23 @@ class _Search:
             return
         if not stat.S_ISREG(info.st_mode):
             self._note("not_a_file", "is a pipe, socket or device and was not read", shown)
-        elif is_archive(path):
-            yield from self._unpack(path, shown, depth)
-        else:
+        elif not may_be_archive(path):
             yield SourceFile(path, shown, info.st_size)
-
-    def _unpack(self, path: str, shown: str, depth: int) -> Iterator[SourceFile]:
-        if depth >= MAX_DEPTH:
+        elif depth >= MAX_DEPTH and is_named_so(path):
             self._note("bad_archive", f"lies inside {depth} archives and was not unpacked", shown)
-            return
-        folder = self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="hangscope-"))
-        self._unpacker.unpack(path, folder, shown, self._notes)
-        yield from self._walk(folder, f"{shown}!/", depth + 1)
+        elif depth >= MAX_DEPTH or (folder := self._unpacked(path, shown)) is None:
+            yield SourceFile(path, shown, info.st_size)
+        else:
+            yield from self._walk(folder, f"{shown}!/", depth + 1)
+
+    def _unpacked(self, path: str, shown: str) -> str | None:
+        """Return the folder that holds what was in an archive; None where the file is none."""
+        if self._scratch is None:
+            self._scratch = self._cleanup.enter_context(scratch_folder())
+        self._archives += 1
+        folder = os.path.join(self._scratch, str(self._archives))
+        os.mkdir(folder)
+        return folder if self._unpacking.unpack(path, folder, shown, self._notes) else None
 
     def _fetch(self, url: str) -> Iterator[SourceFile]:
         """Yield the files below a URL; only archives are fetched now, as what is in them must be known."""
@@ -129,7 +140,8 @@ class _Search:
             except OSError as error:
                 self._note("unreadable", f"could not be fetched: {error}", shown)
                 continue
-            yield from self._unpack(copy, shown, 0)
+            if (folder := self._unpacked(copy, shown)) is not None:
+                yield from self._walk(folder, f"{shown}!/", 1)
 
     def _note(self, code: str, message: str, shown: str, hint: str = "") -> None:
         self._notes.append(Note(code, message, shown, hint=hint))

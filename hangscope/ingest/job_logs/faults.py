@@ -17,6 +17,8 @@ from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
 from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.c10d import group_event
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
 _SIZES = {
     "bytes": 1,
@@ -53,11 +55,12 @@ class OomHost(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CudaError(Event):
+class CudaError(GroupEvent):
     """Illegal access, device-side assert, ECC, launch failure."""
 
     kind: ClassVar[str] = "cuda_error"
     same_by: ClassVar[tuple[str, ...] | None] = ("error",)
+    prints_group_rank: ClassVar[bool] = True
     error: str
 
 
@@ -122,7 +125,7 @@ def _oom_host(line: Line, match: re.Match[str]) -> Event:
 
 def _cuda(line: Line, match: re.Match[str]) -> Event | None:
     error = match.group(1).strip(" .")
-    return None if error.startswith("out of memory") else line.event(CudaError, error=error)
+    return None if error.startswith("out of memory") else group_event(line, CudaError, error=error)
 
 
 def _xid(line: Line, match: re.Match[str]) -> Event:

@@ -86,7 +86,7 @@ def _blocks(stream: BinaryIO, broken: list[str]) -> Iterator[bytes]:
         try:
             data = stream.read(BLOCK)
         except Exception as error:  # damaged gz and zst streams raise whatever their decoders choose
-            broken.append(type(error).__name__)
+            broken.append(f"{error or type(error).__name__}"[:200])
             break
         if not data:
             break

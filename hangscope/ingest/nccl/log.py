@@ -163,6 +163,8 @@ class NcclParser:
             track = process.create(life.comm, line.number)
             self._made += 1
             _describe(track.comm, life, process)
+            # a log that begins with a communicator's end does not hold its beginning
+            track.comm.completed = life.phase in ("abort", "destroy")
         comm = track.comm
         comm.phase, comm.last_line = life.phase, line.number
         comm.completed = comm.completed or life.phase == "complete"

@@ -24,10 +24,10 @@ class NcclWarn(Event):
     """An NCCL warning that names a fault.
 
     `fault`: port_error, catastrophic, cuda, shm, oom, ib_error, connect, closed_by_peer, bootstrap, duplicate_gpu,
-    version_mismatch, size_mismatch or other. `blames`: printer, named or nobody. `tier`: 1 a fault itself, 2 a path that
+    version_mismatch, size_mismatch, collective_mismatch or other. `blames`: printer, named or nobody. `tier`: 1 a fault itself, 2 a path that
     failed, 3 a consequence. `peer_host` is a name or address without port, `peer_node` the host of that address where
     bootstrap lines tell it; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status,
-    `result` an ncclResult_t.
+    `result` an ncclResult_t. `retrying`: it goes on trying, so that nothing failed yet.
     """
 
     kind: ClassVar[str] = "nccl_warn"
@@ -43,6 +43,7 @@ class NcclWarn(Event):
     nic: str | None = None
     bus_id: str | None = None
     result: int | None = None
+    retrying: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ RULES: tuple[WarnRule, ...] = (
     ),
     # --- mismatch checks on the device, 2.4.2 to 2.7 only; the rank is the printer's own ---
     _rule(
-        "size_mismatch",
+        "collective_mismatch",
         r"Mismatched collective detected|this may be caused by a collective mismatch around rank",
         NOBODY,
         3,
@@ -174,6 +175,7 @@ RULES: tuple[WarnRule, ...] = (
 )
 
 _STATUS = re.compile(r"\b(?:error |status=)(?:IBV_WC_\w{1,40}\()?(?P<status>\d{1,4})", re.IGNORECASE)
+_RETRY = re.compile(r"retrying \((?P<nth>\d{1,9})/(?P<of>\d{1,9})\)")
 _VENDOR = re.compile(r"vendor[ _]err[ =](?P<vendor>\d{1,10})")
 _HCA = re.compile(
     r"\bhca (?P<nic>[\w.\-:]{1,64})|\bNET/IB ?: ?(?P<dev>\w[\w.\-]{0,63}:\d{1,3}) |"
@@ -236,6 +238,9 @@ def traceback_result(message: str) -> dict[str, Any] | None:
 def _fields(rule: WarnRule, match: re.Match[str], message: str) -> dict[str, Any]:
     groups = match.groupdict()
     fields: dict[str, Any] = {"fault": rule.name, "blames": rule.blames, "tier": rule.tier}
+    retry = _RETRY.search(message)
+    if retry is not None and int(retry["nth"]) < int(retry["of"]):
+        fields.update(tier=3, retrying=True)  # it tries again: no fault yet
     gid = _REMOTE_GID.search(message)
     peer = groups.get("peer") or (gid["gid"] if gid and gid["gid"] != "::" else None)
     if peer:

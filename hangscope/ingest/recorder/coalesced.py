@@ -7,10 +7,10 @@ The end entry (`nccl:coalesced`, `nccl:ALLGATHER_coalesced`) carries the state; 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Sequence
 
 from hangscope.incident import State
-from hangscope.ingest.recorder.values import STATES, as_int
+from hangscope.ingest.recorder.rows import Row
 
 COALESCED_END = re.compile(r"(?:^|[_:])coalesced$", re.IGNORECASE)
 
@@ -21,16 +21,18 @@ class Batch:
     __slots__ = ("end", "members")
 
     def __init__(self) -> None:
-        self.members: list[dict[str, Any]] = []
-        self.end: dict[str, Any] = {}
+        self.members: list[Row] = []
+        self.end: Row | None = None
 
     @property
     def state(self) -> State:
         """Return the end's state; a batch without one is pending."""
-        return STATES.get(str(self.end.get("state", "")).lower(), State.PENDING)
+        return (
+            State.PENDING if self.end is None or self.end.call.state == State.UNKNOWN else self.end.call.state
+        )
 
 
-def coalesced_batches(entries: list[Any]) -> dict[tuple[str, bool, int], Batch]:
+def coalesced_batches(rows: Sequence[Row]) -> dict[tuple[str, bool, int], Batch]:
     """Return the coalesced batches that have an end entry, by (local group id, is_p2p, seq).
 
     An end entry does not say what it ends: `is_p2p` is false on it, and both numbers of the group stand on it. The entry of
@@ -38,64 +40,47 @@ def coalesced_batches(entries: list[Any]) -> dict[tuple[str, bool, int], Batch]:
     """
     batches: dict[tuple[str, bool, int], Batch] = {}
     before: dict[str, tuple[bool, int]] = {}
-    for entry in entries:
-        if not isinstance(entry, dict) or "profiling_name" not in entry:
-            continue
-        local_id, name = str(entry.get("pg_id", "")), str(entry["profiling_name"])
-        is_p2p = bool(entry.get("is_p2p")) or "->" in name or "<-" in name
-        if COALESCED_END.search(name):
-            was_p2p, seq = before.get(local_id, (False, -1))
-            is_p2p = (
-                is_p2p
-                or (was_p2p and seq == seq_of(entry, True))
-                or (not entry.get("collective_seq_id") and bool(entry.get("p2p_seq_id")))
-            )
-            batches.setdefault((local_id, is_p2p, seq_of(entry, is_p2p)), Batch()).end = entry
+    for row in rows:
+        call = row.call
+        if call.name.ends_batch:
+            was_p2p, seq = before.get(call.local_id, (False, -1))
+            is_p2p = call.is_p2p or (was_p2p and seq == row.number(True)) or (not row.seq and row.p2p_seq > 0)
+            batches.setdefault((call.local_id, is_p2p, row.number(is_p2p)), Batch()).end = row
         else:
-            before[local_id] = (is_p2p, seq_of(entry, is_p2p))
+            before[call.local_id] = (call.is_p2p, row.number(call.is_p2p))
     if not batches:
         return batches
-    for entry in entries:
-        if isinstance(entry, dict) and "profiling_name" in entry:
-            name = str(entry["profiling_name"])
-            is_p2p = bool(entry.get("is_p2p")) or "->" in name or "<-" in name
-            batch = batches.get((str(entry.get("pg_id", "")), is_p2p, seq_of(entry, is_p2p)))
-            if batch is not None and not COALESCED_END.search(name):
-                batch.members.append(entry)
+    for row in rows:
+        call = row.call
+        batch = batches.get((call.local_id, call.is_p2p, row.number(call.is_p2p)))
+        if batch is not None and not call.name.ends_batch:
+            batch.members.append(row)
     return batches
 
 
-def batches_without_end(entries: list[Any], ends: dict[tuple[str, bool, int], Batch]) -> set[tuple[str, int]]:
+def batches_without_end(
+    rows: Sequence[Row], ends: dict[tuple[str, bool, int], Batch]
+) -> set[tuple[str, int]]:
     """Return the point-to-point batches (local group id, seq) that a dump of pending calls only shows without their end.
 
     The end entry is written right behind the members and carries the state; members read "scheduled" for ever. So where
     completed entries were left out of the dump, members without an end belong to a batch that completed.
     """
     members: dict[tuple[str, int], int] = {}
-    for entry in entries:
-        if isinstance(entry, dict) and "profiling_name" in entry:
-            if entry.get("state") == "completed":
-                return set()
-            name = str(entry["profiling_name"])
-            if (entry.get("is_p2p") or "->" in name or "<-" in name) and not COALESCED_END.search(name):
-                key = (str(entry.get("pg_id", "")), seq_of(entry, True))
-                members[key] = members.get(key, 0) + 1
+    for row in rows:
+        call = row.call
+        if call.entry.get("state") == "completed":
+            return set()
+        if call.is_p2p and not call.name.ends_batch:
+            key = (call.local_id, row.number(True))
+            members[key] = members.get(key, 0) + 1
     return {key for key, count in members.items() if count > 1 and (key[0], True, key[1]) not in ends}
 
 
-def end_key(
-    ends: dict[tuple[str, bool, int], Batch], local_id: str, entry: dict[str, Any], is_p2p: bool, seq: int
-) -> tuple[bool, int]:
+def end_key(ends: dict[tuple[str, bool, int], Batch], row: Row) -> tuple[bool, int]:
     """Return (is_p2p, seq) of the batch that this end entry ends."""
     for p2p in (True, False):
-        key = (local_id, p2p, seq_of(entry, p2p))
-        if key in ends and ends[key].end is entry:
+        key = (row.call.local_id, p2p, row.number(p2p))
+        if key in ends and ends[key].end is row:
             return p2p, key[2]
-    return is_p2p, seq
-
-
-def seq_of(entry: dict[str, Any], is_p2p: bool) -> int:
-    """Return an entry's number among its group's point-to-point calls, or among its collectives."""
-    if is_p2p and "p2p_seq_id" in entry:
-        return as_int(entry["p2p_seq_id"])
-    return as_int(entry.get("collective_seq_id", entry.get("seq_id")))
+    return row.call.is_p2p, row.number(row.call.is_p2p)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import Any
 
 from hangscope.errors import Note
@@ -12,9 +14,10 @@ from hangscope.ingest.recorder.coalesced import (
     batches_without_end,
     coalesced_batches,
     end_key,
-    seq_of,
 )
+from hangscope.ingest.recorder.own_sizes import Both, OwnSizes, may_differ
 from hangscope.ingest.recorder.recording import KindRow, Recording, StackRow
+from hangscope.ingest.recorder.rows import Call, Name, Row
 from hangscope.ingest.recorder.values import (
     Tensors,
     as_desc,
@@ -27,7 +30,7 @@ from hangscope.ingest.recorder.values import (
 )
 
 
-def _names_a_call(entry: Any) -> bool:
+def names_a_call(entry: Any) -> bool:
     """Return whether an entry says what was called and on which group; less is no record of a call."""
     return (
         isinstance(entry, dict)
@@ -36,116 +39,161 @@ def _names_a_call(entry: Any) -> bool:
     )
 
 
-class _Name:
-    """What a profiling name says: `nccl:all_gather`, `nccl:send 0->1`, `nccl:coalesced`."""
-
-    __slots__ = ("backend", "ends_batch", "is_p2p", "op")
-
-    def __init__(self, name: str) -> None:
-        self.backend, _, self.op = as_text(name).rpartition(":")
-        self.is_p2p = "->" in name or "<-" in name
-        self.ends_batch = COALESCED_END.search(name) is not None
-
-
-def _names(entries: list[Any]) -> dict[str, _Name]:
-    """Return what each distinct profiling name says."""
-    names: dict[str, _Name] = {}
-    for entry in entries:
-        if isinstance(entry, dict):
-            name = entry.get("profiling_name")
-            if isinstance(name, str) and name not in names:
-                names[name] = _Name(name)
-    return names
-
-
 class Entries:
     """Turns entries into rows. One instance per dump; caches what entries share.
 
-    Training repeats itself: what followed a kind of call before follows it again, so that guess is compared first, which
-    takes a fraction of the time of looking the call up.
+    Training repeats itself: what followed a call before follows it again, so that guess is compared first, which takes a
+    fraction of the time of looking the call up.
     """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.stack_by_ids: dict[tuple[int, ...], int] = {}
         self.kind_by_parts: dict[Any, int] = {}
-        self.followed_by: dict[int, tuple[tuple[Any, ...], int]] = {}
-        self.last_kind = -1
+        self.followed_by: dict[int, tuple[tuple[Any, ...], Call]] = {}
+        self.last_call = -1
+        self.names: dict[str, Name] = {}
         self.places: dict[Any, tuple[str, int]] = {}
         self.tensors = Tensors()
-        self.bad = 0
+        self.own_sizes: dict[Any, int] = {}
+        self.sizes: list[Both] = []
+        self.picks: array[int] = array("i")
 
     def reduce(self, entries: list[Any]) -> None:
         """Add the rows of a dump's entries, oldest first, to the recording."""
-        names = _names(entries)
-        ends = coalesced_batches(entries) if any(name.ends_batch for name in names.values()) else {}
-        lost_ends = batches_without_end(entries, ends)
-        last_on_gloo: dict[str, int] = {}
-        columns = self.recording.columns
-        add_group, add_seq, add_kind = columns["group"].append, columns["seq"].append, columns["kind"].append
-        add_state, add_created, add_order = (
-            columns["state"].append,
-            columns["created"].append,
-            columns["order"].append,
-        )
-        rows_done: set[tuple[Any, ...]] = set()
-        for position, entry in enumerate(entries):
-            if not _names_a_call(entry):
-                self.bad += 1
-                continue
-            name = names[entry["profiling_name"]]
-            is_p2p = name.is_p2p or bool(entry.get("is_p2p"))
-            seq = seq_of(entry, is_p2p)
-            local_id, group = self._place(entry)
-            if ends and name.ends_batch:
-                is_p2p, seq = end_key(ends, local_id, entry, is_p2p, seq)
-            batch = ends.get((local_id, is_p2p, seq)) if ends else None
-            if batch is not None:
-                if batch.end is entry and is_p2p and batch.members:
-                    continue  # the end entry of a batch of sends and receives is no call of its own
-                if not is_p2p:
-                    if (local_id, seq) in rows_done:
-                        continue
-                    rows_done.add((local_id, seq))
-                    kind = self._batch_kind(batch, name.backend)
-                else:
-                    kind = self._kind(entry, name, is_p2p)
-                state = batch.state
-            else:
-                kind = self._kind(entry, name, is_p2p)
-                state = as_state(entry.get("state"))
-                if (
-                    lost_ends
-                    and (local_id, seq) in lost_ends
-                    and is_p2p
-                    and name.backend == "nccl"
-                    and position < len(entries) - 1
-                ):
-                    state = State.DONE
-            if name.backend == "gloo":
-                state = State.DONE if entry.get("retired") else State.PENDING
-                last_on_gloo[local_id] = len(columns["seq"])
-            add_group(group)
-            add_seq(seq)
-            add_kind(kind)
-            add_state(state)
-            add_created(as_int(entry.get("time_created_ns")))
-            add_order(as_int(entry.get("record_id"), position))
-        for row in last_on_gloo.values():
-            if columns["state"][row] == State.DONE:
-                columns["state"][row] = int(State.UNKNOWN)
-        if self.bad:
+        rows = [self._row(entry, position) for position, entry in enumerate(entries) if names_a_call(entry)]
+        if len(rows) < len(entries):
             self.recording.notes.append(
                 Note(
                     "malformed_entries",
-                    f"{self.bad} of {len(entries)} entries are not recorder entries and were skipped",
+                    f"{len(entries) - len(rows)} of {len(entries)} entries are not recorder entries and were skipped",
                 )
             )
+        self.add(rows, bool(entries) and rows[-1:] != [] and rows[-1].call.entry is entries[-1])
 
+    def add(self, rows: Sequence[Row], last_is_call: bool = True) -> None:
+        """Add rows, oldest first, to the recording. `last_is_call`: no other entry stands behind them."""
+        names = self.names.values()
+        ends = coalesced_batches(rows) if any(name.ends_batch for name in names) else {}
+        lost_ends = batches_without_end(rows, ends)
+        if ends or lost_ends or any(name.backend == "gloo" for name in names):
+            self._add_one_by_one(rows, ends, lost_ends, last_is_call)
+        else:
+            calls = [row.call for row in rows]
+            for call in dict.fromkeys(calls):
+                self._kind(call)
+            columns = self.recording.columns
+            columns["group"].extend([call.group for call in calls])
+            columns["seq"].extend([row.p2p_seq if row.call.is_p2p else row.seq for row in rows])
+            columns["kind"].extend([call.kind for call in calls])
+            columns["state"].extend([call.state for call in calls])
+            columns["created"].extend([row.created for row in rows])
+            columns["order"].extend([row.order for row in rows])
+            if self.sizes:
+                self.picks.extend([row.own for row in rows if row.own >= 0])
+        if self.picks:
+            self.recording.own_sizes = OwnSizes(self.picks, self.sizes)
         if self.tensors.cut:
             self.recording.notes.append(
                 Note("sizes_cut", "its calls have more and larger shapes than are kept; some were left out")
             )
+
+    def _add_one_by_one(
+        self,
+        rows: Sequence[Row],
+        ends: dict[tuple[str, bool, int], Batch],
+        lost_ends: set[tuple[str, int]],
+        last_is_call: bool,
+    ) -> None:
+        """Add rows of which some are members of a batch, or whose state is told by others."""
+        last_on_gloo: dict[str, int] = {}
+        columns = self.recording.columns
+        rows_done: set[tuple[str, int]] = set()
+        for position, row in enumerate(rows):
+            call = row.call
+            is_p2p, seq = call.is_p2p, row.number(call.is_p2p)
+            if ends and call.name.ends_batch:
+                is_p2p, seq = end_key(ends, row)
+            batch = ends.get((call.local_id, is_p2p, seq)) if ends else None
+            state = call.state
+            if batch is not None:
+                if batch.end is row and is_p2p and batch.members:
+                    continue  # the end entry of a batch of sends and receives is no call of its own
+                if not is_p2p:
+                    if (call.local_id, seq) in rows_done:
+                        continue
+                    rows_done.add((call.local_id, seq))
+                    kind = self._batch_kind(batch, call.name.backend)
+                else:
+                    kind = self._kind_of(row)
+                state = batch.state
+            else:
+                kind = self._kind_of(row)
+                if (
+                    lost_ends
+                    and (call.local_id, seq) in lost_ends
+                    and is_p2p
+                    and call.name.backend == "nccl"
+                    and not (last_is_call and position == len(rows) - 1)
+                ):
+                    state = State.DONE
+            if call.name.backend == "gloo":
+                state = State.DONE if call.entry.get("retired") else State.PENDING
+                last_on_gloo[call.local_id] = len(columns["seq"])
+            self.recording.add(
+                group=call.group, seq=seq, kind=kind, state=state, created=row.created, order=row.order
+            )
+        for place in last_on_gloo.values():
+            if columns["state"][place] == State.DONE:
+                columns["state"][place] = int(State.UNKNOWN)
+
+    def call(self, entry: dict[str, Any]) -> Call:
+        """Return what an entry has in common with others."""
+        raw = entry["profiling_name"]
+        name = self.names.get(raw)
+        if name is None:
+            backend, _, op = as_text(raw).rpartition(":")
+            is_p2p, ends = "->" in raw or "<-" in raw, COALESCED_END.search(raw) is not None
+            differ = not is_p2p and may_differ(user_op(op))
+            name = self.names[raw] = Name(backend, op, is_p2p, ends, differ)
+        local_id, group = self._place(entry)
+        is_p2p = name.is_p2p or bool(entry.get("is_p2p"))
+        return Call(entry, name, is_p2p, local_id, group, as_state(entry.get("state")))
+
+    def own(self, key: Any, inputs: Any, outputs: Any) -> int:
+        """Return the number of a call's own sizes, which `key` tells from others."""
+        index = self.own_sizes.get(key)
+        if index is None:
+            index = self.own_sizes[key] = len(self.sizes)
+            self.sizes.append((self.tensors.sizes(inputs), self.tensors.sizes(outputs)))
+        return index
+
+    def _row(self, entry: dict[str, Any], position: int) -> Row:
+        get = entry.get
+        sizes = get("input_sizes"), get("output_sizes")
+        parts = (
+            get("profiling_name"), get("frames"), get("state"), get("pg_id"), get("process_group"), get("is_p2p"), get("retired"),
+            get("input_dtypes"), get("output_dtypes"),
+        )  # fmt: skip
+        guess = self.followed_by.get(self.last_call)
+        call = None
+        if guess is not None and guess[0] == parts:
+            call = guess[1]
+            if not call.own and (call.entry.get("input_sizes"), call.entry.get("output_sizes")) != sizes:
+                call = None
+        if call is None:
+            call = self.call(entry)
+            self.followed_by[self.last_call] = parts, call
+        self.last_call = id(call)
+        seq = as_int(get("collective_seq_id", get("seq_id")))
+        return Row(
+            call,
+            as_int(get("record_id"), position),
+            seq,
+            as_int(entry["p2p_seq_id"]) if "p2p_seq_id" in entry else seq,
+            as_int(get("time_created_ns")),
+            self.own(as_key(sizes), *sizes) if call.own else -1,
+        )
 
     def _place(self, entry: dict[str, Any]) -> tuple[str, int]:
         """Return the local id of an entry's group, and the group's index."""
@@ -168,85 +216,58 @@ class Entries:
         # Before `process_group` existed only the local id tells groups apart; 0 is always the default group.
         return local_id, self.recording.group(local_id, local_id or "0", "")
 
-    def _kind(self, entry: dict[str, Any], name: _Name, is_p2p: bool) -> int:
-        get = entry.get
-        parts = (
-            name,
-            is_p2p,
-            get("input_sizes"),
-            get("output_sizes"),
-            get("input_dtypes"),
-            get("output_dtypes"),
-            get("frames"),
-        )
-        guess = self.followed_by.get(self.last_kind)
-        if guess is not None and guess[0] == parts:
-            self.last_kind = guess[1]
-            return guess[1]
-        index = self._look_up(*parts)
-        self.followed_by[self.last_kind] = parts, index
-        self.last_kind = index
-        return index
+    def _kind_of(self, row: Row) -> int:
+        """Return the index of a row's kind; its own sizes are those of the next call."""
+        if row.own >= 0:
+            self.picks.append(row.own)
+        return self._kind(row.call)
 
-    def _look_up(
-        self,
-        name: _Name,
-        is_p2p: bool,
-        sizes_in: Any,
-        sizes_out: Any,
-        types_in: Any,
-        types_out: Any,
-        frames: Any,
-    ) -> int:
-        stack = self._stack(frames)
-        key = (name, is_p2p, stack, as_key((sizes_in, sizes_out, types_in, types_out)))
-        index = self.kind_by_parts.get(key)
-        if index is None:
-            src = dst = None
-            plain = name.op
-            if is_p2p:
-                plain, src, dst = p2p_sides(name.op)
-            row: KindRow = (
-                user_op(plain),
-                name.backend,
-                self.tensors.sizes(sizes_in),
-                self.tensors.sizes(sizes_out),
-                self.tensors.types(types_in),
-                self.tensors.types(types_out),
-                src,
-                dst,
-                stack,
-                None,
-            )
-            index = self.kind_by_parts[key] = self.recording.kind(row)
-        return index
+    def _kind(self, call: Call) -> int:
+        if call.kind < 0:
+            get, name = call.entry.get, call.name
+            sizes = (None, None) if call.own else (get("input_sizes"), get("output_sizes"))
+            types = get("input_dtypes"), get("output_dtypes")
+            stack = self._stack(get("frames"))
+            key = (id(name), call.is_p2p, stack, as_key((*sizes, *types)))
+            index = self.kind_by_parts.get(key)
+            if index is None:
+                src = dst = None
+                plain = name.op
+                if call.is_p2p:
+                    plain, src, dst = p2p_sides(name.op)
+                tensors = self.tensors
+                row: KindRow = (
+                    user_op(plain), name.backend, tensors.sizes(sizes[0]), tensors.sizes(sizes[1]), tensors.types(types[0]),
+                    tensors.types(types[1]), src, dst, stack, None,
+                )  # fmt: skip
+                index = self.kind_by_parts[key] = self.recording.kind(row)
+            call.kind = index
+        return call.kind
 
     def _batch_kind(self, batch: Batch, backend: str) -> int:
         """Return one kind for a coalesced collective: its members' sizes in order, under the end entry's name."""
+        assert batch.end is not None
         members = batch.members or [batch.end]
-        end_name = as_text((batch.end or members[-1])["profiling_name"]).rpartition(":")[2]
-        member_name = as_text(members[0]["profiling_name"]).rpartition(":")[2]
-        op = user_op(member_name if end_name.lower() == "coalesced" and batch.members else end_name)
-        stack = self._stack((batch.end or members[0]).get("frames"))
-        joined: list[list[Any]] = [[], [], [], []]
+        end_op, member_op = batch.end.call.name.op, members[0].call.name.op
+        op = user_op(member_op if end_op.lower() == "coalesced" and batch.members else end_op)
+        stack = self._stack(batch.end.call.entry.get("frames"))
+        sizes: list[list[Any]] = [[], []]
+        types: list[list[Any]] = [[], []]
         for member in members:
-            for part, key in zip(
-                joined, ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes"), strict=True
-            ):
-                value = member.get(key)
+            entry = member.call.entry
+            told = (entry.get("input_sizes"), entry.get("output_sizes"))
+            for part, value in zip(sizes, self.sizes[member.own] if member.own >= 0 else told, strict=True):
+                part.extend(value if isinstance(value, (list, tuple)) else [])
+            for part, key in zip(types, ("input_dtypes", "output_dtypes"), strict=True):
+                value = entry.get(key)
                 part.extend(value if isinstance(value, list) else [])
+        if own := may_differ(op):
+            self.picks.append(self.own(as_key(sizes), *sizes))
+        tensors = self.tensors
         row: KindRow = (
-            op,
-            backend,
-            self.tensors.sizes(joined[0]),
-            self.tensors.sizes(joined[1]),
-            self.tensors.types(joined[2]),
-            self.tensors.types(joined[3]),
-            None,
-            None,
-            stack,
-            None,
-        )
+            op, backend, () if own else tensors.sizes(sizes[0]), () if own else tensors.sizes(sizes[1]), tensors.types(types[0]),
+            tensors.types(types[1]), None, None, stack, None,
+        )  # fmt: skip
         return self.recording.kind(row)
 
     def _stack(self, frames: Any) -> int:

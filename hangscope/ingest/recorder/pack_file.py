@@ -23,7 +23,7 @@ import io
 import pickle
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from hangscope.ingest.recorder import safe_pickle
 from hangscope.ingest.recorder.recording import COLUMNS
@@ -42,8 +42,8 @@ class NotAPack(ValueError):
     """The Parquet file is no pack."""
 
 
-def write_pack(path: str, entries: Sequence[Entry]) -> None:
-    """Write a pack. Needs pyarrow; raises OSError where the file cannot be written."""
+def write_pack(to: BinaryIO, entries: Sequence[Entry]) -> None:
+    """Write a pack to a stream. Needs pyarrow; raises OSError where it cannot be written."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -63,7 +63,7 @@ def write_pack(path: str, entries: Sequence[Entry]) -> None:
     first_with: dict[tuple[bytes, ...], int] = {}
     rows = (_row(entry, number, first_with) for number, entry in enumerate(entries))
     with pq.ParquetWriter(
-        path, schema, compression="zstd", compression_level=9, use_dictionary=False, column_encoding=encodings
+        to, schema, compression="zstd", compression_level=9, use_dictionary=False, column_encoding=encodings
     ) as writer:
         batch: list[dict[str, Any]] = []
         for row in rows:

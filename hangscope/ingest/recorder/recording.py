@@ -16,8 +16,9 @@ from typing import Any
 from hangscope.errors import Note
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.members import Members
+from hangscope.ingest.recorder.own_sizes import OwnSizes
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 
 #: (op, backend, input_sizes, output_sizes, input_dtypes, output_dtypes, src, dst, stack index, root)
 KindRow = tuple[
@@ -54,7 +55,8 @@ class Recording:
 
     `groups`: (local pg id, name, desc) per local group; `config`: name -> (desc, member ranks or None);
     `status`: local pg id -> (last enqueued, started, completed), -1 for none yet. `rank` is global, None where the content
-    does not say. `source` is flight_recorder, detail_log or nccl_log.
+    does not say. `source` is flight_recorder, detail_log or nccl_log. `own_sizes`: of the calls whose members may legally
+    differ in them (`own_sizes.may_differ`), whose kinds then have none; None where kinds have them all.
     """
 
     source: str
@@ -70,6 +72,7 @@ class Recording:
     columns: dict[str, array[int]] = field(default_factory=lambda: {k: array(t) for k, t in COLUMNS.items()})
     notes: list[Note] = field(default_factory=list)
     attempt: int | None = None
+    own_sizes: OwnSizes | None = None
     _kind_index: dict[Any, int] = field(default_factory=dict, repr=False)
     _stack_index: dict[StackRow, int] = field(default_factory=dict, repr=False)
     _group_index: dict[tuple[str, str, str], int] = field(default_factory=dict, repr=False)
@@ -133,6 +136,7 @@ class Recording:
             # Of one role, all ranks have the same; as bytes it is compared without being loaded.
             "calls": pickle.dumps((self.kinds, self.stacks), protocol=5),
             "columns": {name: column.tobytes() for name, column in self.columns.items()},
+            "own_sizes": None if self.own_sizes is None else self.own_sizes.to_wire(),
             "notes": [(n.code, n.message, n.file, n.line, n.hint) for n in self.notes],
         }
 
@@ -163,5 +167,6 @@ class Recording:
             recording.columns[name] = (
                 array(code, data) if name in _OWN_COLUMNS else interner.column(code, data)
             )
+        recording.own_sizes = OwnSizes.from_wire(wire["own_sizes"]) if wire["own_sizes"] else None
         recording.notes = [Note(*row) for row in wire["notes"]]
         return recording

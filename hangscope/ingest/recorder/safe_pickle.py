@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from contextlib import suppress
 from typing import Any, NoReturn, cast
-
-from hangscope.ingest.recorder.frame_sharing import FrameSharing
 
 
 class HostilePickle(Exception):
@@ -38,29 +35,18 @@ class _PlainUnpickler(pickle.Unpickler):
         raise HostilePickle(f"persistent id {str(pid)[:80]}")
 
 
-def load(data: bytes, sharing: FrameSharing | None = None) -> Any:
+def load(data: bytes) -> Any:
     """Return the plain value that `data` holds.
 
-    With `sharing`, equal lists of frames become one list. Raises HostilePickle, or whatever the pickle module raises for
-    bytes that are no whole pickle.
+    Raises HostilePickle, or whatever the pickle module raises for bytes that are no whole pickle.
     """
-    if sharing is not None:
-        rewritten = sharing.share(data)
-        if rewritten is not data:
-            # Whatever goes wrong with what was made of the bytes, they themselves decide what is said of them.
-            with suppress(Exception):
-                return _load(rewritten)
-    return _load(data)
+    return _unpickler(data).load()
 
 
 def load_with_memo(data: bytes) -> tuple[Any, dict[int, Any]]:
     """Return the plain value that `data` holds, and what it memoizes by number. Raises as `load` does."""
     unpickler = _unpickler(data)
     return unpickler.load(), unpickler.memo.copy()
-
-
-def _load(data: bytes) -> Any:
-    return _unpickler(data).load()
 
 
 def _unpickler(data: bytes) -> _PlainUnpickler:

@@ -6,6 +6,7 @@
         all_reduce (torch/distributed/distributed_c10d.py:3252)
     Thread 1 (Thread 0x7f2c (LWP 4242) "python"):                    gdb, pstack
     #0  0x00007f2c in poll () from /lib/libc.so.6
+    Process 4243: worker of rank 3                                   `hangscope run`, above a loader worker's stack, whatever wrote it
     === Rank 3: http://gpu07:25999 ===                               torch/distributed/debug/_debug_handlers.py, one file for all ranks
 
 All print the innermost frame first. Of several dumps in one file the last one of each thread counts.
@@ -33,6 +34,7 @@ _FAULT_THREAD = re.compile(
 _FAULT_FRAME = re.compile(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
 _SPY_THREAD = re.compile(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,19}) \(([a-z+]{1,30})\)(?:: "(.{0,200})")?\s*$')
 _SPY_PROCESS = re.compile(r"^Process (\d{1,9}): ")
+_WORKER = re.compile(r"^Process (\d{1,9}): worker of rank \d{1,7}\s*$")
 _SPY_FRAME = re.compile(r"^\s{4}(\S.{0,300}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
 _GDB_THREAD = re.compile(
     r'^Thread (\d{1,7}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (\d{1,9})\)?\)?(?: ?"([^"]{0,80})")?.{0,'
@@ -98,16 +100,24 @@ def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
 
 
 def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
-    """Return the processes whose stacks stand in these lines."""
+    """Return the processes whose stacks stand in these lines; a worker's threads are added to those of its rank."""
+    workers: set[int] = set()
     groups: dict[tuple[int | None, int | None], dict[str, _Thread]] = {}
-    for key, thread in _threads(lines):
+    for key, thread in _threads(lines, workers):
         known = groups.setdefault(key, {})
         if len(known) < _THREADS_KEPT:
             known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
             known[thread.ident] = thread
-    return [
+    processes = [
         ProcessStacks(rank, pid, _finished(list(threads.values()))) for (rank, pid), threads in groups.items()
     ]
+    ranks = [process for process in processes if process.pid not in workers]
+    for process in processes:
+        if process.pid in workers and len(ranks) == 1:
+            ranks[0].threads += [
+                (f"worker {process.pid}: {name}", stack, False) for name, stack, _ in process.threads
+            ]
+    return ranks or processes
 
 
 def begins_fault_thread(text: str) -> bool:
@@ -129,8 +139,10 @@ def _lines(data: bytes, file: str) -> Iterator[Line]:
             yield Line(file, number, clean(text), text)
 
 
-def _threads(lines: Iterable[Line]) -> Iterator[tuple[tuple[int | None, int | None], _Thread]]:
-    """Yield ((rank, pid), thread) in file order."""
+def _threads(
+    lines: Iterable[Line], workers: set[int]
+) -> Iterator[tuple[tuple[int | None, int | None], _Thread]]:
+    """Yield ((rank, pid), thread) in file order, and add the processes that are workers to `workers`."""
     section: int | None = None
     pid: int | None = None
     open_: dict[int | None, tuple[tuple[int | None, int | None], _Thread]] = {}
@@ -141,6 +153,8 @@ def _threads(lines: Iterable[Line]) -> Iterator[tuple[tuple[int | None, int | No
             continue
         if match := _SPY_PROCESS.match(line.text):
             pid = int(match.group(1))
+            if _WORKER.match(line.text):
+                workers.add(pid)
             continue
         rank = line.rank if line.rank is not None else section
         thread = _header(line.text)

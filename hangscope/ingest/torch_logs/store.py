@@ -90,6 +90,16 @@ class DdpParams(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatherUnfilled(Event):
+    """The line "has inconsistent 0 params": a gather that a rank, local to its group, never filled; no other model."""
+
+    kind: ClassVar[str] = "gather_unfilled"
+    same_by: ClassVar[tuple[str, ...] | None] = ("peer_group_rank",)
+    prints_group_rank: ClassVar[bool] = True
+    peer_group_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DdpShape(Event):
     """The line "params[i] in this process with sizes …" does not match process 0."""
 
@@ -207,6 +217,8 @@ def _port_in_use(line: Line, match: re.Match[str]) -> Event:
 
 def _params(line: Line, match: re.Match[str]) -> Event:
     first, own, second, other = (int(n) for n in match.groups())
+    if not own or not other:  # the answer of a rank that is gone, or never came, stays at its initial zero
+        return line.event(GatherUnfilled, first, peer_group_rank=second if not other else first)
     return line.event(DdpParams, first, counts={first: own, second: other})
 
 
@@ -238,6 +250,11 @@ RULES: tuple[Rule, ...] = (
     rule(
         "clients joined",
         r"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,7})/(\d{1,7}) clients joined",
+        _clients,
+    ),
+    rule(
+        "workers joined",
+        r"Timed out after (\d{1,9}) seconds waiting for workers\. (\d{1,7})/(\d{1,7}) workers joined",
         _clients,
     ),
     rule("wait timeout after", r"wait timeout after (\d{1,18}) ?ms, keys: (.{1,300})", _key),

@@ -9,8 +9,7 @@ from typing import Any, BinaryIO
 
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
-from hangscope.ingest.evidence.identity import merge_repeats
-from hangscope.ingest.files.log_path import rank_from_path
+from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_parser
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, launcher_parser
@@ -24,6 +23,7 @@ from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.store import store_parser
 from hangscope.ingest.torch_logs.traceback import TracebackParser
 from hangscope.ingest.torch_logs.wrapper import wrapper_parser
+from hangscope.ingest.workers.identity import merge_repeats
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ def read_log(
         DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), skip_parser(), stall_parser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
-    rank, local_rank, attempt = rank_from_path(path or file)
+    (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
     reading = LogReading(
         file,
         notes=found.notes,
@@ -184,7 +184,15 @@ def _local_ranks(
 
 
 def _tasks_are_ranks(events: Sequence[Event]) -> bool:
-    """Return whether srun's or mpirun's task numbers are ranks: not where a line shows both and they differ, nor under an agent."""
+    """Return whether srun's or mpirun's task numbers are ranks: not where a line shows both and they differ, nor under an agent.
+
+    What srun says of one task per host does not tell: the task may be an agent with eight workers.
+    """
+    told = [e for e in events if e.task is not None]
+    tasks = {(e.host, e.task) for e in told}
+    one_per_host = len({host for host, _ in tasks}) == len(tasks)
+    if told and one_per_host and all(e.by_launcher for e in told):
+        return False
     for event in events:
         task = event.task
         if task is None:

@@ -7,7 +7,6 @@ only a file that fails twice is set aside, with what is known of how its readers
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import threading
 import time
@@ -77,9 +76,9 @@ class Pool:
             self._deadlines[process] = time.monotonic() + seconds
         payload, end = None, ""
         try:
-            child.send(process.stdin, json.dumps((path, file.shown, self._max_bytes, memory)).encode())
-            payload = child.receive(process.stdout, ANSWER_FLOOR + ANSWER_PER_BYTE * size)
-        except child.TooLong as error:
+            isolated.send(process.stdin, json.dumps((path, file.shown, self._max_bytes, memory)).encode())
+            payload = isolated.receive(process.stdout, ANSWER_FLOOR + ANSWER_PER_BYTE * size)
+        except isolated.TooLong as error:
             end = f"gave an answer of {error.length:,} bytes, more than any file of its size says"
         except (OSError, ValueError):
             pass  # its end of a pipe is gone: how it ended is asked below
@@ -95,7 +94,7 @@ class Pool:
         self._discard(process)
         if process in self._overdue:
             return f"was not read within {seconds:.0f} seconds"
-        return end or f"ended the process that read it ({_end(process.returncode)})"
+        return end or f"ended the process that read it ({isolated.describe_end(process.returncode)})"
 
     def _idle_child(self) -> subprocess.Popen[bytes] | None:
         """Return a child that waits for work, None where there is none; those that died meanwhile are let go."""
@@ -112,13 +111,7 @@ class Pool:
         with self._lock:
             if self._closing.is_set():
                 raise OSError("the analysis is being ended")
-            process = subprocess.Popen(
-                isolated.command("hangscope.ingest.workers.child"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=isolated.environment(),
-            )
+            process = isolated.start(child.__name__)
             self._all.append(process)
         return process
 
@@ -160,15 +153,3 @@ class Pool:
         self._watchdog.join()
         for process in list(self._all):
             self._discard(process)
-
-
-def _end(code: int | None) -> str:
-    """Return in words how a process ended, by its return code."""
-    if code is None:
-        return "killed, but not gone"
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {-code}, {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"

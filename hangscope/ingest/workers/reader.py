@@ -18,7 +18,6 @@ from typing import BinaryIO
 from hangscope.ingest.files import sniff
 from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
-from hangscope.ingest.recorder.frame_sharing import FrameSharing
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.templates import Twins
 from hangscope.ingest.workers.answer import Wire, answer, failed
@@ -33,7 +32,6 @@ class Known:
     """What helps to read a dump of those that were read before."""
 
     twins: Twins = field(default_factory=Twins)
-    sharing: FrameSharing = field(default_factory=FrameSharing)
 
 
 def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES, known: Known | None = None) -> Wire:
@@ -103,7 +101,7 @@ def _read_pickle(data: bytes, known: Known) -> Wire:
     if twin is not None:
         return _recorded(twin)
     try:
-        value = safe_pickle.load(data, known.sharing)
+        value = safe_pickle.load(data)
     except safe_pickle.HostilePickle as error:
         return failed(
             "hostile",

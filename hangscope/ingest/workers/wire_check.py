@@ -13,6 +13,7 @@ from hangscope.incident import State
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.ingest.recorder.own_sizes import OwnSizes, may_differ
 from hangscope.ingest.recorder.recording import KindRow, Recording
 from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.ingest.workers.reading import Reading
@@ -115,6 +116,29 @@ def _check_recording(recording: Recording) -> None:
         "a stack",
     )
     _require(all(_is_kind(row) for row in recording.kinds), "a kind of call")
+    if recording.own_sizes is not None:
+        _check_own_sizes(recording, recording.own_sizes)
+
+
+def _check_own_sizes(recording: Recording, own: OwnSizes) -> None:
+    differ = [row[6] is None and may_differ(row[0]) for row in recording.kinds]
+    _require(
+        sum(differ[kind] for kind in recording.columns["kind"]) == len(own.picks), "calls with own sizes"
+    )
+    _require(
+        isinstance(own.table, list)
+        and all(
+            isinstance(both, tuple) and len(both) == 2 and all(map(_is_sizes, both)) for both in own.table
+        )
+        and (not own.picks or (min(own.picks) >= 0 and max(own.picks) < len(own.table))),
+        "sizes",
+    )
+
+
+def _is_sizes(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(shape, tuple) and all(map(is_number, shape)) for shape in value
+    )
 
 
 def _is_frame(row: Any) -> bool:
@@ -131,11 +155,7 @@ def _is_kind(row: KindRow) -> bool:
     if not isinstance(row, tuple) or len(row) != 10:
         return False
     op, backend, sizes_in, sizes_out, types_in, types_out, src, dst, stack, root = row
-    sizes = (
-        isinstance(sizes_in, tuple)
-        and isinstance(sizes_out, tuple)
-        and all(isinstance(shape, tuple) and all(map(is_number, shape)) for shape in (*sizes_in, *sizes_out))
-    )
+    sizes = _is_sizes(sizes_in) and _is_sizes(sizes_out)
     types = (
         isinstance(types_in, tuple)
         and isinstance(types_out, tuple)

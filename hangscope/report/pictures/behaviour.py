@@ -59,7 +59,8 @@ class Folding:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self._purpose: dict[tuple[str, int, int], int] = {}
-        kinds = subject.incident.kinds
+        kinds = subject.incident.kinds.alone
+        self._plain = subject.incident.kinds.plain
         numbers: dict[object, int] = {}
         self._token = np.array(
             [
@@ -108,7 +109,8 @@ class Folding:
         result: list[Any] = []
         for queue, is_p2p in queues:
             still_open = self.subject.open_seqs.get((record.rank, queue.gid, is_p2p), frozenset())
-            columns = (queue.seq, queue.kind, queue.state, queue.order - last)
+            kinds = self._plain[queue.kind[-LAST:]]
+            columns = (queue.seq, kinds, queue.state, queue.order - last)
             result.append((
                 purposes[queue.gid],
                 is_p2p,
@@ -144,10 +146,10 @@ class Folding:
         return Program(record.rank, tokens=tuple(merged.pop("token").tolist()), **merged)
 
     def _tokens(self, kind: Any, purpose: int, gid: int, is_p2p: bool) -> Any:
-        tokens = self._token[kind] * _OFFSETS + purpose * _PURPOSES
+        tokens = self._token[self._plain[kind]] * _OFFSETS + purpose * _PURPOSES
         if is_p2p:  # in a ring all members go on by equally many places
             members = max(1, len(self.subject.incident.groups[gid].ranks))
-            tokens = tokens + 1 + (self._target[kind] - self._source[kind]) % members
+            tokens = tokens + 1 + (self._target - self._source)[self._plain[kind]] % members
         return tokens
 
     def _states(self, rank: int, queue: Queue, size: int, is_p2p: bool) -> Any:

@@ -30,4 +30,9 @@ def test_each_node_has_its_own_local_ranks() -> None:
 def test_local_ranks_are_global_ones_where_nothing_contradicts() -> None:
     one = LocalRanks([reading("agent.log", f"[default0]:[rank0]: {CLOSED}")])
     assert (one.rank(None, 0, "x/agent.log"), one.rank(None, 3, "a.log")) == (0, 3)
-    assert LocalRanks([]).rank(None, 2, "a.log") == 2
+    several = LocalRanks([reading("a.log", f"[default0]:{CLOSED}", f"[default2]:{CLOSED}")])
+    assert several.rank(None, 2, "a.log") == 2
+
+
+def test_one_local_rank_in_one_file_may_be_of_any_node() -> None:
+    assert LocalRanks([reading("a.log", f"[default5]:{CLOSED}")]).rank(None, 5, "a.log") is None

@@ -7,7 +7,7 @@ import pytest
 from hangscope.errors import Note
 from hangscope.ingest.assemble import assemble
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
-from hangscope.ingest.files.naming import rank_from_name
+from hangscope.ingest.files.naming import rank_of_dump
 from hangscope.ingest.workers.log_reading import read_log
 from hangscope.ingest.workers.reading import Reading
 
@@ -66,12 +66,12 @@ def test_stacks_named_by_a_job_number_are_of_no_rank() -> None:
     ],
 )
 def test_a_date_in_the_name_of_a_dump(name: str, rank: int | None) -> None:
-    assert rank_from_name(name) == rank
+    assert rank_of_dump(name) == rank
 
 
 def test_a_bare_number_outside_the_world_is_no_rank() -> None:
+    from hangscope.ingest.evidence.snapshots import claim_rank
     from hangscope.ingest.recorder.flight_recorder import reduce_dump
-    from hangscope.ingest.snapshots import claim_rank
 
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
     recording = reduce_dump({"version": "2.10", "pg_config": config, "entries": []})

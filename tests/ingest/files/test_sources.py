@@ -13,7 +13,7 @@ import pytest
 
 import hangscope
 from hangscope.errors import Note
-from hangscope.ingest.files import archives, sources
+from hangscope.ingest.files import sources, unpacking
 from hangscope.ingest.files.opening import open_plain
 
 
@@ -47,11 +47,11 @@ def test_an_archive_inside_an_archive_is_read(tmp_path: Path) -> None:
 
 
 def test_all_archives_share_one_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "MAX_UNPACKED", 15)
+    monkeypatch.setattr(unpacking, "MAX_UNPACKED", 15)
     for name in ("a.zip", "b.zip"):
         (tmp_path / name).write_bytes(_zipped({"x.log": b"0123456789"}))
     _, notes = _shown(tmp_path)
-    assert [note.file for note in notes] == ["b.zip"] and "unpack to more than" in notes[0].message
+    assert [note.file for note in notes] == ["b.zip!/x.log"] and "may still be unpacked" in notes[0].message
 
 
 def test_a_tar_of_several_zstd_frames_is_read_to_its_end(tmp_path: Path) -> None:

@@ -342,7 +342,6 @@ def test_warnings_and_trace_backs_become_events() -> None:
     assert events[2].told() == {
         "what": "dead",
         "peer_host": "node1",
-        **({"stamp": events[2].stamp}),
     }
 
 

@@ -49,7 +49,7 @@ def fields(text: str, level: str = "WARN") -> dict[str, Any] | None:
         ("NET/IB : collective mismatch error, local size 8 remote size 4", ("size_mismatch", "nobody", 2)),
         (
             "Mismatched collective detected, please check your calls at and around rank 3.",
-            ("size_mismatch", "nobody", 3),
+            ("collective_mismatch", "nobody", 3),
         ),
         ("Socket recv failed while polling for opId=0x7f00", ("other", "printer", 3)),
         ("socketFinalizeAccept: wrong type 4 != 3", ("other", "nobody", 3)),

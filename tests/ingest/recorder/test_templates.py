@@ -33,11 +33,11 @@ def taught(dumps: list[bytes]) -> Twins:
     return twins
 
 
-@pytest.fixture(scope="module", params=["shared", "unshared"])
-def dumps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """Return the dumps of a mesh job, by rank."""
     folder = tmp_path_factory.mktemp("mesh")
-    generate(folder, Job(RANKS, entries=500, shared=request.param == "shared", layout="mesh"))
+    generate(folder, Job(RANKS, entries=500, layout="mesh"))
     return [(folder / f"{PREFIX}{rank}").read_bytes() for rank in range(RANKS)]
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangscope.ingest.evidence.identity import identity, same_event
-from hangscope.ingest.files.log_path import rank_from_path
+from hangscope.ingest.files.naming import attempt_of, rank_of_log
+from hangscope.ingest.workers.identity import identity, same_event
 from hangscope.ingest.workers.log_reading import LogReading, read_log
 
 INCIDENTS = Path(__file__).parents[3] / ".." / "shared" / "incidents"
@@ -30,6 +30,7 @@ def read(text: str, file: str = "job.log") -> LogReading:
         ("stderr-12.txt", (12, None, None)),
         ("task_3.out", (3, None, None)),
         ("rank17/stderr.log", (17, None, None)),
+        ("logs/restart_1/rank_12.err", (12, None, 1)),
         ("log_dir/none_x1/attempt_0/2/stderr.log", (None, 2, 0)),
         ("log_dir/none_x1/attempt_3/stderr.log", (None, None, 3)),
         ("local_rank_1.log", (None, 1, None)),
@@ -43,7 +44,7 @@ def read(text: str, file: str = "job.log") -> LogReading:
     ],
 )
 def test_what_a_path_says(path: str, expected: tuple[int | None, int | None, int | None]) -> None:
-    assert rank_from_path(path) == expected
+    assert (*rank_of_log(path), attempt_of(path)) == expected
 
 
 def test_a_local_rank_is_not_a_global_one() -> None:

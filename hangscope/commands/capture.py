@@ -1,0 +1,58 @@
+"""`hangscope capture`: what a job that is alive can tell now."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from hangscope.errors import UsageError
+
+
+@click.command()
+@click.argument("pids", metavar="PID...", nargs=-1, type=click.IntRange(1))
+@click.option("--job", metavar="FOLDER", help="The folder of a running `hangscope run`, on any node.")
+@click.option(
+    "--dir",
+    "directory",
+    metavar="DIR",
+    help="Where the captures go (default: hangscope-<PID>, or the job's folder).",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet: bool) -> None:
+    """Take the stacks and recorders of all ranks on this node, twice, without disturbing the job.
+
+    PID is a launcher, a rank, or several: everything below it is looked at. Ranks are told by the variables that their
+    launcher gave them. Then `hangscope analyze` the folder.
+    """
+    from hangscope.live import capture as live
+    from hangscope.live import processes as table
+    from hangscope.live.folder import RunFolder
+
+    if bool(pids) == bool(job):
+        raise UsageError("give either process ids or --job FOLDER", "hangscope capture 4711")
+    found = table.of_run(str(RunFolder.of_job(job).path)) if job else table.job_of(pids)
+    under = sorted({process.folder for process in found if process.folder})
+    given = job or directory or (under[0] if len(under) == 1 else f"hangscope-{pids[0]}")
+    folder = RunFolder.of_job(given)
+    if job and not folder.agent.is_dir():
+        raise UsageError(
+            f"{job} is not the folder of a `hangscope run`", "give the process id of the launcher instead"
+        )
+    if not job and not any(process.is_rank for process in found):
+        raise UsageError(
+            f"no rank was found at or below process {', '.join(map(str, pids))}",
+            "a rank has RANK, SLURM_PROCID or MPI's variables in its environment; run this on its node, as its user",
+        )
+    for number in range(2):
+        if number:
+            time.sleep(live.GAP)
+        taken = live.capture(folder, found, everywhere=bool(job))
+    if quiet:
+        return
+    for how in sorted(set(taken.stacks.values())):
+        ranks = sorted(rank for rank, other in taken.stacks.items() if other == how)
+        click.echo(f"stacks of {len(ranks)} ranks ({how})", err=True)
+    for text in taken.missing:
+        click.echo(f"hangscope: not to be had: {text}", err=True)
+    click.echo(f"Wrote {taken.folder.parent}; next: hangscope analyze {taken.folder.parent}", err=True)

@@ -1,0 +1,41 @@
+"""`hangscope run`: a command under watch."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--dir", "directory", metavar="DIR", help="Where everything goes (default: hangscope-<job>).")
+@click.option(
+    "--hang-timeout",
+    type=click.FloatRange(1.0),
+    metavar="S",
+    help="Look at the job when it makes no progress for S seconds (default: off).",
+)
+@click.option(
+    "--on-hang",
+    type=click.Choice(["report", "kill", "continue"]),
+    default="report",
+    show_default=True,
+    help="Then: report and leave it alone, end it, or go on watching it.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but what the command prints.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    directory: str | None, hang_timeout: float | None, on_hang: str, quiet: bool, command: tuple[str, ...]
+) -> None:
+    """Run COMMAND, and leave a report when it fails, is ended or stands still.
+
+    Sets the recorder's variables (never one that you have set), loads a small agent into the ranks, passes output,
+    signals and the exit code through, and writes everything to hangscope-<job>/. On several nodes give all of them the
+    same --dir on a shared disk.
+    """
+    from hangscope.live.command import exit_like
+    from hangscope.live.runner import Options, Runner
+
+    runner = Runner(command, Options(directory, hang_timeout, on_hang, quiet), os.environ)
+    sys.exit(exit_like(runner.run()))

@@ -1,0 +1,41 @@
+"""What may be concluded from a rank's absence in the text: nothing, where only a part of the text was collected.
+
+One rank's log of 256 proves nothing about the other 255. Silence speaks where each rank's own output was collected, or
+where one rank alone is missing among all the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hangscope.explain.facts import Facts
+from hangscope.incident import Incident
+
+_SEEN_BESIDE_ONE = 3  # so many ranks must have been seen before the only one that was not is suspected
+
+
+def traced(incident: Incident, facts: Facts) -> frozenset[int]:
+    """Return the ranks of which anything at all was seen: a dump, a stack, a file or a line."""
+    return frozenset(facts.of_rank) | frozenset(
+        rank for rank, record in incident.ranks.items() if record.files or record.threads or record.dump_file
+    )
+
+
+def is_collection(incident: Incident) -> bool:
+    """Return whether the ranks' own output was collected: half of the ranks or more left a dump or a file of their own."""
+    owners = Counter(file for record in incident.ranks.values() for file in set(record.files))
+    own = [
+        rank
+        for rank, record in incident.ranks.items()
+        if record.dump_file or any(owners[file] == 1 for file in record.files)
+    ]
+    return len(own) > 1 and len(own) * 2 >= len(incident.ranks)
+
+
+def beyond_the_text(incident: Incident, facts: Facts) -> frozenset[int]:
+    """Return the ranks that may not be suspected for their silence: nothing shows that their lines should be here."""
+    seen = traced(incident, facts)
+    unseen = frozenset(incident.ranks) - seen
+    if is_collection(incident) or (len(unseen) == 1 and len(seen) >= _SEEN_BESIDE_ONE):
+        return frozenset()
+    return unseen

@@ -1,0 +1,140 @@
+"""The proof that a job stood still, and what it tells without naming anybody: who waited, in which call, since when.
+
+A watchdog's or gloo's timeout, a dump signal, a desync report, a timeout of the store, a heartbeat that stopped: each
+proves the stop, and none of them says who is to blame.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hangscope.align.rankset import ranks_phrase
+from hangscope.events import Event
+from hangscope.explain.facts import Facts
+from hangscope.incident import CallKind
+from hangscope.ingest.torch_logs.c10d import (
+    AsyncError,
+    DumpObserved,
+    DumpSignal,
+    HeartbeatTimeout,
+    WatchdogStatus,
+    WatchdogTimeout,
+)
+from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.store import GatherUnfilled
+from hangscope.ingest.torch_logs.wrapper import (
+    GlooClosed,
+    GlooTimeout,
+    MonitoredBarrier,
+    MonitoredBarrierWitness,
+)
+
+#: Kinds of lines that prove that a rank waited until a timeout, the most telling first.
+PROOFS: tuple[type[Event], ...] = (
+    WatchdogTimeout, WatchdogStatus, Desync, GlooTimeout, MonitoredBarrier, HeartbeatTimeout, DumpSignal, DumpObserved,
+    MonitoredBarrierWitness, AsyncError, GlooClosed, GatherUnfilled,
+)  # fmt: skip
+_Call = WatchdogTimeout | WatchdogStatus | Desync
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What is known of a stop. `ranks` are global and only those that were seen waiting.
+
+    `group` is (name, description) as printed, of which either may be empty. `in_flight` counts the calls that were
+    enqueued and not completed. `since` and `until` are seconds since the epoch, `stamps` the same as printed where no
+    year is (seconds since 1 January). `events` are the lines that prove it, the most telling first.
+    """
+
+    ranks: tuple[int, ...]
+    call: CallKind | None
+    seq: int | None
+    group: tuple[str, str]
+    in_flight: int | None
+    since: float | None
+    until: float | None
+    stamps: tuple[float, float] | None
+    events: tuple[Event, ...]
+
+
+def find_stop(facts: Facts) -> Stop | None:
+    """Return the proof that the job stood still, or None where no line proves it."""
+    events: list[Event] = [e for kind in PROOFS for e in facts.all(kind)]
+    if not events:
+        return None
+    call = _call_of([*facts.all(WatchdogTimeout), *facts.all(WatchdogStatus), *facts.all(Desync)])
+    timed = next((e for e in call if isinstance(e, WatchdogTimeout) and e.ran_ms is not None), None)
+    ran = timed.ran_ms / 1000 if timed is not None and timed.ran_ms is not None else None
+    until = timed.time if timed is not None else None
+    stamp = timed.stamp if timed is not None else None
+    proof: list[Event] = [*call] or events
+    return Stop(
+        tuple(sorted({e.rank for e in proof if e.rank is not None and not isinstance(e, DumpObserved)})),
+        _kind(call),
+        next((e.seq for e in call if e.seq is not None), None),
+        next(((e.group_name, e.group_desc or "") for e in call if e.group_name), ("", "")),
+        _in_flight(call),
+        until - ran if until is not None and ran is not None else None,
+        until,
+        (stamp - ran, stamp) if stamp is not None and ran is not None else None,
+        tuple(proof[:4]),
+    )
+
+
+def _call_of(events: Sequence[_Call]) -> list[_Call]:
+    """Return the lines about the call that most ranks waited in; of equals the first that is printed.
+
+    A `WorkNCCL` line names no group: it belongs to the status line of the same rank and number.
+    """
+    told = [e for e in events if e.seq is not None]
+    if not told:
+        return list(events)
+    votes = Counter(e.seq for e in told if e.kind == told[0].kind)
+    most = max(votes, key=lambda seq: (votes[seq], -(seq or 0)))
+    return [e for e in told if e.seq == most]
+
+
+def _kind(events: Sequence[_Call]) -> CallKind | None:
+    for event in events:
+        if isinstance(event, WatchdogTimeout):
+            sizes, outs = (((n,),) if n is not None else () for n in (event.numel_in, event.numel_out))
+            return CallKind(event.op, "nccl", sizes, outs)
+        if isinstance(event, Desync) and event.op:
+            return CallKind(event.op, "nccl")
+    return None
+
+
+def _in_flight(events: Sequence[_Call]) -> int | None:
+    for event in events:
+        if isinstance(event, WatchdogStatus) and event.last_enqueued >= event.last_completed:
+            return event.last_enqueued - event.last_completed
+    return None
+
+
+def told_of(stop: Stop) -> str:
+    """Return what a stop tells in a sentence's words: `ranks 0-3 waited in all_reduce seq 31 of group 0 (default_pg)`."""
+    who = ranks_phrase(stop.ranks) if stop.ranks else "a rank that no line names"
+    what = f"in {stop.call.op}" if stop.call is not None else "for its peers"
+    sizes = stop.call.input_sizes if stop.call is not None else ()
+    outs = stop.call.output_sizes if stop.call is not None else ()
+    if sizes:
+        what += (
+            f" ({sizes[0][0]:,} elements in, {outs[0][0]:,} out)" if outs else f" ({sizes[0][0]:,} elements)"
+        )
+    seq = f" seq {stop.seq}" if stop.seq is not None else ""
+    name, desc = stop.group
+    group = f" of group {name} ({desc})" if desc and desc != name else f" of group {name}" if name else ""
+    calls = f", {stop.in_flight} call{'s' if stop.in_flight != 1 else ''} in flight" if stop.in_flight else ""
+    return f"{who} waited {what}{seq}{group}{_span(stop)}{calls}"
+
+
+def _span(stop: Stop) -> str:
+    if stop.stamps is None:
+        return ""
+    since, until = (
+        f"{int(moment) % 86400 // 3600:02}:{int(moment) % 3600 // 60:02}:{int(moment) % 60:02}"
+        for moment in stop.stamps
+    )
+    return f" from {since} to {until}"

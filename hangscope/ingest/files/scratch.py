@@ -1,0 +1,67 @@
+"""Temporary folders that do not stay behind, however their process ends.
+
+A folder is locked for as long as its process lives. What a killed process left is not locked any more, and is removed by the next one
+that makes a folder in the same place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+PREFIX = "hangscope-scratch-"
+_SETTLED = 60.0  # seconds after which a folder that was just made is locked
+_SWEPT = 20  # folders at a time: a hook has no time to clear a full disk
+
+
+@contextmanager
+def scratch_folder() -> Iterator[str]:
+    """Give a temporary folder that is removed with all that is in it at the end of the context."""
+    place = tempfile.gettempdir()
+    _sweep(place)
+    folder = tempfile.mkdtemp(prefix=PREFIX, dir=place)
+    lock = _locked(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _locked(folder: str) -> int | None:
+    """Return the open, locked folder; None where it is in use, or where there are no locks."""
+    try:
+        import fcntl
+
+        opened = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+    except (ImportError, OSError, AttributeError):
+        return None
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(opened)
+        return None
+    return opened
+
+
+def _sweep(place: str) -> None:
+    """Remove the folders of this user that processes left which are gone."""
+    with suppress(OSError):
+        left = sorted(name for name in os.listdir(place) if name.startswith(PREFIX))[:_SWEPT]
+        for folder in (os.path.join(place, name) for name in left):
+            with suppress(OSError):
+                info = os.lstat(folder)
+                mine = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
+                if not mine or time.time() - info.st_mtime < _SETTLED:
+                    continue
+                if (lock := _locked(folder)) is not None:
+                    try:
+                        shutil.rmtree(folder, ignore_errors=True)
+                    finally:
+                        os.close(lock)

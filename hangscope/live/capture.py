@@ -1,0 +1,145 @@
+"""One look at a job that is alive: the stacks of all its ranks on this node, and what their recorders hold.
+
+Read-only: no process is paused, traced by gdb or sent a signal that it does not catch. Whoever can tell more cheaply is
+asked first: the agent in the rank, then faulthandler's signal (which needs no GIL), then py-spy, then the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hangscope.live import kernel
+from hangscope.live.agent import hangscope_agent as agent
+from hangscope.live.folder import RunFolder
+from hangscope.live.pipe import ask_pipe
+from hangscope.live.processes import Process
+from hangscope.live.spy import Spy
+
+GAP = 2.0  # seconds between two looks: what has not moved in between stands still
+_ANSWER = 4.0  # seconds for agents to answer; they look once a second
+_OTHERS = 6.0  # seconds for ranks of other nodes, on the shared disk
+_AT_ONCE = 8  # processes that are looked at in parallel
+
+
+@dataclass(slots=True)
+class Taken:
+    """What one capture got: how each rank's stacks were taken, which ranks left a recorder, and what was not to be had."""
+
+    folder: Path
+    stacks: dict[int, str] = field(default_factory=dict)
+    recorders: set[int] = field(default_factory=set)
+    missing: list[str] = field(default_factory=list)
+
+
+def capture(
+    folder: RunFolder,
+    processes: Sequence[Process],
+    *,
+    number: int | None = None,
+    everywhere: bool = False,
+    hurry: Callable[[], bool] = lambda: False,
+) -> Taken:
+    """Take one capture of these processes, and of the ranks of other nodes that see the folder's trigger.
+
+    `number` is that of a capture which another node has asked for; without it, this one asks: `everywhere` says that
+    other nodes are known to be there. `hurry` ends all waiting.
+    """
+    asked = folder.captures() + 1 if number is None else number
+    target = folder.capture(asked)
+    target.mkdir(parents=True, exist_ok=True)
+    taken = Taken(target)
+    ranks = [process for process in processes if process.is_rank]
+    asks = number is None and (everywhere or any(p.folder == str(folder.path) for p in processes))
+    if asks:
+        _touch(folder.trigger, asked)
+    _wait_for_agents(target, ranks, asks, everywhere, hurry)
+    spy = Spy()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        hows = list(pool.map(lambda process: _stacks_of_rank(process, processes, target, spy), ranks))
+    for process, how in zip(ranks, hows, strict=True):
+        assert process.rank is not None
+        if how:
+            taken.stacks[process.rank] = how
+        else:
+            taken.missing.append(f"rank {process.rank} (process {process.pid}): no Python stacks")
+        if ask_pipe(process, target):
+            taken.recorders.add(process.rank)
+    for file in sorted(target.glob("*trace_rank_*")):
+        taken.recorders.add(int(file.name.rpartition("_")[2]))
+    if len(taken.stacks) < len(ranks) and spy.refusal:
+        taken.missing.append(spy.refusal)
+    without = sorted({p.rank for p in ranks if p.rank is not None} - taken.recorders)
+    if without:
+        taken.missing.append(
+            f"no recorder of ranks {_listed(without)}: none of them runs under `hangscope run` or has a dump pipe"
+        )
+    return taken
+
+
+def _wait_for_agents(
+    target: Path, ranks: Sequence[Process], asked: bool, everywhere: bool, hurry: Callable[[], bool]
+) -> None:
+    """Wait until the agents of this node have answered, and those of others where this node `asked` them."""
+    world = max((p.world_size or 0 for p in ranks), default=0)
+    here = {p.rank for p in ranks if p.rank is not None and agent.anonymous(p.pid, agent.STATUS_NAME)}
+    others = asked and (everywhere or world > len(ranks))
+    started = time.monotonic()
+    while (here or others) and not hurry():
+        answered = {int(path.stem.rpartition("_")[2]) for path in target.glob("stack_rank_*.txt")}
+        if time.monotonic() - started >= (_OTHERS if others else _ANSWER):
+            return
+        if here <= answered and (not others or 0 < world <= len(answered)):
+            return
+        time.sleep(0.1)
+
+
+def _touch(trigger: Path, number: int) -> None:
+    unfinished = trigger.with_name(f".trigger.{os.getpid()}")
+    unfinished.write_text(f"{number}\n")
+    unfinished.rename(trigger)
+
+
+def _stack_file(target: Path, rank: int) -> Path:
+    return target / f"stack_rank_{rank}.txt"
+
+
+def _stacks_of_rank(process: Process, processes: Sequence[Process], target: Path, spy: Spy) -> str:
+    """Write the stacks of a rank and its workers, and return how they were got, "" where there are none."""
+    assert process.rank is not None
+    file = _stack_file(target, process.rank)
+    if file.exists():
+        return "agent"
+    how, text = _stacks(process.pid, spy)
+    if not text:
+        if told := kernel.facts(process.pid):
+            (target / f"kernel_rank_{process.rank}.txt").write_text(told)
+        return ""
+    parts = [text if how == "py-spy" else f"Process {process.pid}: rank {process.rank}\n{text}"]
+    for worker in processes:
+        if worker.worker_of == process.pid and worker.rank == process.rank:
+            kind, more = _stacks(worker.pid, spy)
+            if more:
+                parts.append(
+                    more
+                    if kind == "py-spy"
+                    else f"Process {worker.pid}: worker of rank {process.rank}\n{more}"
+                )
+    unfinished = target / f".stack_rank_{process.rank}.{os.getpid()}"
+    unfinished.write_text("\n".join(parts))
+    unfinished.rename(file)
+    return how
+
+
+def _stacks(pid: int, spy: Spy) -> tuple[str, str]:
+    text = agent.stacks_of(pid)
+    return ("signal", text) if text else ("py-spy", spy.stacks(pid))
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8]))
+    return shown + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")

@@ -1,0 +1,74 @@
+"""The command that `hangscope run` starts: in a session of its own, so that a Ctrl-C reaches us first."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import IO
+
+from hangscope.errors import UsageError
+
+#: Signals that are passed on at once, and those that end a job.
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class Command:
+    """One running command; `ended` is its return code as subprocess has it."""
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        try:
+            self._process = subprocess.Popen(
+                list(words),
+                env=dict(environment),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise UsageError(
+                f"{words[0]} cannot be started: {error.strerror or error}", "the command goes behind `--`"
+            ) from None
+        self.pid = self._process.pid
+
+    @property
+    def streams(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Return stdout and stderr."""
+        assert self._process.stdout is not None and self._process.stderr is not None
+        return self._process.stdout, self._process.stderr
+
+    @property
+    def ended(self) -> int | None:
+        """Return the return code, None while it runs."""
+        return self._process.poll()
+
+    def wait(self, timeout: float) -> int | None:
+        """Wait up to `timeout` seconds for the end, and return the return code or None."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout)
+        return self._process.returncode
+
+    def send(self, number: int, *, all_of_it: bool = False) -> None:
+        """Send a signal to the command, or to all of its group as a terminal's Ctrl-C does."""
+        with suppress(OSError):
+            if all_of_it:
+                os.killpg(self.pid, number)
+            else:
+                os.kill(self.pid, number)
+
+
+def exit_like(code: int) -> int:
+    """Return the exit code of a command that has ended; where a signal ended it, end this process by the same."""
+    if code >= 0:
+        return code
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it would be a dump of the wrong process
+    with suppress(OSError, ValueError):
+        signal.signal(-code, signal.SIG_DFL)  # SIGKILL has no other
+    os.kill(os.getpid(), -code)
+    return 128 - code

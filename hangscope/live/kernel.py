@@ -1,0 +1,43 @@
+"""What the kernel tells of a process that says nothing itself: its state, and where each thread waits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "in an uninterruptible wait",
+    "T": "stopped",
+    "Z": "ended",
+    "t": "traced",
+}
+_THREADS = 64
+
+
+def facts(pid: int) -> str:
+    """Return one line for the process and one for each of its first threads, "" where it is gone."""
+    lines = []
+    try:
+        state = _state(f"/proc/{pid}/stat")
+        lines.append(f"process {pid} is {_STATES.get(state, state)}")
+        for task in sorted(os.listdir(f"/proc/{pid}/task"), key=int)[:_THREADS]:
+            base = f"/proc/{pid}/task/{task}"
+            name = Path(base, "comm").read_text(errors="replace").strip()
+            lines.append(f"  {task} {name}: {_STATES.get(_state(base + '/stat'), '?')}, in {_waits_in(base)}")
+    except OSError:
+        pass
+    return "\n".join(lines) + ("\n" if lines else "")
+
+
+def _state(path: str) -> str:
+    with open(path, "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0].decode()
+
+
+def _waits_in(base: str) -> str:
+    try:
+        return Path(base, "wchan").read_text().strip("\0\n ") or "no wait"
+    except OSError:
+        return "a wait that may not be read"

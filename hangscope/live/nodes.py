@@ -1,0 +1,61 @@
+"""The nodes of a job that share a folder: who else is there, who writes the one report, and for how long to wait.
+
+Each runner puts a file of its own into `nodes/`; the one that first makes `nodes/reporter` writes the report.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+
+class Nodes:
+    """The part of one node in the folder of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "nodes"
+        self.name = f"{socket.gethostname().split('.')[0]}.{os.getpid()}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / f"{self.name}.here").touch()
+
+    def done(self) -> None:
+        """Say that this node has left what it has."""
+        with suppress(OSError):
+            (self._folder / f"{self.name}.done").touch()
+
+    def others(self) -> set[str]:
+        """Return the other nodes that take part."""
+        return {path.stem for path in self._folder.glob("*.here")} - {self.name}
+
+    def is_reporter(self) -> bool:
+        """Return whether this node writes the report: the first that asks does."""
+        path = self._folder / "reporter"
+        try:
+            with open(path, "x") as file:
+                file.write(self.name)
+            return True
+        except FileExistsError:
+            with suppress(OSError):
+                return path.read_text() == self.name
+        except OSError:
+            pass
+        return False
+
+    def reporter(self) -> str:
+        """Return the host that writes the report."""
+        with suppress(OSError):
+            return (self._folder / "reporter").read_text().rpartition(".")[0]
+        return "another node"
+
+    def wait(self, patience: float, hurry: Callable[[], bool]) -> set[str]:
+        """Wait up to `patience` seconds until the others have left what they have, and return who has not."""
+        deadline = time.monotonic() + patience
+        while True:
+            late = self.others() - {path.stem for path in self._folder.glob("*.done")}
+            if not late or hurry() or time.monotonic() >= deadline:
+                return late
+            time.sleep(0.2)

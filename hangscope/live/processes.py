@@ -1,0 +1,112 @@
+"""The processes of a job on this node, and which rank each is: from /proc, never by a name.
+
+A rank is told by the environment that its launcher gave it (RANK, SLURM_PROCID, PMI and Open MPI variables); a process
+below a rank that was not given another one is its worker.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hangscope.live.agent import hangscope_agent as agent
+from hangscope.live.status import read_status
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process: its global rank where it has one, the process whose worker it is, its command line."""
+
+    pid: int
+    rank: int | None
+    worker_of: int | None
+    world_size: int | None
+    command: tuple[str, ...]
+    folder: str = ""  # the run it belongs to
+
+    @property
+    def is_rank(self) -> bool:
+        """Whether it is a rank itself, and no worker of one."""
+        return self.rank is not None and self.worker_of is None
+
+
+def job_of(pids: Iterable[int]) -> list[Process]:
+    """Return the given processes and all below them, those with a rank first, in the order of ranks."""
+    found: dict[int, Process] = {}
+    for pid in pids:
+        for member in (pid, *agent.children_of(pid)):
+            if member not in found and member != os.getpid():
+                process = _read(member, found)
+                if process is not None:
+                    found[member] = process
+    ordered = sorted(
+        found.values(), key=lambda p: (p.rank is None, p.rank or 0, p.worker_of is not None, p.pid)
+    )
+    return _without_wrappers(ordered)
+
+
+def of_run(folder: str, run: str | None = None) -> list[Process]:
+    """Return the processes on this node that run with this folder, or of these those below one call of `hangscope run`."""
+    pids = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                environment, _ = agent.process_of(int(name))
+            except OSError:
+                continue  # another user's, or gone
+            if environment.get("HANGSCOPE_DIR") == folder and run in (None, environment.get("HANGSCOPE_RUN")):
+                pids.append(int(name))
+    return job_of(sorted(pids))
+
+
+def _read(pid: int, found: dict[int, Process]) -> Process | None:
+    try:
+        environment, command = agent.process_of(pid)
+        parent = _parent(pid)
+    except (OSError, IndexError, ValueError):
+        return None  # gone, or another user's
+    rank = agent.rank_of(environment, command)
+    above, worker_of = found.get(parent), None
+    status = read_status(pid)
+    if status is not None:
+        return Process(
+            pid, status.rank, None, status.world_size, tuple(command), environment.get("HANGSCOPE_DIR", "")
+        )
+    if (
+        above is not None
+        and above.rank is not None
+        and rank in (None, above.rank)
+        and _is_python(above.command)
+    ):
+        rank, worker_of = above.rank, above.worker_of or above.pid
+    world = next((int(v) for n in agent.WORLD_NAMES if (v := environment.get(n, "")).isdigit()), None)
+    return Process(pid, rank, worker_of, world, tuple(command), environment.get("HANGSCOPE_DIR", ""))
+
+
+def _without_wrappers(processes: list[Process]) -> list[Process]:
+    """Drop the shells around a rank: of the processes of one rank that are no workers, the Python ones count."""
+    python = {p.rank for p in processes if p.is_rank and _is_python(p.command)}
+    return [p for p in processes if not p.is_rank or p.rank not in python or _is_python(p.command)]
+
+
+def _is_python(command: tuple[str, ...]) -> bool:
+    return bool(command) and "python" in os.path.basename(command[0])
+
+
+def _parent(pid: int) -> int:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the processor time that processes have used, in seconds."""
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+        except (OSError, IndexError, ValueError):
+            continue
+    return total / os.sysconf("SC_CLK_TCK")

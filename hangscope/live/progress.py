@@ -1,0 +1,92 @@
+"""Whether a job makes progress, and for how long it may make none.
+
+Progress is a call made or completed, where a recorder on this node tells of them, else output. Time counts from the
+first progress, so that no import and no start of a cluster is taken for a freeze. A job may pause for as long as it was
+asked to be given, or half as long again as the longest pause that it came back from: a checkpoint or an evaluation has
+its own time. A rank that is seen at work (its main thread moves and uses the processor, or is compiling or saving) is
+given WORK times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hangscope.live.status import Status
+
+OWN_TIME = 1.5
+SHORT = 5.0  # s: less than that is a step
+START = 30.0  # s in which a job may show nothing at all
+WORK = 4.0
+_BUSY = 0.2  # of a processor, for a rank to be at work
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen at one moment: the clock in s, the ranks of this node, bytes printed, processor seconds by process."""
+
+    time: float
+    ranks: Sequence[Status]
+    printed: int
+    cpu: dict[int, float] = field(default_factory=dict)
+
+
+class Patience:
+    """How long a job has stood still, and whether that is too long; `timeout` in seconds."""
+
+    def __init__(self, timeout: float = float("inf")) -> None:
+        self.timeout = timeout
+        self.longest = 0.0
+        self._mark: object = None
+        self._first: float | None = None
+        self._since: float | None = None
+        self._at_work: float | None = None
+        self._last: Look | None = None
+
+    def frozen(self, look: Look) -> bool:
+        """Take note of a look, and return whether the job has stood still for too long."""
+        told = [status for status in look.ranks if status.changes > 1]
+        mark: object = (True, sum(status.changes for status in told)) if told else (False, look.printed)
+        before, self._last = self._last, look
+        self._first = look.time if self._first is None else self._first
+        if mark != self._mark:
+            if self._since is not None:
+                self.longest = max(self.longest, look.time - self._since)
+            started = bool(told) or look.printed > 0
+            self._mark, self._since = mark, look.time if started else None
+            self._at_work = None
+            return False
+        if self._since is None:
+            return False
+        if before is not None and _at_work(before, look):
+            self._at_work = look.time
+        quiet, limit = look.time - self._since, self.limit
+        if self._at_work is not None and look.time - self._at_work < limit:
+            limit *= WORK
+        return quiet >= limit
+
+    @property
+    def limit(self) -> float:
+        """Return how long the job may stand still now, in seconds, at no known work."""
+        return max(self.timeout, OWN_TIME * self.longest)
+
+    def stands_still(self, now: float) -> bool:
+        """Return whether the job has paused for longer than it ever did before, or has shown nothing since its start."""
+        if self._since is None:
+            return self._first is not None and now - self._first >= START
+        return now - self._since >= max(SHORT, OWN_TIME * self.longest)
+
+    def still_for(self, now: float) -> float:
+        """Return for how long there was no progress, in seconds."""
+        return 0.0 if self._since is None else now - self._since
+
+
+def _at_work(before: Look, now: Look) -> bool:
+    """Return whether a rank was at work between two looks."""
+    moves = {status.pid: status.moves for status in before.ranks}
+    elapsed = max(1e-3, now.time - before.time)
+    for status in now.ranks:
+        busy = (now.cpu.get(status.pid, 0.0) - before.cpu.get(status.pid, 0.0)) / elapsed >= _BUSY
+        if busy and (status.work or status.moves > moves.get(status.pid, status.moves)):
+            return True
+    return False

@@ -1,0 +1,65 @@
+"""The report of a run: who writes it, from what, and what is said of it on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from hangscope.live.folder import RunFolder
+from hangscope.live.nodes import Nodes
+
+
+class Reporting:
+    """The reports of one run on one node; the last one stands."""
+
+    def __init__(self, folder: RunFolder, nodes: Nodes, quiet: bool) -> None:
+        self.folder, self.nodes, self.quiet = folder, nodes, quiet
+        self.world_size = 0
+        self.missing: list[str] = []
+        self.settled = False  # a report names what froze: the ending that follows is no news
+
+    def say(self, text: str) -> None:
+        """Print a line on stderr."""
+        if not self.quiet:
+            print(f"hangscope: {text}", file=sys.stderr, flush=True)
+
+    def report(self, deadline: float, *, wait: float, hurry: Callable[[], bool], ended: bool = False) -> None:
+        """Analyse what is there within `deadline` seconds and write the report, unless another node does.
+
+        Waits up to `wait` seconds for what other nodes still write. `ended` says that the job was ended from outside: then
+        what was left of a freeze before that counts, and not what the launcher printed of its end. Whatever goes wrong is
+        told in a line.
+        """
+        if not self.nodes.is_reporter():
+            self.say(f"{self.nodes.reporter()} writes the report, in {self.folder.path}")
+            self.settled = True
+            return
+        late = self.nodes.wait(wait, hurry)
+        from hangscope import analyze_safely
+
+        options = {"world_size": self.world_size} if self.world_size else {}
+        paths = self.folder.before_the_end() if ended else []
+        report = analyze_safely(paths or [self.folder.path], deadline=deadline, **options)
+        if not self.quiet:
+            print(report.to_text(), file=sys.stderr, end="", flush=True)
+        try:
+            report.write_html(self.folder.report, force=True)
+            unfinished = self.folder.json_report.with_name(".report.json")
+            unfinished.write_text(report.to_json(), encoding="utf-8")
+            unfinished.rename(self.folder.json_report)
+        except OSError as error:
+            self.say(f"the report cannot be written: {error.strerror or error}")
+            return
+        self.settled = (
+            report.status == "hang" and report.verdict is not None and bool(report.verdict.culprit_ranks)
+        )
+        self.say(f"Wrote {self.folder.report}")
+        for text in self.missing:
+            self.say(f"not to be had: {text}")
+        if late:
+            self.say(f"without {', '.join(sorted(late))}, which did not answer in {wait:g} s")
+        if any(row["absence"] == "no_dump" for row in report.to_dict()["ranks"]) and not self.nodes.others():
+            self.say(
+                "ranks of other nodes? give all nodes one --dir on a shared disk, or `hangscope pack` each node's"
+                " folder and analyze the packs together"
+            )

@@ -1,0 +1,228 @@
+"""`hangscope run`: start a command, watch it, and leave a report when it fails, is ended or stands still."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from hangscope.live.capture import GAP, capture
+from hangscope.live.command import ENDING, PASSED_ON, Command
+from hangscope.live.folder import RunFolder
+from hangscope.live.nodes import Nodes
+from hangscope.live.output import Output
+from hangscope.live.processes import Process, cpu_seconds, job_of, of_run
+from hangscope.live.progress import Look, Patience
+from hangscope.live.reporting import Reporting
+from hangscope.live.settings import additions
+from hangscope.live.status import StatusReader
+from hangscope.live.torch_version import torch_version
+
+_LOOK = 0.5  # s between two looks at the command
+_SEARCH = 5.0  # s between two searches for its processes
+_GRACE = 30.0  # s that a command has to end after SIGTERM
+_ANALYSIS_BEFORE_END = (
+    15.0  # s for the analysis while somebody waits for the end: Slurm and Kubernetes give 30
+)
+_REST = 5.0  # s that ranks have whose launcher is gone
+_OTHER_NODES = 20.0  # s for what other nodes still write
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked of a run: `hang_timeout` in seconds, None is off; `on_hang` is report, kill or continue."""
+
+    directory: str | None = None
+    hang_timeout: float | None = None
+    on_hang: str = "report"
+    quiet: bool = False
+
+
+class Runner:
+    """One run on one node."""
+
+    def __init__(self, words: Sequence[str], options: Options, environment: Mapping[str, str]) -> None:
+        self.options = options
+        self.folder = RunFolder.of_job(options.directory)
+        self.folder.make()
+        self.nodes = Nodes(self.folder.path)
+        self.reporting = Reporting(self.folder, self.nodes, options.quiet)
+        version = torch_version(words)
+        self.added = additions(str(self.folder.path), version, environment)
+        self.environment = {
+            **environment,
+            **self.added,
+            "HANGSCOPE_DIR": str(self.folder.path),
+            "HANGSCOPE_RUN": self.nodes.name,
+        }
+        self.environment["PYTHONPATH"] = os.pathsep.join(
+            path for path in (str(self.folder.agent), environment.get("PYTHONPATH", "")) if path
+        )
+        self.words = list(words)
+        self.statuses = StatusReader()
+        self.patience = Patience(options.hang_timeout or float("inf"))
+        self.processes: list[Process] = []
+        self.searched = -_SEARCH
+        self.signals: list[int] = []
+        self.ending = self.hurried = False
+        self.answered = self.folder.captures()
+
+    def run(self) -> int:
+        """Run the command to its end and return its return code, as subprocess has it."""
+        for number in (*PASSED_ON, *ENDING):
+            signal.signal(number, self._receive)
+        self.command = Command(self.words, self.environment)
+        self.output = Output(self.folder.path / "launcher", self.nodes.name.rpartition(".")[0])
+        self.output.follow(self.command.streams)
+        self._note(started=time.time())
+        watched = self.options.hang_timeout is not None
+        while (code := self.command.wait(_LOOK)) is None:
+            self._search()
+            while self.signals:
+                self._end_by(self.signals.pop(0))
+            self._answer_others()
+            if self.patience.frozen(self._look()) and watched:
+                watched = self._freeze()
+        if self.ending:
+            self._end_rest()
+        self.output.close()
+        self._note(ended=time.time(), exit=code)
+        if code != 0 and not self.reporting.settled:
+            self._after_failure()
+        self.nodes.done()
+        return code
+
+    def _receive(self, number: int, _: Any) -> None:
+        if number in PASSED_ON:
+            self.command.send(number)
+        elif self.ending:
+            self._pass_on(number)  # asked twice: at once
+        else:
+            self.ending = True
+            self.signals.append(number)
+
+    def _pass_on(self, number: int) -> None:
+        self.hurried = True
+        self.command.send(number, all_of_it=number == signal.SIGINT)
+
+    def _end_rest(self) -> None:
+        """End the ranks that a launcher left behind when it was ended: nobody else will."""
+        for number, patience in ((signal.SIGTERM, _REST), (signal.SIGKILL, 1.0)):
+            for process in self._left():
+                with suppress(OSError):
+                    os.kill(process.pid, number)
+            deadline = time.monotonic() + patience
+            while self._left() and time.monotonic() < deadline:
+                time.sleep(0.1)
+
+    def _left(self) -> list[Process]:
+        return of_run(str(self.folder.path), self.nodes.name)
+
+    def _search(self) -> None:
+        if time.monotonic() - self.searched >= _SEARCH:
+            self.searched = time.monotonic()
+            self.processes = job_of([self.command.pid])
+            self.reporting.world_size = max(
+                [self.reporting.world_size, *(p.world_size or 0 for p in self.processes)]
+            )
+
+    def _look(self) -> Look:
+        ranks = [
+            s for p in self.processes if p.worker_of is None and (s := self.statuses.read(p.pid)) is not None
+        ]
+        return Look(
+            time.monotonic(), ranks, self.output.bytes, {rank.pid: cpu_seconds([rank.pid]) for rank in ranks}
+        )
+
+    def _capture_twice(self) -> bool:
+        """Take two captures, and return whether the job stood still meanwhile; where it went on they are removed.
+
+        Ranks of a job that runs are not looked at in the same moment, so that one of them would seem to be behind.
+        """
+        before, first = self._mark(), self.folder.captures() + 1
+        for number in range(2):
+            if number and not self.hurried:
+                time.sleep(GAP)
+            self.searched = -_SEARCH
+            self._search()
+            if self.hurried or self.command.ended is not None:
+                return True
+            taken = capture(self.folder, self.processes, hurry=lambda: self.hurried)
+            self.answered = int(taken.folder.name[-2:])
+            self.reporting.missing = taken.missing
+        if self._mark() == before and self.patience.stands_still(time.monotonic()):
+            return True
+        for number in range(first, self.answered + 1):
+            shutil.rmtree(self.folder.capture(number), ignore_errors=True)
+        return False
+
+    def _answer_others(self) -> None:
+        """Take part in a capture that another node has asked for."""
+        asked = self.folder.captures()
+        if asked > self.answered:
+            self.answered = asked
+            self.searched = -_SEARCH
+            self._search()
+            capture(self.folder, self.processes, number=asked, hurry=lambda: self.hurried)
+            self.nodes.done()
+
+    def _end_by(self, number: int) -> None:
+        """Keep the evidence of a job that somebody ends, then let it end."""
+        name = signal.Signals(number).name
+        self.reporting.say(f"{name}: looking at the job before it ends (again: at once)")
+        still = self._capture_twice()
+        self._note(signal=name, received=time.time(), stood_still=still)
+        if not still:
+            self.reporting.say("it was making progress")
+        elif self.command.ended is None and not self.hurried:
+            self.reporting.report(_ANALYSIS_BEFORE_END, wait=0.0, hurry=lambda: self.hurried, ended=True)
+        if not self.hurried:
+            self._pass_on(number)
+
+    def _freeze(self) -> bool:
+        """Report a job that stands still, and return whether to go on watching it."""
+        self.reporting.say(
+            f"no progress for {self.patience.still_for(time.monotonic()):.0f} s, looking at the job"
+        )
+        if not self._capture_twice() or self.command.ended is not None:
+            self.reporting.say("it went on")
+            return True
+        self.nodes.done()
+        self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: self.hurried)
+        if self.options.on_hang == "kill":
+            self.ending = True
+            self.command.send(signal.SIGTERM)
+            if self.command.wait(_GRACE) is None:
+                self.command.send(signal.SIGKILL, all_of_it=True)
+        self.patience.longest = max(self.patience.longest, self.patience.still_for(time.monotonic()))
+        return self.options.on_hang == "continue"
+
+    def _mark(self) -> tuple[int, int]:
+        look = self._look()
+        told = sum(rank.changes for rank in look.ranks)
+        return (told, 0) if told else (0, look.printed)
+
+    def _after_failure(self) -> None:
+        """Report a job that ended by itself; ranks of other nodes may still wait for it."""
+        if self.nodes.others():
+            capture(self.folder, [], hurry=lambda: self.hurried, everywhere=True)
+        self.nodes.done()
+        self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: False, ended=self.ending)
+
+    def _note(self, **facts: Any) -> None:
+        """Keep what is known of the run itself, for people and for `doctor`."""
+        path = self.folder.path / "launcher" / f"{self.nodes.name}.run"
+        known: dict[str, Any] = {"settings": self.added, "program": os.path.basename(self.words[0])}
+        with suppress(OSError, ValueError):
+            known = json.loads(path.read_text())
+        try:
+            path.write_text(json.dumps({**known, **facts}, indent=1, sort_keys=True) + "\n")
+        except OSError as error:
+            print(f"hangscope: {path} cannot be written: {error.strerror}", file=sys.stderr)

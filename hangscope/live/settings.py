@@ -1,0 +1,58 @@
+"""The environment variables that make a frozen job tell more: per torch version, what each gives and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Version = tuple[int, int]
+NEWEST: Version = (99, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One variable. `since` and `before` bound the torch versions that read it; `older` names are read there too."""
+
+    name: str
+    value: str
+    gives: str
+    costs: str
+    since: Version = (2, 1)
+    before: Version = NEWEST
+    older: tuple[str, ...] = ()
+
+    def fits(self, version: Version | None) -> bool:
+        """Return whether that torch reads it; unknown versions get all."""
+        return version is None or self.since <= version < self.before
+
+
+def settings(folder: str, version: Version | None) -> list[Setting]:
+    """Return the settings of one job whose dumps go below `folder`, for one torch version (None: unknown)."""
+    dumps = f"{folder}/dumps/comm_lib_trace_rank_"
+    every = (
+        Setting("TORCH_FR_BUFFER_SIZE", "20000", "the calls that each rank remembers, with their lines",
+                "some 300 bytes per call and rank; before 2.5 it is off by default", (2, 5), older=("TORCH_NCCL_TRACE_BUFFER_SIZE",)),
+        Setting("TORCH_NCCL_TRACE_BUFFER_SIZE", "20000", "the same, under the name that older torch reads",
+                "nothing more", before=(2, 6), older=("TORCH_FR_BUFFER_SIZE",)),
+        Setting("TORCH_FR_DUMP_TEMP_FILE", dumps, "the watchdog's dumps in the job's own folder",
+                "a file per rank at a timeout", (2, 5), older=("TORCH_NCCL_DEBUG_INFO_TEMP_FILE",)),
+        Setting("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", dumps, "the same, under the name that older torch reads",
+                "nothing more", before=(2, 6), older=("TORCH_FR_DUMP_TEMP_FILE",)),
+        Setting("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", "a dump of every rank when NCCL's watchdog times out",
+                "some seconds at the timeout", before=(2, 15)),
+        Setting("TORCH_FR_DUMP_ON_TIMEOUT", "1", "a dump of every rank when a call times out, of every backend that is recorded by a hook",
+                "some seconds at the timeout", (2, 15), older=("TORCH_NCCL_DUMP_ON_TIMEOUT",)),
+        Setting("TORCH_DISTRIBUTED_DEBUG", "INFO", "DDP names the parameters that got no gradient", "next to nothing"),
+        Setting("NCCL_DEBUG", "WARN", "what NCCL itself says before it gives up", "nothing on a healthy job"),
+        Setting("PYTHONFAULTHANDLER", "1", "the stack of a rank that dies of a signal", "nothing"),
+    )  # fmt: skip
+    return [setting for setting in every if setting.fits(version)]
+
+
+def additions(folder: str, version: Version | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables to add to an environment: none that it has, nor one that it has under another name."""
+    return {
+        setting.name: setting.value
+        for setting in settings(folder, version)
+        if not any(name in environment for name in (setting.name, *setting.older))
+    }

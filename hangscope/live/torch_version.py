@@ -1,0 +1,60 @@
+"""Which torch a command will use: asked of its own Python, without importing torch."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+_ASK = "from importlib.metadata import version; print(version('torch'))"
+_PATIENCE = 10.0
+
+
+def parsed(text: str) -> tuple[int, int] | None:
+    """Return (major, minor) of a version, None where it is none."""
+    match = re.match(r"\s*(\d{1,3})\.(\d{1,3})", text)
+    return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+def torch_version(command: Sequence[str]) -> tuple[int, int] | None:
+    """Return the (major, minor) version of the torch that a command finds, None where that cannot be told."""
+    python = _python_of(command)
+    if python is None or Path(python).resolve() == Path(sys.executable).resolve():
+        try:
+            return parsed(metadata.version("torch"))
+        except metadata.PackageNotFoundError:
+            return None
+    try:
+        done = subprocess.run(
+            [python, "-c", _ASK],
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parsed(done.stdout)
+
+
+def _python_of(command: Sequence[str]) -> str | None:
+    """Return the Python that a command starts: itself, or the one that its script's first line names."""
+    program = shutil.which(command[0]) if command else None
+    if program is None:
+        return None
+    if Path(program).name.startswith("python"):
+        return program
+    try:
+        with open(program, "rb") as file:
+            first = file.readline(512)
+    except OSError:
+        return None
+    words = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
+    if words and Path(words[0]).name == "env":
+        words = words[1:]
+    return words[0] if words and "python" in words[0] else None

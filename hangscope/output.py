@@ -1,0 +1,156 @@
+"""The files that hangscope writes: whole or not at all, never over a file of someone else, never in place of a device.
+
+Only a regular file or a new name is replaced. What is written to by a name but is no file (a pipe, a terminal,
+`/dev/null`, `/dev/stdout`) is written into, as a shell would; what cannot be is refused with one sentence.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import select
+import stat
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from hangscope.errors import UsageError
+
+STALLED = 30.0  # seconds without anybody reading from a pipe
+# Renaming over these would replace the name for everybody; they stand for what this process was started with.
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
+_STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
+
+
+def write_report(path: Path, text: str, *, force: bool = False) -> None:
+    """Write a report of hangscope to `path`.
+
+    Raises UsageError where `path` is a folder, a link to nothing, a block device, a socket, a pipe without a reader, or, without
+    `force`, a file that is not a report of hangscope; OSError where it cannot be written.
+    """
+    data = text.encode("utf-8")
+    write_file(path, lambda out: out.write(data), _is_report, "report of hangscope", force=force)
+
+
+def write_file(
+    path: Path,
+    write: Callable[[BinaryIO], object],
+    is_ours: Callable[[Path], bool],
+    kind: str,
+    *,
+    force: bool = False,
+) -> int:
+    """Let `write` write to `path`, and return the number of bytes.
+
+    `is_ours` tells whether an existing file is one of `kind` (in words), which is replaced without `force`. Raises as
+    `write_report` does.
+    """
+    check(path, is_ours, kind, force=force)
+    if not _is_special(path):
+        return _replace(Path(os.path.realpath(path)), write)
+    with tempfile.TemporaryFile() as whole:
+        write(whole)
+        size = whole.tell()
+        whole.seek(0)
+        _pour(whole, path)
+    return size
+
+
+def check(path: Path, is_ours: Callable[[Path], bool], kind: str, *, force: bool = False) -> None:
+    """Raise UsageError where `write_file` would; nothing is opened that could wait or notice it."""
+    if _descriptor(path) is not None:
+        return
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        if path.is_symlink():
+            raise UsageError(f"{path} is a link to nothing", "remove it, or choose another name") from None
+        return
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"{path} is a folder", "name a file in it")
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        what = "a block device" if stat.S_ISBLK(mode) else "a socket"
+        raise UsageError(f"{path} is {what}, which is not written to", "name a file")
+    if stat.S_ISREG(mode) and not force and not is_ours(path):
+        raise UsageError(f"{path} exists and is no {kind}", "choose another name with -o, or pass --force")
+
+
+def _is_special(path: Path) -> bool:
+    """Return whether a name stands for something that is written into and not replaced."""
+    if _descriptor(path) is not None:
+        return True
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the number of the open file that a name such as `/dev/stdout` stands for, or None."""
+    name = os.path.abspath(path)
+    if name in _STANDARD:
+        return _STANDARD[name]
+    match = _DESCRIPTOR.fullmatch(name)
+    return int(match.group(1)) if match else None
+
+
+def _replace(path: Path, write: Callable[[BinaryIO], object]) -> int:
+    """Write to a new file beside `path`, and give it that name once it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            write(out)
+            size = out.tell()
+        os.chmod(name, 0o666 & ~_umask())
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            raise UsageError(f"{path} became something else while it was written", "name another file")
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return size
+
+
+def _pour(source: BinaryIO, path: Path) -> None:
+    """Write all of `source` into a pipe, a character device or an open file, whose name stays what it is."""
+    number = _descriptor(path)
+    handle = os.dup(number) if number is not None else _open(path)
+    with os.fdopen(handle, "wb", buffering=0) as out:
+        while rest := source.read(1 << 16):
+            while rest:
+                if not select.select([], [out], [], STALLED)[1]:
+                    raise TimeoutError(errno.ETIMEDOUT, f"nobody has read from it for {STALLED:.0f} seconds")
+                rest = rest[out.write(rest) or 0 :]
+
+
+def _open(path: Path) -> int:
+    try:
+        # a pipe without a reader would be waited for
+        return os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise UsageError(
+                f"{path} is a pipe that nobody reads", "start its reader first, or name a file"
+            ) from None
+        raise
+
+
+def _umask() -> int:
+    if sys.platform == "win32":
+        return 0
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(4096)
+    except OSError:
+        return False
+    return b'content="hangscope' in head or b'"hangscope.report/' in head

@@ -1,0 +1,120 @@
+"""Which names say that their value is a secret: `AWS_SECRET_ACCESS_KEY`, `db.password`, `X-Auth-Token`, `clientSecret`.
+
+In the logs of training jobs most tokens are words of a model and most keys are names of tensors or of a store, so these two words
+alone prove nothing: then the value itself must look random.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from enum import IntEnum
+from functools import lru_cache
+from itertools import pairwise
+
+MAX_NAME = 80
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_SECRET_ENDS = (
+    "password", "passwd", "passphrase", "passcode", "secret", "credential", "credentials", "apikey", "authtoken", "accesstoken",
+    "accesskey", "secretkey", "privatekey", "authorization", "dockerconfigjson", "jsessionid", "phpsessid", "cookie", "pwd",
+)  # fmt: skip
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_SECRET_KEYS = _set(
+    "api access private secret account shared encryption signing master auth ssh deploy service storage license "
+    "subscription consumer webhook gpg pgp aes rsa hmac jwt app application admin client crypt decryption openai anthropic "
+    "wandb aws azure gcp comet"
+)
+_PLAIN_KEYS = _set(
+    "public sort primary foreign partition cache store hash dict map group unique index lookup row column config param "
+    "state barrier metric tag label json join query value key object table routing order region data model id name"
+)
+_PLAIN_TOKENS = _set(
+    "pad eos bos unk sep cls mask max min num next special last first image per prompt stop end start new n total audio "
+    "video input output additional vocab sample each cancellation current previous prev target source begin space text word "
+    "eot eod tool decoder encoder visual padding"
+)
+_PASS_OF = _set(
+    "db database smtp mail user admin root ftp ssh redis mysql mariadb pg postgres postgresql mongo mongodb rabbitmq sql "
+    "ldap proxy ssl tls cert keystore truststore sudo vpn http basic auth login account"
+)
+_NO_SECRET = _set(
+    "none null true false nil undefined empty unset missing required optional yes no redacted hidden masked removed invalid "
+    "expired not is was and or in of for the str string bytes int float bool any"
+)
+_PLACEHOLDER = re.compile(
+    r"\*+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\$\{?[A-Za-z_]\w*\}?|\$\(.*|%\(.*|\{\{.*|\d{0,3}",
+    re.I,
+)
+
+
+class Strength(IntEnum):
+    """What a name says of its value."""
+
+    NOTHING = 0
+    MAYBE = 1  # a secret if it looks random
+    SECRET = 2
+
+
+@lru_cache(maxsize=1024)
+def strength(name: str, *, in_query: bool = False) -> Strength:
+    """Return what a name of at most `MAX_NAME` characters says of its value; `in_query`: it is a parameter of a URL."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if not words:
+        return Strength.NOTHING
+    *before, last = words
+    if last in ("data", "value", "hash", "base") and before:
+        *before, last = before  # client-key-data, password_hash
+    elif before and before[-1] in ("key", "token") and last in ("b", "text", "str", "string", "raw"):
+        *before, last = before
+    if name in ("PWD", "OLDPWD"):
+        return Strength.MAYBE
+    if last.rstrip("0123456789").endswith(_SECRET_ENDS):
+        return Strength.SECRET
+    if last == "secrets" or (last == "id" and before[-2:] == ["access", "key"]):
+        return Strength.SECRET
+    is_variable = bool(before) and name.upper() == name
+    if last == "key":
+        if _SECRET_KEYS & set(before):
+            return Strength.NOTHING if "public" in before else Strength.SECRET
+        if _PLAIN_KEYS & set(before[-1:]):
+            return Strength.NOTHING
+        return Strength.SECRET if is_variable else Strength.MAYBE
+    if last == "token":
+        if _PLAIN_TOKENS & set(before):
+            return Strength.NOTHING
+        return Strength.SECRET if before or in_query else Strength.MAYBE
+    if last == "pass":
+        return Strength.SECRET if _PASS_OF & set(before) or is_variable else Strength.MAYBE
+    if last in ("signature", "sig", "auth", "code", "credential"):
+        marked = in_query or name.lower().startswith("x-")
+        return Strength.SECRET if marked else Strength.NOTHING if last == "code" else Strength.MAYBE
+    return Strength.NOTHING
+
+
+def is_secret(value: str, how: Strength) -> bool:
+    """Return whether a value whose name says `how` is to be hidden."""
+    if how is Strength.NOTHING or (
+        len(value) <= MAX_NAME and (value.lower() in _NO_SECRET or _PLACEHOLDER.fullmatch(value))
+    ):
+        return False
+    return how is Strength.SECRET or _looks_random(value)
+
+
+def _looks_random(value: str) -> bool:
+    """Return whether a value is of no words: a long part of letters and digits that change places often."""
+    part = max(re.split(r"[^A-Za-z0-9+]", value[:256]), key=len)
+    if len(part) < 16:
+        part = re.sub(r"[-_]", "", value[:256]) if re.fullmatch(r"[0-9a-fA-F-]{32,36}", value) else part
+    if len(part) < 16 or part.isdigit() or part.isalpha():
+        return False
+    counts = Counter(part)
+    entropy = -sum(n / len(part) * math.log2(n / len(part)) for n in counts.values())
+    kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in part]
+    changes = sum(1 for one, other in pairwise(kinds) if one != other)
+    return entropy >= 2.8 and changes * 5 >= len(part)

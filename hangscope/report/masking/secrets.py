@@ -1,0 +1,102 @@
+"""Secrets in quoted text: found by their own form, or by the name that they are given, and replaced by `***`.
+
+Runs over the finished view, so that every output is masked alike. Every pattern is linear: an attempt starts only where a run of
+its characters starts, and what may repeat is bounded or ends the pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hangscope.report.masking.key_names import MAX_NAME, Strength, is_secret, strength
+from hangscope.report.masking.token_forms import hide_tokens
+from hangscope.report.masking.walk import change_texts
+
+_HINT = re.compile(
+    r"(?i)key|token|secret|pass|dockerc|pwd|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|api|private|eyj|mii|b3bl|"
+    r"(?:aiza|a[kbs3c][ic]a|ya29|xox|xapp|gh[oprsu]_|hub_|gl|hf_|sk[-_]|rk_|whsec|npm_|pypi|gems_|dckr|hv[bsr]\.|atlas|_v1_|dp\.|lin_|"
+    r"sg\.|shp|sq0|nrak|pmak|sntry|at[ab][tb]|pscale|pul-|sbp_|dt0c|akcp|r8_|xai-|pplx|ntn_|sha256~|fm[12]_|:aa|q~|1//0|gocspx)"
+)
+# A name in or without quotes, what parts it from its value, and how the value is quoted; quotes may be escaped.
+_PAIR = re.compile(
+    r"(?<![\w.-])([\w.-]+)(\\*[\"'`]?)\]?\s{0,4}(:=|=>|=|:|>|,(?=\s{0,4}b?\\*[\"']))\s{0,4}(?:\|\s{1,8})?(?:[bruf](?=\\*[\"'`]))?(\\*[\"'`]|)"
+)
+_OPTION = re.compile(r"(?<![\w-])--?([A-Za-z][\w-]{1,60})[ \t]{1,4}(\\*[\"']?)(?=[^\s-])")
+_SCHEME = re.compile(
+    r"(?i)(?:basic|bearer|token|digest|negotiate|apikey|ntlm|sharedkey|aws4-hmac-sha256)\s{1,4}"
+)
+_BARE = re.compile(r"[^\s\"'`]*")
+_NEXT = re.compile(r"[,;&<](?=[\w./-]{1,60}[=:>]|$)")
+_JUDGED = 128  # so many characters of a value decide whether it is a secret
+
+
+def mask(value: Any) -> Any:
+    """Return plain data with every secret in its strings replaced by `***`."""
+    return change_texts(value, mask_text)
+
+
+def mask_text(text: str) -> str:
+    """Return text with every secret in it replaced by `***`. Linear in the text's length."""
+    if not _HINT.search(text):
+        return text
+    text = hide_tokens(text)
+    return _hide(_hide(text, _OPTION) if "-" in text else text, _PAIR)
+
+
+def _hide(text: str, pattern: re.Pattern[str]) -> str:
+    """Hide the values of the pairs that a pattern finds, one after another."""
+    parts: list[str] = []
+    done = at = 0
+    named = False  # the last pair said `name: DB_PASSWORD`; the secret is the value of the pair after it
+    while pair := pattern.search(text, at):
+        at = pair.end()
+        name, quote = pair.group(1)[-MAX_NAME:], pair.group(pair.lastindex or 1)
+        begin = pair.start()
+        how = strength(name, in_query=begin > 0 and text[begin - 1] in "?&")
+        if named and name.lower() == "value":
+            how = Strength.SECRET
+        if how is Strength.NOTHING and name.lower() not in ("name", "key"):
+            continue
+        end = _end(text, at, quote, name, at + _JUDGED)
+        value = text[at:end]
+        named = name.lower() in ("name", "key") and strength(value[-MAX_NAME:]) is Strength.SECRET
+        if named:
+            at = end
+        if is_secret(value, how):
+            end = _end(text, at, quote, name, len(text)) if end == at + _JUDGED else end
+            parts += [text[done:at], "***"]
+            done = at = end
+    return "".join([*parts, text[done:]]) if parts else text
+
+
+def _end(text: str, start: int, quote: str, name: str, limit: int) -> int:
+    """Return where a value ends, `limit` at most: at its quote, or without one at a blank or at the next pair."""
+    if quote:
+        return _closing(text, start, quote, limit)
+    if name.lower().endswith("authorization") and (scheme := _SCHEME.match(text, start)):
+        if scheme.group()[0].lower() in "ad":  # many parts: Digest, AWS4-HMAC-SHA256
+            return _line_end(text, start, limit)
+        start = scheme.end()
+    elif name.lower().endswith("cookie"):
+        return _line_end(text, start, limit)
+    end = bare.end() if (bare := _BARE.match(text, start, limit)) else start
+    if following := _NEXT.search(text, start, end):
+        end = following.start()
+    return start + len(text[start:end].rstrip(")]},;")) if end < limit else end
+
+
+def _closing(text: str, start: int, quote: str, limit: int) -> int:
+    """Return where the quoted value ends that begins at `start`; at the end of its line where the quote is cut off."""
+    at = start
+    while (found := text.find(quote, at, limit)) >= 0:
+        before = text[max(start, found - 64) : found]
+        if len(quote) > 1 or (len(before) - len(before.rstrip("\\"))) % 2 == 0:
+            return found
+        at = found + 1
+    return _line_end(text, start, limit)
+
+
+def _line_end(text: str, start: int, limit: int) -> int:
+    end = text.find("\n", start, limit)
+    return end if end >= 0 else min(limit, len(text))

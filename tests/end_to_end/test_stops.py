@@ -1,0 +1,124 @@
+"""What is said of a job that stopped where nothing tells why: the stop, who waited, and nobody accused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hangscope
+from hangscope.incident import Verdict
+
+WATCHDOG = (
+    "[rank{rank}]:[E1014 08:41:55.070415220 ProcessGroupNCCL.cpp:616] [Rank {local}] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={n}, NumelOut={out}, Timeout(ms)=600000) ran for 600031 milliseconds before timing out."
+)
+STATUS = (
+    "[rank{rank}]:[E1014 08:41:55.080415220 ProcessGroupNCCL.cpp:2241] [PG ID 2 PG GUID 9(tp) Rank {local}]  failure detected by "
+    "watchdog at work sequence id: {seq} PG status: last enqueued work: {enqueued}, last completed work: {completed}"
+)
+
+
+def told(folder: Path, *lines: str) -> hangscope.Report:
+    """Return the report on a paste of these lines."""
+    path = folder / "paste.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return hangscope.analyze(str(path), jobs=1)
+
+
+def verdict_on(folder: Path, *lines: str) -> Verdict:
+    """Return the verdict on a paste of these lines, which must be a hang."""
+    report = told(folder, *lines)
+    assert report.status == "hang"
+    assert report.verdict is not None
+    return report.verdict
+
+
+def timeout(rank: int, seq: int = 913, op: str = "ALLREDUCE", n: int = 1024, out: int | None = None) -> str:
+    """Return a watchdog's line."""
+    return WATCHDOG.format(rank=rank, local=rank, seq=seq, op=op, n=n, out=n if out is None else out)
+
+
+def test_one_watchdog_line_is_a_stop_and_accuses_nobody(tmp_path: Path) -> None:
+    verdict = verdict_on(
+        tmp_path, timeout(17), STATUS.format(rank=17, local=1, seq=913, enqueued=917, completed=912)
+    )
+    assert (verdict.cause, verdict.culprit_ranks) == ("unknown", ())
+    assert (verdict.op, verdict.seq, verdict.waiting_ranks) == ("all_reduce", 913, (17,))
+    assert verdict.group is not None and (verdict.group.name, verdict.group.desc) == ("9", "tp")
+    assert "08:31:54 to 08:41:55" in verdict.summary and "5 calls in flight" in verdict.summary
+    assert "1,024 elements" in verdict.summary
+
+
+def test_only_ranks_that_were_seen_are_counted(tmp_path: Path) -> None:
+    report = told(tmp_path, timeout(3), timeout(40)).to_dict()["verdict"]
+    assert report["waiting_ranks"] == [3, 40]
+    assert report["explains"]["of"] == 2
+    assert report["culprit_ranks"] == []
+
+
+def test_the_only_rank_missing_among_all_others_is_suspected_and_not_surely(tmp_path: Path) -> None:
+    verdict = verdict_on(tmp_path, *(timeout(rank) for rank in (0, 1, 3)))
+    assert verdict.culprit_ranks == (2,)
+    assert verdict.confidence in ("low", "medium")
+
+
+def test_two_missing_ranks_of_a_paste_are_not_accused(tmp_path: Path) -> None:
+    assert verdict_on(tmp_path, *(timeout(rank) for rank in (0, 1, 4))).culprit_ranks == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "category"),
+    [
+        (
+            "kernel: NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', GPU has fallen off the bus.",
+            "gpu_stall",
+            "hardware",
+        ),
+        (
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+            "crashed_rank",
+            "code",
+        ),
+        ("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. ", "crashed_rank", "code"),
+        (
+            "n1:1:2 [0] transport/net_ib.cc:97 NCCL WARN NET/IB : mlx5_3:1 Got async event : port error",
+            "network_stall",
+            "network",
+        ),
+        (
+            "E0211 08:14:37.004000 140 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) local_rank: 5 (pid: 156) of binary: python",
+            "crashed_rank",
+            "code",
+        ),
+    ],
+)
+def test_a_fault_without_a_rank_is_the_cause_and_names_nobody(
+    tmp_path: Path, line: str, cause: str, category: str
+) -> None:
+    verdict = verdict_on(tmp_path, line)
+    assert (verdict.cause, verdict.category, verdict.culprit_ranks) == (cause, category, ())
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("n1:1:2 [1] NCCL INFO comm 0x55aa rank 1 nranks 8 cudaDev 1 busId 2b000 - Abort COMPLETE",),
+        (
+            "n1:1:2 [1] NCCL INFO socketPollConnect: connect to 192.0.2.4<4> returned Connection refused, retrying (1/34) after sleep for 100 msec",
+        ),
+        ("[rank0]: Traceback (most recent call last):", '[rank0]:   File "a.py", line 3, in f', '[rank0]:   File "a.py", line 9, in g', "[rank0]:     raised ."),
+        ("n1:1:2 [1] NCCL INFO comm 0x55aa rank 1 nranks 8 cudaDev 1 busId 2b000 commId 0x77 - Init START",),
+    ],
+)  # fmt: skip
+def test_what_proves_no_stop_is_none(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    report = told(tmp_path, *lines)
+    assert report.status == "inconclusive"
+    assert report.verdict is None or not report.verdict.culprit_ranks
+
+
+def test_a_gather_that_was_never_filled_is_no_other_model(tmp_path: Path) -> None:
+    line = "[rank{0}]: RuntimeError: DDP expects same model across all ranks, but Rank {0} has 148 params, while rank 3 has inconsistent 0 params."
+    verdict = verdict_on(tmp_path, line.format(0), line.format(1))
+    assert verdict.cause != "model_mismatch"
+    assert verdict.culprit_ranks in ((), (3,))

@@ -1,0 +1,204 @@
+"""`hangscope run` with ranks that need no torch: what passes through, what is kept, and what comes before the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hangscope.live import progress
+from tests.live.jobs import hangscope, left_in, started, until, write_job
+
+STUCK = """
+import os, sys, time
+
+def load():
+    time.sleep(300)
+
+def train():
+    for step in range(3):
+        print("step", step)
+    if os.environ["RANK"] == "1":
+        load()
+    time.sleep(300)
+
+train()
+"""
+
+
+def call(
+    words: list[str], folder: Path, environment: dict[str, str], **more: str
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        hangscope("run", "--dir", "left", *words),
+        cwd=folder,
+        env={**environment, **more},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_healthy_command_passes_through_and_leaves_no_report(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    program = "import sys; sys.stdout.buffer.write(bytes(range(256))); sys.stderr.write('e')"
+    done = call(["--", sys.executable, "-c", program], tmp_path, environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, bytes(range(256)), b"e")
+    assert not (tmp_path / "left" / "report.html").exists()
+    assert [p.read_bytes() for p in sorted((tmp_path / "left" / "launcher").glob("*.out"))] == [done.stdout]
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -KILL $$", -9), ("kill -SEGV $$", -11)])
+def test_the_exit_is_the_commands(
+    tmp_path: Path, environment: dict[str, str], script: str, code: int
+) -> None:
+    done = call(["-q", "--", "sh", "-c", script], tmp_path, environment)
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert (tmp_path / "left" / "report.json").exists()
+
+
+def test_what_the_user_has_set_stays(tmp_path: Path, environment: dict[str, str]) -> None:
+    mine = {
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": "7",
+        "NCCL_DEBUG": "INFO",
+        "PYTHONPATH": environment["PYTHONPATH"],
+    }
+    done = call(["--", "env"], tmp_path, environment, **mine)
+    seen = dict(line.split("=", 1) for line in done.stdout.decode().splitlines() if "=" in line)
+    assert {name: seen[name] for name in ("TORCH_NCCL_TRACE_BUFFER_SIZE", "NCCL_DEBUG")} == {
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": "7",
+        "NCCL_DEBUG": "INFO",
+    }
+    assert "TORCH_FR_BUFFER_SIZE" not in seen  # newer torch would take it before the one that was set
+    assert seen["PYTHONPATH"].endswith(os.pathsep + mine["PYTHONPATH"])
+    assert seen["TORCH_FR_DUMP_TEMP_FILE"].startswith(str(tmp_path / "left"))
+
+
+def test_a_command_that_is_not_there_is_one_line(tmp_path: Path, environment: dict[str, str]) -> None:
+    done = call(["--", "no-such-command"], tmp_path, environment)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"hangscope: no-such-command cannot be started")
+
+
+def test_the_folder_of_an_earlier_run_is_refused(tmp_path: Path, environment: dict[str, str]) -> None:
+    call(["-q", "--", "false"], tmp_path, environment)
+    done = call(["--", "true"], tmp_path, environment)
+    assert done.returncode == 2 and b"the report of an earlier run" in done.stderr
+
+
+def test_a_signal_that_does_not_end_goes_to_the_command(tmp_path: Path, environment: dict[str, str]) -> None:
+    program = "import signal, time; signal.signal(signal.SIGUSR1, lambda *_: exit(5)); print('ready', flush=True); time.sleep(60)"
+    words = hangscope("run", "-q", "--dir", "left", "--", sys.executable, "-c", program)
+    with started(words, tmp_path, environment) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(30) == 5
+
+
+def test_the_users_own_sitecustomize_runs_and_the_agent_is_not_seen(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("import sys\nsys.mine = __name__, __file__\n")
+    program = "import sys; print(sys.mine, [p for p in sys.path if 'agent' in p], sorted(m for m in sys.modules if 'torch' in m))"
+    path = os.pathsep.join((str(tmp_path / "site"), environment["PYTHONPATH"]))
+    done = call(["--", sys.executable, "-c", program], tmp_path, environment, PYTHONPATH=path, RANK="0")
+    mine = ("sitecustomize", str(tmp_path / "site" / "sitecustomize.py"))
+    assert done.stdout.decode() == f"{mine} [] []\n"
+
+
+def test_each_ranks_output_is_kept_and_nothing_of_it_is_changed(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    write_job(
+        tmp_path,
+        "import os, sys, logging\nprint('out', os.environ['RANK'], 'ü')\nsys.stdout.buffer.write(b'raw\\n')\n"
+        "logging.warning('w%s', os.environ['RANK'])\nassert sys.stdout.fileno() == 1 and not sys.stdout.isatty()\n"
+        "if os.environ['RANK'] == '1': raise SystemError('gone')\n",
+    )
+    buffered = {k: v for k, v in environment.items() if k != "PYTHONUNBUFFERED"}
+    done = call(["-q", "--", sys.executable, "launch.py", "2"], tmp_path, buffered)
+    assert done.returncode == 1
+    assert sorted(done.stdout.decode().split("\n")) == ["", "out 0 ü", "out 1 ü", "raw", "raw"]
+    logs = tmp_path / "left" / "logs" / "restart_0"
+    assert (logs / "rank_1.out").read_bytes() == "out 1 ü\nraw\n".encode()
+    assert (logs / "rank_0.err").read_text() == "WARNING:root:w0\n"
+    assert "SystemError: gone" in (logs / "rank_1.err").read_text()
+    report = json.loads((tmp_path / "left" / "report.json").read_text())
+    assert (report["verdict"]["cause"], report["verdict"]["culprit_ranks"]) == ("crashed_rank", [1])
+
+
+def test_evidence_comes_before_the_end(tmp_path: Path, environment: dict[str, str]) -> None:
+    write_job(tmp_path, STUCK)
+    words = hangscope("run", "--dir", "left", "--", sys.executable, "launch.py", "2")
+    with started(words, tmp_path, environment) as process:
+        until(lambda: all((tmp_path / "left/logs/restart_0" / f"rank_{r}.out").exists() for r in range(2)))
+        time.sleep(progress.SHORT)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGINT
+    assert [p.name for p in sorted((tmp_path / "left").glob("capture_*/stack_rank_*"))] == [
+        "stack_rank_0.txt",
+        "stack_rank_1.txt",
+    ] * 2
+    assert "in load" in (tmp_path / "left" / "capture_02" / "stack_rank_1.txt").read_text()
+    assert not left_in(tmp_path)
+    assert "Wrote " in said and (tmp_path / "left" / "report.json").exists()
+    assert json.loads((tmp_path / "left" / "report.json").read_text())["world_size"] == 2
+
+
+def test_a_job_that_makes_progress_is_not_taken_for_frozen(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    write_job(tmp_path, "import time\nfor step in range(600):\n    print(step)\n    time.sleep(0.1)\n")
+    words = hangscope("run", "--dir", "left", "--", sys.executable, "launch.py", "2")
+    with started(words, tmp_path, environment) as process:
+        until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert "it was making progress" in said and not list((tmp_path / "left").glob("capture_*"))
+    told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
+    assert told is None or told["culprit_ranks"] == []
+
+
+def test_the_second_signal_does_not_wait(tmp_path: Path, environment: dict[str, str]) -> None:
+    write_job(tmp_path, STUCK)
+    words = hangscope("run", "--dir", "left", "--", sys.executable, "launch.py", "2")
+    with started(words, tmp_path, environment) as process:
+        until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None and "looking at the job" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(8) == -signal.SIGTERM
+    assert not left_in(tmp_path)
+
+
+def test_a_touched_trigger_takes_a_capture_and_the_job_goes_on(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    write_job(tmp_path, STUCK)
+    words = hangscope("run", "-q", "--dir", "left", "--", sys.executable, "launch.py", "2")
+    with started(words, tmp_path, environment) as process:
+        until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
+        (tmp_path / "left" / "trigger").touch()
+        stacks = [tmp_path / "left" / "capture_01" / f"stack_rank_{rank}.txt" for rank in range(2)]
+        until(lambda: all(path.exists() for path in stacks))
+        assert process.poll() is None
+        job = subprocess.run(
+            hangscope("capture", "--job", "left"),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert job.returncode == 0, job.stderr
+        assert (tmp_path / "left" / "capture_03" / "stack_rank_0.txt").exists()
+        assert process.poll() is None
