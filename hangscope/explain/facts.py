@@ -202,9 +202,10 @@ def _death(rank: int, facts: Facts) -> Death | None:
         code = exit_event.code
         if code < 0 or code > 128:
             number = -code if code < 0 else code - 128
-            if code in _CLEANUPS or (
-                code in _ABORTS
-                and facts.of(
+            if code in _CLEANUPS or (code in _ABORTS and _unheard_abort(rank, facts)):
+                return None
+            if code in _ABORTS and (
+                facts.of(
                     rank,
                     GlooSizeMismatch,
                     WatchdogTimeout,
@@ -230,6 +231,12 @@ def _death(rank: int, facts: Facts) -> Death | None:
 
 
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+
+def _unheard_abort(rank: int, facts: Facts) -> bool:
+    """Return whether a rank of which only the launcher tells was aborted in a job whose watchdogs abort the waiting."""
+    heard = any(not e.by_launcher for events in facts.of_rank[rank].values() for e in events)
+    return not heard and bool(facts.all(WatchdogTimeout))
 
 
 def _went_on(rank: int, event: Event, facts: Facts) -> bool:

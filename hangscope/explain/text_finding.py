@@ -19,7 +19,6 @@ from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.text_output import last_words, progress, silent, sites
 from hangscope.explain.text_ras import ras
 from hangscope.explain.text_sides import two_sides
-from hangscope.explain.text_watchdog import watchdog
 from hangscope.incident import CallKind, Incident, Stack
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -29,10 +28,10 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrie
 def find_in_text(incident: Incident, facts: Facts) -> Finding:
     """Return what the text shows; form `none` where it names no divergence."""
     by_silence: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
-        watchdog, silent, sites, progress, last_words,
+        silent, sites, progress, last_words,
     )  # fmt: skip
     unproved = beyond_the_text(incident, facts)
-    for step in (_fingerprints, _late, _barrier, _desync, watchdog, ras, silent, sites, progress, last_words):
+    for step in (_fingerprints, _late, _barrier, _desync, ras, silent, sites, progress, last_words):
         finding = step(incident, facts)
         if finding is None or (step in by_silence and unproved & set(finding.culprits)):
             continue  # of ranks that the text does not hold, silence proves nothing
