@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hangscope.align import divergence, frontier, waitgraph
 from hangscope.causes.case import Case
@@ -24,6 +24,13 @@ class Analysis:
     histories: dict[int, divergence.GroupHistory]
     case: Case
     judgement: Judgement
+    culprits: frozenset[int] = field(init=False)  # of the verdict, to look ranks up in
+    waiting: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        verdict = self.judgement.verdict
+        self.culprits = frozenset(verdict.culprit_ranks if verdict is not None else ())
+        self.waiting = frozenset(verdict.waiting_ranks if verdict is not None else ())
 
 
 def analyse(incident: Incident) -> Analysis:

@@ -125,6 +125,10 @@ class Kinds(Sequence[CallKind]):
         inputs, outputs = self._sizes(index)
         return replace(kind, input_sizes=inputs, output_sizes=outputs)
 
+    def without_sizes(self, index: int) -> CallKind:
+        """Return a kind where sizes of its own do not matter; they need not be loaded then."""
+        return self.alone[int(self.plain[index])]
+
 
 @dataclass(frozen=True, slots=True)
 class Group:

@@ -119,9 +119,9 @@ class GroupFrontier:
         """Return the last seq up to `completed` whose op is known, from whoever kept its row, to prove participation."""
         for seq in range(completed, max(floor, completed - 64), -1):
             for rank in self.members:
-                kind = self.kind_of(rank, seq)
+                kind = self.kind_index(rank, seq)
                 if kind is not None:
-                    if proves_participation(kind):
+                    if self.proving[kind]:
                         return seq
                     break
         return floor
@@ -190,7 +190,7 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
         member.pending = tuple(np.unique(queue.seq[rest[states <= State.STARTED]]).tolist())
         member.unknown = tuple(queue.seq[rest[states == State.UNKNOWN]].tolist())
         last_done = int(queue.seq[queue.state == State.DONE].max(initial=0)) if len(rest) else member.last_row
-    backend = incident.kinds[int(queue.kind[0])].backend if len(queue) else ""
+    backend = incident.kinds.without_sizes(int(queue.kind[0])).backend if len(queue) else ""
     trusted = backend != "gloo" and not p2p_numbers  # gloo advances last_completed on errors too
     member.enqueued = max(
         member.last_row, (frontier.enqueued or 0) if not p2p_numbers or not len(queue) else 0

@@ -126,7 +126,7 @@ def open_seqs(view: GroupFrontier, trouble: bool = True) -> dict[int, list[int]]
             gloo = (
                 row is not None
                 and member.queue is not None
-                and view.kinds[int(member.queue.kind[row])].backend == "gloo"
+                and view.kinds.without_sizes(int(member.queue.kind[row])).backend == "gloo"
             )
             if gloo:
                 if seq <= view.proven:

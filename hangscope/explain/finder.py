@@ -226,14 +226,13 @@ class Finder:
             return None
         finding = self.scene.at(node, "unseen", named)
         finding.root = roots[0]
-        for rank in ranks:
-            if rank not in named:
-                why = (
-                    "its own log shows it waiting"
-                    if rank in self.scene.witnesses
-                    else "fewer waiting ranks lead to it"
-                )
-                self.scene.candidates.append(Candidate((rank,), "unseen", why))
+        for rank in sorted(set(ranks).difference(named)):
+            why = (
+                "its own log shows it waiting"
+                if rank in self.scene.witnesses
+                else "fewer waiting ranks lead to it"
+            )
+            self.scene.candidates.append(Candidate((rank,), "unseen", why))
         finding = self.scene.with_waiting(finding, set(explains))
         waited = self.scene.witnesses.intersection(ranks).difference(named)
         finding.waiting = tuple(sorted({*finding.waiting, *waited}))

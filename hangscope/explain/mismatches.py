@@ -7,6 +7,7 @@ from hangscope.explain.finding import Finding
 from hangscope.explain.scene import Scene
 from hangscope.explain.sisters import odd_among_sisters
 from hangscope.incident import CallKind
+from hangscope.knowledge.library import off_the_step, own_knowledge
 
 
 class Mismatches:
@@ -72,6 +73,10 @@ class Mismatches:
             broken = history.odd_side(seq - history.sequences.first, even) or odd_among_sisters(
                 self.scene.views.values(), view, seq, even
             )
+            if broken is None and len(even) == 2:
+                stacks = [kind.stack if (kind := view.kind_of(s[0], seq)) is not None else () for s in even]
+                off = off_the_step(stacks[0], stacks[1], own_knowledge())
+                broken = tuple(even[off]) if off is not None else None
             if broken is not None:
                 tie = False
                 odd, majority = broken, next(s for s in sides if s != broken)

@@ -177,7 +177,7 @@ def _half_retired(case: Case) -> bool:
     states: dict[tuple[int, int], set[bool]] = defaultdict(set)
     for record in case.incident.ranks.values():
         for gid, queue in record.queues.items():
-            if len(queue) and case.incident.kinds[int(queue.kind[-1])].backend == "gloo":
+            if len(queue) and case.incident.kinds.without_sizes(int(queue.kind[-1])).backend == "gloo":
                 states[(gid, int(queue.seq[-1]))].add(int(queue.state[-1]) == State.PENDING)
     return any(len(found) > 1 for found in states.values())
 

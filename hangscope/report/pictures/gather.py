@@ -20,10 +20,9 @@ ROLES = ("waiting", "culprit", "idle", "unseen")
 
 def role_of(analysis: Analysis, rank: int) -> str:
     """Return waiting, culprit, idle or unseen."""
-    verdict = analysis.judgement.verdict
-    if verdict is not None and rank in verdict.culprit_ranks:
+    if rank in analysis.culprits:
         return "culprit"
-    if analysis.case.graph.open_calls.get(rank) or (verdict is not None and rank in verdict.waiting_ranks):
+    if analysis.case.graph.open_calls.get(rank) or rank in analysis.waiting:
         return "waiting"
     record = analysis.incident.ranks.get(rank)
     return "idle" if record is not None and record.seen and record.calls_file else "unseen"
@@ -217,8 +216,9 @@ def _call_name(analysis: Analysis, node: Node, rank: int | None = None) -> str:
         return f"send {source} -> {destination} number {int(index) + 1}"  # type: ignore[call-overload]
     gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
     view = analysis.views[gid]
-    members = view.members if rank is None or view.kind_of(rank, seq) is None else [rank]
-    ops = sorted({kind.op for r in members if (kind := view.kind_of(r, seq)) is not None})
+    members = view.members if rank is None or view.kind_index(rank, seq) is None else [rank]
+    made = {kind for r in members if (kind := view.kind_index(r, seq)) is not None}
+    ops = sorted({view.kinds.without_sizes(kind).op for kind in made})
     return f"{' / '.join(ops) or 'call'} seq {seq}"
 
 
