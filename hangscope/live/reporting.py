@@ -23,10 +23,12 @@ class Reporting:
         if not self.quiet:
             print(f"hangscope: {text}", file=sys.stderr, flush=True)
 
-    def report(self, deadline: float, *, wait: float, hurry: Callable[[], bool]) -> None:
+    def report(self, deadline: float, *, wait: float, hurry: Callable[[], bool], ended: bool = False) -> None:
         """Analyse what is there within `deadline` seconds and write the report, unless another node does.
 
-        Waits up to `wait` seconds for what other nodes still write. Whatever goes wrong is told in a line.
+        Waits up to `wait` seconds for what other nodes still write. `ended` says that the job was ended from outside: then
+        what was left of a freeze before that counts, and not what the launcher printed of its end. Whatever goes wrong is
+        told in a line.
         """
         if not self.nodes.is_reporter():
             self.say(f"{self.nodes.reporter()} writes the report, in {self.folder.path}")
@@ -36,7 +38,8 @@ class Reporting:
         from hangscope import analyze_safely
 
         options = {"world_size": self.world_size} if self.world_size else {}
-        report = analyze_safely(str(self.folder.path), deadline=deadline, **options)
+        paths = self.folder.before_the_end() if ended else []
+        report = analyze_safely(paths or [self.folder.path], deadline=deadline, **options)
         if not self.quiet:
             print(report.to_text(), file=sys.stderr, end="", flush=True)
         try:
