@@ -121,7 +121,7 @@ def analyze(
 ) -> Report:
     """Analyse what a frozen job left behind.
 
-    `paths` is one path, or several: files, folders, archives, fsspec URLs. `world_size` overrides what the inputs say;
+    `paths` is one path, or several: files, folders, archives, fsspec URLs, "-" for standard input. `world_size` overrides what the inputs say;
     `jobs` is the number of reading processes (default: this process's processors); `attempt` picks a restart attempt
     (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded, `max_unpacked` what
     archives may unpack to, in bytes; `full_table` keeps rows for

@@ -15,6 +15,7 @@ from typing import Any
 from hangscope import isolated
 from hangscope._version import __version__
 from hangscope.api import Report
+from hangscope.ingest.files.scratch import scratch_folder
 from hangscope.report.empty import empty_view
 
 REAP_TIME = 5.0  # seconds for a killed child to be gone; one that hangs in the kernel is left to it
@@ -57,24 +58,25 @@ def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Re
 
 
 def _run(request: str, deadline: float) -> bytes:
-    child = subprocess.Popen(
-        isolated.command(__name__),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=isolated.environment(),
-        start_new_session=True,
-    )
-    try:
-        return child.communicate(request.encode(), timeout=deadline)[0]
-    except BaseException:
+    with scratch_folder() as folder:  # what a child leaves that is killed while it unpacks
+        child = subprocess.Popen(
+            isolated.command(__name__),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**isolated.environment(), "TMPDIR": folder},
+            start_new_session=True,
+        )
         try:
-            os.killpg(child.pid, signal.SIGKILL)  # the child's own readers are in its session
-        except (OSError, AttributeError):
-            child.kill()
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(REAP_TIME)
-        raise
+            return child.communicate(request.encode(), timeout=deadline)[0]
+        except BaseException:
+            try:
+                os.killpg(child.pid, signal.SIGKILL)  # the child's own readers are in its session
+            except (OSError, AttributeError):
+                child.kill()
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(REAP_TIME)
+            raise
 
 
 def main() -> None:

@@ -33,6 +33,8 @@ settings.register_profile(
 )
 settings.load_profile("bounded")
 
+REAL = "real frozen jobs: set HANGSCOPE_REAL_JOBS=1, or run .ci/live"
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -109,3 +111,18 @@ def unclear(healthy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unclear")
     shutil.copy(healthy / "nccl_trace_rank_0", folder)
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the jobs that take a while, unless they are asked for."""
+    if not os.environ.get("HANGSCOPE_REAL_JOBS"):
+        for item in items:
+            if item.get_closest_marker("real"):
+                item.add_marker(pytest.mark.skip(reason=REAL))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly what was not run."""
+    left_out = [r for r in terminalreporter.stats.get("skipped", []) if REAL in str(r.longrepr)]
+    if left_out:
+        terminalreporter.write_line(f"NOT RUN: {len(left_out)} tests with {REAL}", yellow=True, bold=True)

@@ -147,11 +147,23 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
                 if record
                 else Member(rank, None, Absence.NO_DUMP)
             )
+        result.append(view)
+    for view in result:
         _clear_the_early(view)
         if any(m.queue is not None and not m.queue.tells_completion for m in view.members.values()):
             _settle(view, hard_keys(incident.kinds))
-        result.append(view)
+    if not any(_is_stuck(view) for view in result):
+        # Lines are printed before dumps are taken: where nobody's dump has an open call, what is proven over is over.
+        for view in result:
+            for member in view.members.values():
+                if member.queue is not None and member.queue.told:
+                    member.pending = tuple(s for s in member.pending if s > view.proven)
     return result
+
+
+def _is_stuck(view: GroupFrontier) -> bool:
+    """Return whether a dump shows an open call on this group."""
+    return any(m.pending and m.queue is not None and not m.queue.told for m in view.members.values())
 
 
 def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> Member:
@@ -185,14 +197,14 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
     )
     member.completed = max(last_done, (frontier.completed or 0) if trusted else 0)
     if (
-        not len(queue)
+        (not len(queue) or (not p2p_numbers and (queue.told or member.last_row < (frontier.enqueued or 0))))
         and frontier.completed is not None
         and frontier.enqueued is not None
         and frontier.completed < frontier.enqueued
     ):
-        member.pending = tuple(
-            range(frontier.completed + 1, min(frontier.enqueued, frontier.completed + MAX_OPEN) + 1)
-        )
+        counted = range(frontier.completed + 1, min(frontier.enqueued, frontier.completed + MAX_OPEN) + 1)
+        rows = set(queue.seq.tolist()) if len(queue) and not queue.told else set()
+        member.pending = tuple(sorted({*member.pending, *(s for s in counted if s not in rows)}))
     if member.completed:
         # Rows that a recorder left "scheduled" although later calls of the same stream completed.
         member.pending = (

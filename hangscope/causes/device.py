@@ -169,7 +169,9 @@ def network_fault(case: Case) -> Match | None:
             f"Check NIC, cable and switch port{pair or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
             if warnings
             else "Nothing above the transport is wrong here. Check the links of this group's hosts, and rerun with NCCL_DEBUG=INFO and NCCL_DEBUG_FILE per process to see which pair it is.",
-            "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host looks the same.",
+            "Compare GLOO_SOCKET_IFNAME and the addresses that the host names resolve to over the hosts; a firewall between them looks the same."
+            if {kind.backend for kind in case.incident.kinds} == {"gloo"}
+            else "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host looks the same.",
         ],
     )
 

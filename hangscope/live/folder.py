@@ -87,3 +87,17 @@ class RunFolder:
     def captures(self) -> int:
         """Return how many captures there are."""
         return max((int(p.name[-2:]) for p in self.path.glob("capture_[0-9][0-9]")), default=0)
+
+    def before_the_end(self) -> list[Path]:
+        """Return what was left of a job that stood still before it was ended; nothing where it did not."""
+        left = (*sorted(self.path.glob("capture_*")), self.path / "stall")
+        still = [path for path in left if _holds_files(path)]
+        return (
+            [*still, *(p for p in (self.path / "logs", self.path / "dumps") if _holds_files(p))]
+            if still
+            else []
+        )
+
+
+def _holds_files(folder: Path) -> bool:
+    return any(path.is_file() for path in folder.rglob("*"))

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from hangscope.live.status import Status
 
 OWN_TIME = 1.5
+SHORT = 5.0  # s: less than that is a step
+START = 30.0  # s in which a job may show nothing at all
 WORK = 4.0
 _BUSY = 0.2  # of a processor, for a rank to be at work
 
@@ -32,10 +34,11 @@ class Look:
 class Patience:
     """How long a job has stood still, and whether that is too long; `timeout` in seconds."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float = float("inf")) -> None:
         self.timeout = timeout
         self.longest = 0.0
         self._mark: object = None
+        self._first: float | None = None
         self._since: float | None = None
         self._at_work: float | None = None
         self._last: Look | None = None
@@ -45,6 +48,7 @@ class Patience:
         told = [status for status in look.ranks if status.changes > 1]
         mark: object = (True, sum(status.changes for status in told)) if told else (False, look.printed)
         before, self._last = self._last, look
+        self._first = look.time if self._first is None else self._first
         if mark != self._mark:
             if self._since is not None:
                 self.longest = max(self.longest, look.time - self._since)
@@ -65,6 +69,12 @@ class Patience:
     def limit(self) -> float:
         """Return how long the job may stand still now, in seconds, at no known work."""
         return max(self.timeout, OWN_TIME * self.longest)
+
+    def stands_still(self, now: float) -> bool:
+        """Return whether the job has paused for longer than it ever did before, or has shown nothing since its start."""
+        if self._since is None:
+            return self._first is not None and now - self._first >= START
+        return now - self._since >= max(SHORT, OWN_TIME * self.longest)
 
     def still_for(self, now: float) -> float:
         """Return for how long there was no progress, in seconds."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from hangscope.live.folder import RunFolder
 from hangscope.live.nodes import Nodes
+
+_SUMMARY = 4000  # bytes; Kubernetes keeps 4,096 of a termination message
 
 
 class Reporting:
     """The reports of one run on one node; the last one stands."""
 
-    def __init__(self, folder: RunFolder, nodes: Nodes, quiet: bool) -> None:
-        self.folder, self.nodes, self.quiet = folder, nodes, quiet
+    def __init__(self, folder: RunFolder, nodes: Nodes, summary: str | None, quiet: bool) -> None:
+        self.folder, self.nodes, self.summary, self.quiet = folder, nodes, summary, quiet
         self.world_size = 0
         self.missing: list[str] = []
         self.settled = False  # a report names what froze: the ending that follows is no news
@@ -23,10 +26,12 @@ class Reporting:
         if not self.quiet:
             print(f"hangscope: {text}", file=sys.stderr, flush=True)
 
-    def report(self, deadline: float, *, wait: float, hurry: Callable[[], bool]) -> None:
+    def report(self, deadline: float, *, wait: float, hurry: Callable[[], bool], ended: bool = False) -> None:
         """Analyse what is there within `deadline` seconds and write the report, unless another node does.
 
-        Waits up to `wait` seconds for what other nodes still write. Whatever goes wrong is told in a line.
+        Waits up to `wait` seconds for what other nodes still write. `ended` says that the job was ended from outside: then
+        what was left of a freeze before that counts, and not what the launcher printed of its end. Whatever goes wrong is
+        told in a line.
         """
         if not self.nodes.is_reporter():
             self.say(f"{self.nodes.reporter()} writes the report, in {self.folder.path}")
@@ -36,7 +41,8 @@ class Reporting:
         from hangscope import analyze_safely
 
         options = {"world_size": self.world_size} if self.world_size else {}
-        report = analyze_safely(str(self.folder.path), deadline=deadline, **options)
+        paths = self.folder.before_the_end() if ended else []
+        report = analyze_safely(paths or [self.folder.path], deadline=deadline, **options)
         if not self.quiet:
             print(report.to_text(), file=sys.stderr, end="", flush=True)
         try:
@@ -44,6 +50,8 @@ class Reporting:
             unfinished = self.folder.json_report.with_name(".report.json")
             unfinished.write_text(report.to_json(), encoding="utf-8")
             unfinished.rename(self.folder.json_report)
+            if self.summary is not None:
+                Path(self.summary).write_bytes(report.to_markdown().encode()[:_SUMMARY])
         except OSError as error:
             self.say(f"the report cannot be written: {error.strerror or error}")
             return

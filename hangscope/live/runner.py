@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from hangscope.live.processes import Process, cpu_seconds, job_of, of_run
 from hangscope.live.progress import Look, Patience
 from hangscope.live.reporting import Reporting
 from hangscope.live.settings import additions
-from hangscope.live.status import read_status
+from hangscope.live.status import StatusReader
 from hangscope.live.torch_version import torch_version
 
 _LOOK = 0.5  # s between two looks at the command
@@ -41,6 +40,7 @@ class Options:
     directory: str | None = None
     hang_timeout: float | None = None
     on_hang: str = "report"
+    summary: str | None = None
     quiet: bool = False
 
 
@@ -52,7 +52,7 @@ class Runner:
         self.folder = RunFolder.of_job(options.directory)
         self.folder.make()
         self.nodes = Nodes(self.folder.path)
-        self.reporting = Reporting(self.folder, self.nodes, options.quiet)
+        self.reporting = Reporting(self.folder, self.nodes, options.summary, options.quiet)
         version = torch_version(words)
         self.added = additions(str(self.folder.path), version, environment)
         self.environment = {
@@ -65,6 +65,9 @@ class Runner:
             path for path in (str(self.folder.agent), environment.get("PYTHONPATH", "")) if path
         )
         self.words = list(words)
+        self.known: dict[str, Any] = {"program": os.path.basename(words[0]), **self.added}
+        self.statuses = StatusReader()
+        self.patience = Patience(options.hang_timeout or float("inf"))
         self.processes: list[Process] = []
         self.searched = -_SEARCH
         self.signals: list[int] = []
@@ -79,14 +82,14 @@ class Runner:
         self.output = Output(self.folder.path / "launcher", self.nodes.name.rpartition(".")[0])
         self.output.follow(self.command.streams)
         self._note(started=time.time())
-        patience = None if self.options.hang_timeout is None else Patience(self.options.hang_timeout)
+        watched = self.options.hang_timeout is not None
         while (code := self.command.wait(_LOOK)) is None:
             self._search()
             while self.signals:
                 self._end_by(self.signals.pop(0))
             self._answer_others()
-            if patience is not None and patience.frozen(self._look()) and self._freeze(patience):
-                patience = None
+            if self.patience.frozen(self._look()) and watched:
+                watched = self._freeze()
         if self.ending:
             self._end_rest()
         self.output.close()
@@ -131,23 +134,34 @@ class Runner:
             )
 
     def _look(self) -> Look:
-        ranks = [s for p in self.processes if p.worker_of is None and (s := read_status(p.pid)) is not None]
+        ranks = [
+            s for p in self.processes if p.worker_of is None and (s := self.statuses.read(p.pid)) is not None
+        ]
         return Look(
             time.monotonic(), ranks, self.output.bytes, {rank.pid: cpu_seconds([rank.pid]) for rank in ranks}
         )
 
-    def _capture_twice(self) -> None:
-        """Take two captures, so that a frozen rank can be told from a busy one."""
-        self.searched = -_SEARCH
+    def _capture_twice(self) -> bool:
+        """Take two captures, and return whether the job stood still meanwhile; where it went on they are removed.
+
+        Ranks of a job that runs are not looked at in the same moment, so that one of them would seem to be behind.
+        """
+        before, first = self._mark(), self.folder.captures() + 1
         for number in range(2):
             if number and not self.hurried:
                 time.sleep(GAP)
+            self.searched = -_SEARCH
             self._search()
             if self.hurried or self.command.ended is not None:
-                return
+                return True
             taken = capture(self.folder, self.processes, hurry=lambda: self.hurried)
             self.answered = int(taken.folder.name[-2:])
             self.reporting.missing = taken.missing
+        if self._mark() == before and self.patience.stands_still(time.monotonic()):
+            return True
+        for number in range(first, self.answered + 1):
+            shutil.rmtree(self.folder.capture(number), ignore_errors=True)
+        return False
 
     def _answer_others(self) -> None:
         """Take part in a capture that another node has asked for."""
@@ -163,22 +177,23 @@ class Runner:
         """Keep the evidence of a job that somebody ends, then let it end."""
         name = signal.Signals(number).name
         self.reporting.say(f"{name}: looking at the job before it ends (again: at once)")
-        self._capture_twice()
-        self._note(signal=name, received=time.time())
-        self.reporting.report(_ANALYSIS_BEFORE_END, wait=0.0, hurry=lambda: self.hurried)
+        still = self._capture_twice()
+        self._note(signal=name, received=time.time(), stood_still=still)
+        if not still:
+            self.reporting.say("it was making progress")
+        elif self.command.ended is None and not self.hurried:
+            self.reporting.report(_ANALYSIS_BEFORE_END, wait=0.0, hurry=lambda: self.hurried, ended=True)
         if not self.hurried:
             self._pass_on(number)
 
-    def _freeze(self, patience: Patience) -> bool:
-        """Report a job that stands still, and return whether to watch it no more."""
-        before = self._mark()
+    def _freeze(self) -> bool:
+        """Report a job that stands still, and return whether to go on watching it."""
         self.reporting.say(
-            f"no progress for {patience.still_for(time.monotonic()):.0f} s, looking at the job"
+            f"no progress for {self.patience.still_for(time.monotonic()):.0f} s, looking at the job"
         )
-        self._capture_twice()
-        if self._mark() != before or self.command.ended is not None:
+        if not self._capture_twice() or self.command.ended is not None:
             self.reporting.say("it went on")
-            return False
+            return True
         self.nodes.done()
         self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: self.hurried)
         if self.options.on_hang == "kill":
@@ -186,10 +201,8 @@ class Runner:
             self.command.send(signal.SIGTERM)
             if self.command.wait(_GRACE) is None:
                 self.command.send(signal.SIGKILL, all_of_it=True)
-        elif self.options.on_hang == "continue":
-            patience.longest = max(patience.longest, patience.still_for(time.monotonic()))
-            return False
-        return True
+        self.patience.longest = max(self.patience.longest, self.patience.still_for(time.monotonic()))
+        return self.options.on_hang == "continue"
 
     def _mark(self) -> tuple[int, int]:
         look = self._look()
@@ -201,15 +214,13 @@ class Runner:
         if self.nodes.others():
             capture(self.folder, [], hurry=lambda: self.hurried, everywhere=True)
         self.nodes.done()
-        self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: False)
+        self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: False, ended=self.ending)
 
     def _note(self, **facts: Any) -> None:
-        """Keep what is known of the run itself, for people and for `doctor`."""
+        """Keep what is known of the run itself, for people."""
+        self.known.update(facts)
         path = self.folder.path / "launcher" / f"{self.nodes.name}.run"
-        known: dict[str, Any] = {"settings": self.added, "program": os.path.basename(self.words[0])}
-        with suppress(OSError, ValueError):
-            known = json.loads(path.read_text())
         try:
-            path.write_text(json.dumps({**known, **facts}, indent=1, sort_keys=True) + "\n")
+            path.write_text("".join(f"{name}: {value}\n" for name, value in self.known.items()))
         except OSError as error:
-            print(f"hangscope: {path} cannot be written: {error.strerror}", file=sys.stderr)
+            self.reporting.say(f"{path} cannot be written: {error.strerror}")

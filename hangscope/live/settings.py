@@ -45,8 +45,6 @@ def settings(folder: str, version: Version | None) -> list[Setting]:
         Setting("TORCH_DISTRIBUTED_DEBUG", "INFO", "DDP names the parameters that got no gradient", "next to nothing"),
         Setting("NCCL_DEBUG", "WARN", "what NCCL itself says before it gives up", "nothing on a healthy job"),
         Setting("PYTHONFAULTHANDLER", "1", "the stack of a rank that dies of a signal", "nothing"),
-        Setting("PYTHONUNBUFFERED", "1", "the last line that a rank printed before it stopped",
-                "a write per print; matters only to those who print thousands of lines a second"),
     )  # fmt: skip
     return [setting for setting in every if setting.fits(version)]
 

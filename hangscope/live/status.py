@@ -25,22 +25,35 @@ class Status:
     work: str
 
 
+class StatusReader:
+    """Reads the same processes again and again, and remembers where each has its file."""
+
+    def __init__(self) -> None:
+        self._paths: dict[int, str] = {}
+
+    def read(self, pid: int) -> Status | None:
+        """Return what the agent of a process tells, None where there is none or no process group yet."""
+        path = self._paths.get(pid) or agent.anonymous(pid, agent.STATUS_NAME)
+        if not path:
+            return None
+        self._paths[pid] = path
+        try:
+            with open(path, "rb") as file:
+                told = json.loads(file.read(4096))
+            return Status(
+                pid,
+                int(told["rank"]),
+                int(told["world"]),
+                int(told["changes"]),
+                float(told["quiet"]),
+                int(told["moves"]),
+                str(told["work"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            self._paths.pop(pid, None)
+            return None
+
+
 def read_status(pid: int) -> Status | None:
     """Return what the agent of a process tells, None where there is none or no process group yet."""
-    path = agent.anonymous(pid, agent.STATUS_NAME)
-    if not path:
-        return None
-    try:
-        with open(path, "rb") as file:
-            told = json.loads(file.read(4096))
-        return Status(
-            pid,
-            int(told["rank"]),
-            int(told["world"]),
-            int(told["changes"]),
-            float(told["quiet"]),
-            int(told["moves"]),
-            str(told["work"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return StatusReader().read(pid)

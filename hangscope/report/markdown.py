@@ -10,6 +10,9 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.report.reading import clean
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@])")
+# What a forge makes a mention, a reference or a link of after Markdown is done, escaped or not: a word joiner, which is not seen,
+# parts it.
+_LINKED = re.compile(r"(@)(?=[\w-])|(#)(?=\d)|(:)(?=//)|(?<![a-z])(www)(?=\.)", re.IGNORECASE)
 
 
 def render_markdown(view: Mapping[str, Any]) -> str:
@@ -127,7 +130,9 @@ def _item(evidence: Mapping[str, Any]) -> str:
 
 def _plain(text: str) -> str:
     """Return text with Markdown's special characters escaped, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
+    return _LINKED.sub(
+        lambda match: match.group() + "\u2060", _SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
+    )
 
 
 def _code(text: str) -> str:

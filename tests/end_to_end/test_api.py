@@ -200,7 +200,7 @@ def test_write_html(hang: Path, tmp_path: Path) -> None:
     report.write_html(tmp_path / "new" / "hang.html")
     report.write_html(tmp_path / "new" / "hang.html")
     (tmp_path / "foreign.html").write_text("mine")
-    with pytest.raises(UsageError, match="not a report"):
+    with pytest.raises(UsageError, match="no report of hangscope"):
         report.write_html(tmp_path / "foreign.html")
     report.write_html(tmp_path / "foreign.html", force=True)
     assert (tmp_path / "foreign.html").read_text() == (tmp_path / "new" / "hang.html").read_text()

@@ -41,8 +41,8 @@ def rank_of_dump(path: str) -> int | None:
 def rank_of_log(path: str) -> tuple[int | None, int | None]:
     """Return (global rank, local rank) as far as a log's path tells. The file's own name is asked before its folder's."""
     path = _plain(path)
-    attempt = _ATTEMPT.search(path)
-    if attempt:
+    attempt, named = _ATTEMPT.search(path), _RANK.search(path.rsplit("/", 1)[-1])
+    if attempt and not (named and attempt.group(2) is None and not _LOCAL.search(path)):
         return None, int(attempt.group(2)) if attempt.group(2) else None
     parts = path.split("/")
     for part in (parts[-1], *reversed(parts[-3:-1])):

@@ -39,8 +39,8 @@ _WORDS = {
 class Exit(Event):
     """A process's end as a launcher tells it. `code` is negative for a signal; `pid` and `host` are the process's.
 
-    `first`: the launcher's own root cause; `via` says whose word it is: table, agent, srun, mpirun, spawn, deepspeed or
-    error_file; `agent` is the process id of the launcher's agent.
+    `first`: the launcher's own root cause; `via` says whose word it is: table, agent, srun, mpirun, spawn, deepspeed,
+    shell or error_file; `agent` is the process id of the launcher's agent.
     """
 
     kind: ClassVar[str] = "exit"
@@ -181,10 +181,12 @@ def _spawn(line: Line, match: re.Match[str]) -> Event:
 
 
 def _deepspeed(line: Line, match: re.Match[str]) -> Event:
-    local = re.search(r"--local[_-]rank=(\d{1,6})", line.text)
-    return exit_event(
-        line, int(match.group(1)), local_rank=int(local.group(1)) if local else None, via="deepspeed"
-    )
+    # the command line in front is that of the worker that was spawned last, whichever failed (deepspeed/launcher/launch.py)
+    return exit_event(line, int(match.group(1)), via="deepspeed")
+
+
+def _shell(line: Line, match: re.Match[str]) -> Event:
+    return exit_event(line, _WORDS[match[2]], pid=int(match[1]), via="shell")
 
 
 def _ended_well(line: Line, match: re.Match[str]) -> Event:
@@ -235,6 +237,11 @@ RULES: tuple[Rule, ...] = (
         _spawn,
     ),
     rule("exits with return code = ", r"exits with return code = (-?\d{1,4})", _deepspeed),
+    rule(
+        ": line ",
+        r": line \d{1,7}: +(\d{1,9}) (Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception)\b",
+        _shell,
+    ),
     rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", _ended_well),
     rule("worker group successfully finished", r"worker group successfully finished", _ended_well),
 )

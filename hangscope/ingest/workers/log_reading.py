@@ -10,16 +10,20 @@ from typing import Any, BinaryIO
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
+from hangscope.ingest.job_logs.engines import engine_parser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_parser
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, launcher_parser
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.scan import LineParser, scan
+from hangscope.ingest.nccl.last_error import LastErrorParser
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.abort import AbortParser
+from hangscope.ingest.torch_logs.analyzer import AnalyzerParser
 from hangscope.ingest.torch_logs.c10d import watchdog_parser
 from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
+from hangscope.ingest.torch_logs.nccl2 import nccl2_parser
 from hangscope.ingest.torch_logs.store import store_parser
 from hangscope.ingest.torch_logs.traceback import TracebackParser
 from hangscope.ingest.torch_logs.wrapper import wrapper_parser
@@ -97,7 +101,8 @@ def read_log(
     detail = DetailParser(file)
     parsers: list[LineParser] = [
         TracebackParser(), FailureTableParser(), launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
-        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), skip_parser(), stall_parser(), detail, *extra,
+        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), nccl2_parser(), AnalyzerParser(), LastErrorParser(),
+        engine_parser(), skip_parser(), stall_parser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)

@@ -196,7 +196,12 @@ def _read_json(data: bytes, shown: str) -> Wire:
         )
     if flight_recorder.looks_like_dump(value):
         return _recorded(flight_recorder.reduce_dump(value))
-    return answer("json", "ignored", "a JSON file of no kind that is known here")
+    told = text_files.read_log(BytesIO(data), shown)  # a record of a job's end may quote its last lines
+    return (
+        told
+        if text_files.tells(told)
+        else answer("json", "ignored", "a JSON file of no kind that is known here")
+    )
 
 
 def _text(name: str) -> Reader:

@@ -97,6 +97,7 @@ class Agent:
         self.stack: Any = None
         self.since = time.monotonic()
         self.longest = 0.0
+        self.patience = float(os.environ.get("HANGSCOPE_STALL", STALL))
         self.stalled: List[str] = []
         self.status = self.at_end = -1
         self.pid = os.getpid()
@@ -255,7 +256,7 @@ class Agent:
             moves=self.moves,
             work=work,
         )
-        if quiet >= max(STALL, STALL_GROWTH * self.longest) and not self.stalled and any(token):
+        if quiet >= max(self.patience, STALL_GROWTH * self.longest) and not self.stalled and any(token):
             self.stalled = self.leave("stall") or [""]
 
     def tell(self, **facts: Any) -> None:
@@ -335,7 +336,7 @@ def doubled(stream: Any, path: str) -> Any:
         raw if direct else io.BufferedWriter(raw),  # type: ignore[arg-type,unused-ignore]
         encoding=stream.encoding,
         errors=stream.errors,
-        line_buffering=stream.line_buffering,
+        line_buffering=not direct,  # a pipe would keep the last lines of a rank that stands still
         write_through=direct,
     )
 

@@ -20,10 +20,9 @@ ROLES = ("waiting", "culprit", "idle", "unseen")
 
 def role_of(analysis: Analysis, rank: int) -> str:
     """Return waiting, culprit, idle or unseen."""
-    verdict = analysis.judgement.verdict
-    if verdict is not None and rank in verdict.culprit_ranks:
+    if rank in analysis.culprits:
         return "culprit"
-    if analysis.case.graph.open_calls.get(rank) or (verdict is not None and rank in verdict.waiting_ranks):
+    if analysis.case.graph.open_calls.get(rank) or rank in analysis.waiting:
         return "waiting"
     record = analysis.incident.ranks.get(rank)
     return "idle" if record is not None and record.seen and record.calls_file else "unseen"
@@ -177,7 +176,7 @@ def waitfor(analysis: Analysis) -> dict[str, Any] | None:
                 if members[0][0] == "H"
                 else _call_name(analysis, members[0]),
                 "group": None
-                if members[0][0] == "H"
+                if members[0][0] in ("H", "T")
                 else f"group {analysis.incident.groups[int(members[0][1])].name}",  # type: ignore[call-overload]
                 "ranks": compress(ranks),
                 "count": len(ranks),
@@ -203,11 +202,15 @@ def waitfor(analysis: Analysis) -> dict[str, Any] | None:
 
 def _call_label(analysis: Analysis, node: Node, rank: int | None = None) -> str:
     """Return an instance for a person, with its group."""
+    if node[0] == "T":
+        return _call_name(analysis, node, rank)
     return f"{_call_name(analysis, node, rank)} on group {analysis.incident.groups[int(node[1])].label}"  # type: ignore[call-overload]
 
 
 def _call_name(analysis: Analysis, node: Node, rank: int | None = None) -> str:
     """Return an instance as `rank` called it, or with every op that its members made of it."""
+    if node[0] == "T":
+        return "a call whose peers no line tells"
     if node[0] == "P":
         _, _, source, destination, index = node
         return f"send {source} -> {destination} number {int(index) + 1}"  # type: ignore[call-overload]

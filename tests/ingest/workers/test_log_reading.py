@@ -30,6 +30,7 @@ def read(text: str, file: str = "job.log") -> LogReading:
         ("stderr-12.txt", (12, None, None)),
         ("task_3.out", (3, None, None)),
         ("rank17/stderr.log", (17, None, None)),
+        ("logs/restart_1/rank_12.err", (12, None, 1)),
         ("log_dir/none_x1/attempt_0/2/stderr.log", (None, 2, 0)),
         ("log_dir/none_x1/attempt_3/stderr.log", (None, None, 3)),
         ("local_rank_1.log", (None, 1, None)),

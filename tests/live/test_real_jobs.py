@@ -1,0 +1,129 @@
+"""Real frozen torch jobs under `hangscope run`: the right rank and line are on disk before the job is gone.
+
+The first two belong to every run of the suite; the others need HANGSCOPE_REAL_JOBS=1 (`.ci/live`), and say so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.jobs import hangscope, left_in, started, until
+
+pytest.importorskip("torch")
+SCRIPTS = Path(__file__).with_name("scripts")
+End = Callable[["subprocess.Popen[str]", Path], object]
+
+
+def end_by(number: signal.Signals) -> End:
+    """Return what sends one signal to `hangscope run`, as a terminal or a platform does."""
+    return lambda process, _: process.send_signal(number)
+
+
+def end_all_at_once(process: subprocess.Popen[str], folder: Path) -> None:
+    """Send SIGTERM to every process of the job in one go, as scancel does."""
+    until(lambda: len(list((folder / "left" / "stall").glob("stack_rank_*"))) == 3, 40)
+    for pid in left_in(folder):
+        os.kill(pid, signal.SIGTERM)
+
+
+real = pytest.mark.real
+CASES = [
+    pytest.param("loader_worker", end_by(signal.SIGINT), 1, "stuck_rank", id="ctrl_c-loader_worker"),
+    pytest.param("sleeping", end_by(signal.SIGTERM), 1, "stuck_rank", id="sigterm-sleep", marks=real),
+    pytest.param("holding_the_gil", end_by(signal.SIGTERM), 1, "stuck_rank", id="sigterm-gil", marks=real),
+    pytest.param("holding_the_gil", end_by(signal.SIGINT), 1, "stuck_rank", id="ctrl_c-gil", marks=real),
+    pytest.param(
+        "extra_barrier",
+        end_by(signal.SIGINT),
+        0,
+        "rank_conditional_collective",
+        id="ctrl_c-collective",
+        marks=real,
+    ),
+    pytest.param("sleeping", end_all_at_once, 1, "stuck_rank", id="scancel-sleep", marks=real),
+]
+
+
+def torchrun(script: str, ranks: int) -> list[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    agent = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--master-addr=127.0.0.1"]
+    return [*agent, f"--master-port={port}", f"--nproc-per-node={ranks}", f"{script}.py"]
+
+
+def job(script: str, folder: Path, environment: dict[str, str]) -> dict[str, str]:
+    shutil.copy(SCRIPTS / f"{script}.py", folder)
+    quiet = {k: v for k, v in environment.items() if not k.startswith(("TORCH", "NCCL", "MASTER"))}
+    return {**quiet, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "HANGSCOPE_STALL": "3"}
+
+
+def line_of(script: str, mark: str = "# HERE") -> int:
+    lines = (SCRIPTS / f"{script}.py").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if mark in line)
+
+
+def verdict(folder: Path) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((folder / "left" / "report.json").read_text())["verdict"]
+    return answer
+
+
+def frozen(folder: Path, ranks: int) -> bool:
+    """Return whether all ranks have joined and stood still for a while, by the evidence that they leave unasked."""
+    return len(list((folder / "left" / "stall").glob("stack_rank_*"))) >= ranks - 1
+
+
+def test_a_newcomer_gets_the_report_of_a_frozen_job(tmp_path: Path, environment: dict[str, str]) -> None:
+    words = ["run", "--dir", "left", "--hang-timeout", "4", "--on-hang", "kill", "--"]
+    settings = job("sleeping", tmp_path, environment)
+    began = time.monotonic()
+    done = subprocess.run(
+        hangscope(*words, *torchrun("sleeping", 2)),
+        cwd=tmp_path,
+        env=settings,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert time.monotonic() - began < 60
+    assert done.returncode == 1, done.stderr  # as torchrun ends by SIGTERM
+    told = verdict(tmp_path)
+    assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [1])
+    assert told["location"]["line"] == line_of("sleeping") and told["location"]["function"] == "load"
+    assert "hang[stuck_rank]: Rank 1" in done.stderr and "hang[" not in done.stdout
+    assert (tmp_path / "left" / "report.html").stat().st_size > 10_000
+    assert not left_in(tmp_path)
+
+
+@pytest.mark.parametrize(("script", "end", "culprit", "cause"), CASES)
+def test_who_ends_a_frozen_job_gets_its_evidence_first(
+    tmp_path: Path, environment: dict[str, str], script: str, end: End, culprit: int, cause: str
+) -> None:
+    ranks = 3 if script != "loader_worker" else 2
+    words = hangscope("run", "--dir", "left", "--", *torchrun(script, ranks))
+    with started(words, tmp_path, job(script, tmp_path, environment)) as process:
+        until(lambda: frozen(tmp_path, ranks), 60)
+        end(process, tmp_path)
+        process.communicate(timeout=60)
+        assert process.returncode != 0
+    told = verdict(tmp_path)
+    assert (told["cause"], told["culprit_ranks"]) == (cause, [culprit])
+    assert told["location"]["line"] == line_of(script)
+    assert not left_in(tmp_path)
+    if script == "loader_worker":
+        assert any(
+            f"loader_worker.py:{line_of(script, '# THE WORKER')}" in item["text"] for item in told["evidence"]
+        )
