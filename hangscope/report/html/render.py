@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.resources
 import json
 import zlib
 from collections.abc import Mapping
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
-
 from hangscope.report.html.page import build_page, world_size
+from hangscope.report.html.templates import page_environment
 from hangscope.report.reading import clean
 
 #: Keys of a view that only feed the page; the embedded JSON is the report itself, without them.
@@ -49,7 +45,7 @@ def render_html(view: Mapping[str, Any], *, markdown: str = "") -> str:
     """
     cleaned: dict[str, Any] = clean(view)
     report = {key: value for key, value in cleaned.items() if key not in VIEW_ONLY}
-    environment = _environment()
+    environment = page_environment()
     # As the page includes them, to the last character: the policy allows what has their hashes, and nothing else.
     style, script = (environment.get_template(name).render() for name in ("report.css", "report.js"))
     return environment.get_template("report.html.j2").render(
@@ -77,25 +73,3 @@ def _policy(style: str, script: str) -> str:
     }
     allowed = "; ".join(f"{name} 'sha256-{digest}'" for name, digest in hashes.items())
     return f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=FunctionLoader(_read),
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    return environment
-
-
-@lru_cache(maxsize=32)
-def _read(name: str) -> str:
-    """Return a template's text: from the installed package, else from the top of the checkout."""
-    packaged = importlib.resources.files("hangscope") / "report_templates" / name
-    if packaged.is_file():
-        return packaged.read_text(encoding="utf-8")
-    return (Path(__file__).parents[3] / "report_templates" / name).read_text(encoding="utf-8")
