@@ -215,7 +215,7 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
     call = subject.first_open(rank)
     if call is not None:
         groups = {c.gid for r in behaviour.ranks[:64] if (c := subject.first_open(r)) is not None}
-        where = f" on group {subject.label(call.gid)}" if len(groups) == 1 else f" on {len(groups)} groups"
+        where = subject.on_group(call.gid) if len(groups) == 1 else f" on {len(groups)} groups"
         standing = f"in {subject.call_name(call.node, rank)}{where}"
         if is_pair(call.node):
             kind = subject.kind_of(call.node, rank)
