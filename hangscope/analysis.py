@@ -12,6 +12,7 @@ from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
+from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.verdict.judge import Judgement, judge
 
 
@@ -26,8 +27,8 @@ class Analysis:
     judgement: Judgement
 
 
-def analyse(incident: Incident) -> Analysis:
-    """Return the analysis of an incident."""
+def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
+    """Return the analysis of an incident, with a site's own knowledge of calls where there is any."""
     views = frontier.frontiers(incident)
     histories = divergence.histories(views)
     digest = facts.digest(incident)
@@ -41,5 +42,5 @@ def analyse(incident: Incident) -> Analysis:
     from_text = found.form == "none"
     if from_text:
         found = text_finding.find_in_text(incident, digest)
-    case = Case(incident, found, digest, graph, from_text)
+    case = Case(incident, found, digest, graph, from_text, knowledge or own_knowledge())
     return Analysis(incident, views, histories, case, judge(case))

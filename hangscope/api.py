@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hangscope.analysis import Analysis
     from hangscope.incident import Verdict
     from hangscope.ingest.workers.reading import Reading
+    from hangscope.knowledge.site import Rules
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 REDACTIONS = ("hosts", "paths", "users")
@@ -116,6 +117,7 @@ def analyze(
     max_unpacked: int | None = None,
     full_table: bool = False,
     redact: Collection[str] = (),
+    rules: Rules | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int, int, int], None] | None = None,
 ) -> Report:
@@ -125,7 +127,8 @@ def analyze(
     `jobs` is the number of reading processes (default: this process's processors); `attempt` picks a restart attempt
     (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded, `max_unpacked` what
     archives may unpack to, in bytes; `full_table` keeps rows for
-    calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `executor` reads on any
+    calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `rules` is
+    a TOML file of a site's own rules, or several (docs/knowledge.md), besides those of HANGSCOPE_RULES; `executor` reads on any
     `concurrent.futures.Executor` instead of children; `progress(files, of, bytes, of)` is called as reading goes on.
 
     Never raises for bad inputs: they become `report.warnings`. Raises NoInputError when nothing at all could be read,
@@ -137,12 +140,14 @@ def analyze(
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.children import read_files
     from hangscope.ingest.workers.reading import readings_of
+    from hangscope.knowledge.site import knowledge_with
     from hangscope.report.masking.redaction import redact as redacted
     from hangscope.report.view import build_view
 
     wanted = _as_list(paths)
     _check(world_size, jobs, attempt, redact)
     notes: list[Note] = []
+    knowledge = knowledge_with(rules, notes)
     with find_files(wanted, notes, max_unpacked=max_unpacked) as files:
         interner = Interner()
         readings = [
@@ -156,7 +161,7 @@ def analyze(
     incident = assemble(readings, world_size=world_size, attempt=attempt)
     readings.clear()  # what is needed of them is in the incident
     incident.notes[:0] = notes
-    analysis = analyse(incident)
+    analysis = analyse(incident, knowledge)
     view = build_view(analysis, __version__)
     return Report(redacted(view, redact) if redact else view, analysis, full_table=full_table)
 
