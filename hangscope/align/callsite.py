@@ -67,7 +67,7 @@ def is_gradient(kind: CallKind, frames_recorded: bool) -> bool:
     """
     if kind.op not in _GRADIENT_OPS:
         return False
-    return runs_backward(kind) or (not kind.stack and frames_recorded)
+    return runs_backward(kind) or (not kind.stack and frames_recorded and not kind.told)
 
 
 @lru_cache(maxsize=65536)

@@ -57,7 +57,7 @@ def _meeting(case: Case, d: Difference) -> str:
 def wrong_dtype(case: Case) -> Match | None:
     """The same call with another element type."""
     d = Difference(case)
-    if case.finding.form != "different" or d.differs != "dtype":
+    if case.finding.form != "different" or d.differs != "dtype" or case.finding.elsewhere:
         return None
     return Match(
         "dtype_mismatch",
@@ -176,7 +176,7 @@ def _by_hand(d: Difference) -> bool:
 def wrong_shape(case: Case) -> Match | None:
     """The same call from the same place with other sizes."""
     d = Difference(case)
-    if case.finding.form != "different" or d.differs != "shape":
+    if case.finding.form != "different" or d.differs != "shape" or case.finding.elsewhere:
         return None
     if d.same_site is False or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name

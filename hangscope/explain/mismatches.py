@@ -47,6 +47,8 @@ class Mismatches:
         if not history.view.calls_in_p2p_numbers:
             return False
         odd, peer = mismatch.sides[-1][0], mismatch.sides[0][0]
+        if odd not in history.hard or peer not in history.hard:
+            return False
         a, b = list(map(int, history.hard[odd])), list(map(int, history.hard[peer]))
         place = mismatch.seq - history.sequences.first
         return any(
