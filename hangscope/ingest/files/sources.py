@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from hangscope.errors import NoSuchPathError, Note
-from hangscope.ingest.files import remote
+from hangscope.ingest.files import remote, standard_input
 from hangscope.ingest.files.archives import is_named_so, may_be_archive
 from hangscope.ingest.files.scratch import scratch_folder
 from hangscope.ingest.files.unpacking import Unpacking
@@ -61,13 +61,15 @@ class _Search:
     def __init__(self, notes: list[Note], cleanup: ExitStack, max_unpacked: int | None) -> None:
         self._notes, self._cleanup = notes, cleanup
         self._unpacking = Unpacking(max_unpacked)
-        self._cleanup.callback(self._unpacking.close)
         self._scratch: str | None = None
         self._archives = 0
 
     def expand(self, path: str) -> Iterator[SourceFile]:
         """Yield the files of one path that was given."""
-        if remote.is_remote(path):
+        if path == standard_input.NAME:
+            copy = standard_input.copy_of_input(self._cleanup, self._notes)
+            yield from self._one(copy, standard_input.SHOWN, 0)
+        elif remote.is_remote(path):
             yield from self._fetch(path)
         elif os.path.isdir(path):
             yield from self._walk(path, "", 0)
@@ -124,6 +126,7 @@ class _Search:
         """Return the folder that holds what was in an archive; None where the file is none."""
         if self._scratch is None:
             self._scratch = self._cleanup.enter_context(scratch_folder())
+            self._cleanup.callback(self._unpacking.close)  # before the folder goes
         self._archives += 1
         folder = os.path.join(self._scratch, str(self._archives))
         os.mkdir(folder)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from sys import (
+    intern,
+)  # one object for equal texts: what two dumps have in common is told by its pickled bytes
 from typing import Any
 
 from hangscope.errors import Note
@@ -50,7 +53,8 @@ class Entries:
         self.recording = recording
         self.stack_by_ids: dict[tuple[int, ...], int] = {}
         self.kind_by_parts: dict[Any, int] = {}
-        self.followed_by: dict[int, tuple[tuple[Any, ...], Call]] = {}
+        self.calls: dict[Any, Call] = {}
+        self.followed_by: dict[int, tuple[tuple[Any, ...], Call, tuple[Any, Any]]] = {}
         self.last_call = -1
         self.names: dict[str, Name] = {}
         self.places: dict[Any, tuple[str, int]] = {}
@@ -58,6 +62,7 @@ class Entries:
         self.own_sizes: dict[Any, int] = {}
         self.sizes: list[Both] = []
         self.picks: array[int] = array("i")
+        self.kept: Sequence[int] = ()  # which of the entries became calls
 
     def reduce(self, entries: list[Any]) -> None:
         """Add the rows of a dump's entries, oldest first, to the recording."""
@@ -69,28 +74,41 @@ class Entries:
                     f"{len(entries) - len(rows)} of {len(entries)} entries are not recorder entries and were skipped",
                 )
             )
-        self.add(rows, bool(entries) and rows[-1:] != [] and rows[-1].call.entry is entries[-1])
+        calls = [row.call for row in rows]
+        numbers = [number for row in rows for number in row[1:5]]
+        self.add(
+            calls,
+            numbers,
+            [row.own for row in rows if row.own >= 0],
+            bool(rows) and rows[-1].call.entry is not entries[-1],
+        )
 
-    def add(self, rows: Sequence[Row], last_is_call: bool = True) -> None:
-        """Add rows, oldest first, to the recording. `last_is_call`: no other entry stands behind them."""
+    def add(
+        self, calls: Sequence[Call], numbers: Sequence[int], own: Sequence[int], cut: bool = False
+    ) -> None:
+        """Add entries, oldest first, to the recording.
+
+        `numbers`: order, seq, p2p_seq and created of each, one after the other; `own`: the numbers of the sizes of those
+        that have them; `cut`: whether other entries stand behind them.
+        """
         names = self.names.values()
-        ends = coalesced_batches(rows) if any(name.ends_batch for name in names) else {}
-        lost_ends = batches_without_end(rows, ends)
-        if ends or lost_ends or any(name.backend == "gloo" for name in names):
-            self._add_one_by_one(rows, ends, lost_ends, last_is_call)
+        members = any(name.ends_batch or name.backend == "gloo" for name in names) or any(
+            c.is_p2p for c in calls
+        )
+        if members:
+            self._add_one_by_one(_rows(calls, numbers, own), cut)
         else:
-            calls = [row.call for row in rows]
             for call in dict.fromkeys(calls):
                 self._kind(call)
             columns = self.recording.columns
             columns["group"].extend([call.group for call in calls])
-            columns["seq"].extend([row.p2p_seq if row.call.is_p2p else row.seq for row in rows])
+            columns["seq"].extend(numbers[1::4])
             columns["kind"].extend([call.kind for call in calls])
             columns["state"].extend([call.state for call in calls])
-            columns["created"].extend([row.created for row in rows])
-            columns["order"].extend([row.order for row in rows])
-            if self.sizes:
-                self.picks.extend([row.own for row in rows if row.own >= 0])
+            columns["created"].extend(numbers[3::4])
+            columns["order"].extend(numbers[0::4])
+            self.picks.extend(own)
+            self.kept = range(len(calls))
         if self.picks:
             self.recording.own_sizes = OwnSizes(self.picks, self.sizes)
         if self.tensors.cut:
@@ -98,16 +116,13 @@ class Entries:
                 Note("sizes_cut", "its calls have more and larger shapes than are kept; some were left out")
             )
 
-    def _add_one_by_one(
-        self,
-        rows: Sequence[Row],
-        ends: dict[tuple[str, bool, int], Batch],
-        lost_ends: set[tuple[str, int]],
-        last_is_call: bool,
-    ) -> None:
-        """Add rows of which some are members of a batch, or whose state is told by others."""
+    def _add_one_by_one(self, rows: Sequence[Row], cut: bool) -> None:
+        """Add rows of which some may be members of a batch, or whose state is told by others."""
+        ends = coalesced_batches(rows) if any(name.ends_batch for name in self.names.values()) else {}
+        lost_ends = batches_without_end(rows, ends)
         last_on_gloo: dict[str, int] = {}
         columns = self.recording.columns
+        kept = self.kept = []
         rows_done: set[tuple[str, int]] = set()
         for position, row in enumerate(rows):
             call = row.call
@@ -134,12 +149,13 @@ class Entries:
                     and (call.local_id, seq) in lost_ends
                     and is_p2p
                     and call.name.backend == "nccl"
-                    and not (last_is_call and position == len(rows) - 1)
+                    and (cut or position < len(rows) - 1)
                 ):
                     state = State.DONE
             if call.name.backend == "gloo":
                 state = State.DONE if call.entry.get("retired") else State.PENDING
                 last_on_gloo[call.local_id] = len(columns["seq"])
+            kept.append(position)
             self.recording.add(
                 group=call.group, seq=seq, kind=kind, state=state, created=row.created, order=row.order
             )
@@ -168,6 +184,12 @@ class Entries:
             self.sizes.append((self.tensors.sizes(inputs), self.tensors.sizes(outputs)))
         return index
 
+    def own_shapes(self, both: Both) -> int:
+        """Return the number of a call's own sizes that are like no others before them."""
+        tensors = self.tensors
+        self.sizes.append((tensors.shapes(both[0]), tensors.shapes(both[1])))
+        return len(self.sizes) - 1
+
     def _row(self, entry: dict[str, Any], position: int) -> Row:
         get = entry.get
         sizes = get("input_sizes"), get("output_sizes")
@@ -176,14 +198,11 @@ class Entries:
             get("input_dtypes"), get("output_dtypes"),
         )  # fmt: skip
         guess = self.followed_by.get(self.last_call)
-        call = None
-        if guess is not None and guess[0] == parts:
+        if guess is not None and guess[0] == parts and (guess[1].own or guess[2] == sizes):
             call = guess[1]
-            if not call.own and (call.entry.get("input_sizes"), call.entry.get("output_sizes")) != sizes:
-                call = None
-        if call is None:
-            call = self.call(entry)
-            self.followed_by[self.last_call] = parts, call
+        else:
+            call = self._same_call(entry, parts, sizes)
+            self.followed_by[self.last_call] = parts, call, sizes
         self.last_call = id(call)
         seq = as_int(get("collective_seq_id", get("seq_id")))
         return Row(
@@ -194,6 +213,14 @@ class Entries:
             as_int(get("time_created_ns")),
             self.own(as_key(sizes), *sizes) if call.own else -1,
         )
+
+    def _same_call(self, entry: dict[str, Any], parts: tuple[Any, ...], sizes: tuple[Any, Any]) -> Call:
+        """Return the call that an equal entry before had, a new one where there was none."""
+        call = self.call(entry)
+        frames = parts[1]
+        ids = tuple(map(id, frames)) if isinstance(frames, list) else ()
+        key = ids, as_key((parts[0], *parts[2:], () if call.own else sizes))
+        return self.calls.setdefault(key, call)
 
     def _place(self, entry: dict[str, Any]) -> tuple[str, int]:
         """Return the local id of an entry's group, and the group's index."""
@@ -237,7 +264,7 @@ class Entries:
                     plain, src, dst = p2p_sides(name.op)
                 tensors = self.tensors
                 row: KindRow = (
-                    user_op(plain), name.backend, tensors.sizes(sizes[0]), tensors.sizes(sizes[1]), tensors.types(types[0]),
+                    intern(user_op(plain)), intern(name.backend), tensors.sizes(sizes[0]), tensors.sizes(sizes[1]), tensors.types(types[0]),
                     tensors.types(types[1]), src, dst, stack, None,
                 )  # fmt: skip
                 index = self.kind_by_parts[key] = self.recording.kind(row)
@@ -265,7 +292,7 @@ class Entries:
             self.picks.append(self.own(as_key(sizes), *sizes))
         tensors = self.tensors
         row: KindRow = (
-            op, backend, () if own else tensors.sizes(sizes[0]), () if own else tensors.sizes(sizes[1]), tensors.types(types[0]),
+            intern(op), intern(backend), () if own else tensors.sizes(sizes[0]), () if own else tensors.sizes(sizes[1]), tensors.types(types[0]),
             tensors.types(types[1]), None, None, stack, None,
         )  # fmt: skip
         return self.recording.kind(row)
@@ -277,9 +304,19 @@ class Entries:
         index = self.stack_by_ids.get(ids)
         if index is None:
             row: StackRow = tuple(
-                (as_text(f.get("name", "")), as_text(f.get("filename", "")), as_int(f.get("line")))
+                (
+                    intern(as_text(f.get("name", ""))),
+                    intern(as_text(f.get("filename", ""))),
+                    as_int(f.get("line")),
+                )
                 for f in frames
                 if isinstance(f, dict)
             )
             index = self.stack_by_ids[ids] = self.recording.stack(row)
         return index
+
+
+def _rows(calls: Sequence[Call], numbers: Sequence[int], own: Sequence[int]) -> list[Row]:
+    numbered = zip(calls, numbers[0::4], numbers[1::4], numbers[2::4], numbers[3::4], strict=True)
+    sizes = iter(own)
+    return [Row(*parts, own=next(sizes) if parts[0].own else -1) for parts in numbered]

@@ -1,29 +1,45 @@
-"""The data of the report's pictures: lanes around the divergence, the rank map, the wait-for graph, the timeline."""
+"""All that the page shows of an analysis, gathered: the one place that knows every picture."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from typing import Any
-
-from hangscope.align.callsite import user_frame
-from hangscope.align.rankset import compress, ranks_phrase
-from hangscope.align.waitgraph import Node
-from hangscope.analysis import Analysis
-from hangscope.causes.mismatch import describe
-from hangscope.incident import State
-
-LANE_ROWS = 12
-GRAPH_NODES = 30
-BEFORE, AFTER = 4, 2
-ROLES = ("waiting", "culprit", "idle", "unseen")
+from hangscope.report.page_data import PageData
+from hangscope.report.pictures.behaviour import Folding
+from hangscope.report.pictures.calls import call_diff
+from hangscope.report.pictures.detail import detail
+from hangscope.report.pictures.ranks import rank_map
+from hangscope.report.pictures.stacks import sides
+from hangscope.report.pictures.strip import strip
+from hangscope.report.pictures.topology import topology
+from hangscope.report.pictures.waits import steps_to_root, wait_graph, wait_picture
+from hangscope.report.sources import SourceFolder, snippets
+from hangscope.report.story.tell import tell
+from hangscope.report.subject import Subject
 
 
+<<<<<<< HEAD
+def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
+    """Return the page's data; `source` is where the job's code lies, if the user named it."""
+    classes = Folding(subject).classes()
+    mesh = topology(subject)
+    both = sides(subject)
+    edges, roots = wait_graph(subject)
+    return PageData(
+        calls=call_diff(subject, classes),
+        waitfor=wait_picture(subject, edges, roots),
+        rankmap=rank_map(subject),
+        topology=mesh,
+        strip=strip(subject),
+        story=tell(subject, classes),
+        sides=both,
+        snippets=snippets(both, source),
+        detail=detail(subject, classes, mesh, steps_to_root(edges, roots)),
+    )
+=======
 def role_of(analysis: Analysis, rank: int) -> str:
     """Return waiting, culprit, idle or unseen."""
-    verdict = analysis.judgement.verdict
-    if verdict is not None and rank in verdict.culprit_ranks:
+    if rank in analysis.culprits:
         return "culprit"
-    if analysis.case.graph.open_calls.get(rank) or (verdict is not None and rank in verdict.waiting_ranks):
+    if analysis.case.graph.open_calls.get(rank) or rank in analysis.waiting:
         return "waiting"
     record = analysis.incident.ranks.get(rank)
     return "idle" if record is not None and record.seen and record.calls_file else "unseen"
@@ -177,7 +193,7 @@ def waitfor(analysis: Analysis) -> dict[str, Any] | None:
                 if members[0][0] == "H"
                 else _call_name(analysis, members[0]),
                 "group": None
-                if members[0][0] == "H"
+                if members[0][0] in ("H", "T")
                 else f"group {analysis.incident.groups[int(members[0][1])].name}",  # type: ignore[call-overload]
                 "ranks": compress(ranks),
                 "count": len(ranks),
@@ -203,18 +219,23 @@ def waitfor(analysis: Analysis) -> dict[str, Any] | None:
 
 def _call_label(analysis: Analysis, node: Node, rank: int | None = None) -> str:
     """Return an instance for a person, with its group."""
+    if node[0] == "T":
+        return _call_name(analysis, node, rank)
     return f"{_call_name(analysis, node, rank)} on group {analysis.incident.groups[int(node[1])].label}"  # type: ignore[call-overload]
 
 
 def _call_name(analysis: Analysis, node: Node, rank: int | None = None) -> str:
     """Return an instance as `rank` called it, or with every op that its members made of it."""
+    if node[0] == "T":
+        return "a call whose peers no line tells"
     if node[0] == "P":
         _, _, source, destination, index = node
         return f"send {source} -> {destination} number {int(index) + 1}"  # type: ignore[call-overload]
     gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
     view = analysis.views[gid]
-    members = view.members if rank is None or view.kind_of(rank, seq) is None else [rank]
-    ops = sorted({kind.op for r in members if (kind := view.kind_of(r, seq)) is not None})
+    members = view.members if rank is None or view.kind_index(rank, seq) is None else [rank]
+    made = {kind for r in members if (kind := view.kind_index(r, seq)) is not None}
+    ops = sorted({view.kinds.without_sizes(kind).op for kind in made})
     return f"{' / '.join(ops) or 'call'} seq {seq}"
 
 
@@ -280,3 +301,4 @@ def timeline(analysis: Analysis) -> dict[str, Any] | None:
     hosts = {r.host for r in analysis.incident.ranks.values()}
     known = len(hosts) == 1 and None not in hosts
     return {"offset_known": known, "events": events[:60]}
+>>>>>>> main
