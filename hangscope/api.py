@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from hangscope.analysis import Analysis
     from hangscope.incident import Verdict
+    from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.reading import Reading
     from hangscope.report.document import Document
 
@@ -130,14 +132,9 @@ def analyze(
     Never raises for bad inputs: they become `report.warnings`. Raises NoInputError when nothing at all could be read,
     UsageError when the call itself is wrong.
     """
-    from hangscope.analysis import analyse
-    from hangscope.ingest.assemble import assemble
     from hangscope.ingest.files.sources import find_files
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.children import read_files
-    from hangscope.ingest.workers.reading import readings_of
-    from hangscope.report.sources import SourceFolder
-    from hangscope.report.view import build_document
 
     wanted = _as_list(paths)
     _check(world_size, jobs, attempt, redact)
@@ -147,10 +144,20 @@ def analyze(
         readings = [
             reading
             for file, wire in read_files(
-                files, jobs=jobs, max_bytes=max_bytes, executor=executor, progress=progress
+                files,
+                jobs=jobs,
+                max_bytes=max_bytes,
+                executor=executor,
+                progress=progress,
+                meanwhile=_load_stages,
             )
-            for reading in readings_of(file.shown, wire, interner)
+            for reading in _readings_of(file.shown, wire, interner)
         ]
+    from hangscope.analysis import analyse
+    from hangscope.ingest.assemble import assemble
+    from hangscope.report.sources import SourceFolder
+    from hangscope.report.view import build_document
+
     _require_something(readings, wanted, notes)
     incident = assemble(readings, world_size=world_size, attempt=attempt)
     readings.clear()  # what is needed of them is in the incident
@@ -171,6 +178,18 @@ def analyze_safely(paths: Paths, *, deadline: float = 60.0, **options: Any) -> R
     from hangscope.safely import analyze_in_child
 
     return analyze_in_child(paths, deadline, options)
+
+
+def _load_stages() -> None:
+    """Import what the answers of the children are needed for, which takes as long as reading a few of them."""
+    for module in ("analysis", "ingest.assemble", "ingest.workers.reading", "report.view"):
+        importlib.import_module(f"hangscope.{module}")
+
+
+def _readings_of(file: str, wire: dict[str, Any], interner: Interner) -> list[Reading]:
+    from hangscope.ingest.workers.reading import readings_of
+
+    return readings_of(file, wire, interner)
 
 
 def _as_list(paths: Paths) -> list[str]:

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.resources
 import json
 import zlib
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from hangscope.report.document import Document
 from hangscope.report.html.page import build_page
+from hangscope.report.html.templates import page_environment
 from hangscope.report.json import report_data
 from hangscope.report.page_data import DetailData
 from hangscope.report.plain import to_plain
@@ -34,7 +30,7 @@ def render_html(document: Document, *, markdown: str = "") -> str:
     `markdown` is what the copy button copies; without it there is no such button. Returns the page as text; the same
     document gives the same text.
     """
-    environment = _environment()
+    environment = page_environment()
     # As the page includes them, to the last character: the policy allows what has their hashes, and nothing else.
     style, script = (environment.get_template(name).render() for name in ("report.css", "report.js"))
     report = report_data(document)
@@ -66,27 +62,3 @@ def _policy(style: str, script: str) -> str:
     }
     allowed = "; ".join(f"{name} 'sha256-{digest}'" for name, digest in hashes.items())
     return f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=FunctionLoader(_read),
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    environment.globals["states"] = STATE_WORDS
-    environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))
-    return environment
-
-
-@lru_cache(maxsize=32)
-def _read(name: str) -> str:
-    """Return a template's text: from the installed package, else from the top of the checkout."""
-    packaged = importlib.resources.files("hangscope") / "report_templates" / name
-    if packaged.is_file():
-        return packaged.read_text(encoding="utf-8")
-    return (Path(__file__).parents[3] / "report_templates" / name).read_text(encoding="utf-8")
