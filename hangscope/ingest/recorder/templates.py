@@ -85,7 +85,7 @@ class Templates:
 
     def _by_forms(self, top: dict[Any, Any], memo: dict[int, Any], body: bytes) -> Recording | None:
         recording = flight_recorder.reduce_dump(top)
-        entries = Entries(recording)
+        entries = self._forms.entries(recording)
         found = self._forms.read(body, memo, entries)
         if not flight_recorder.looks_like_dump({**top, "entries": [call.entry for call in found.calls[:4]]}):
             return None
