@@ -158,7 +158,18 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
             for member in view.members.values():
                 if member.queue is not None and member.queue.told:
                     member.pending = tuple(s for s in member.pending if s > view.proven)
+    _clear_the_lagging(result)
     return result
+
+
+def _clear_the_lagging(views: list[GroupFrontier]) -> None:
+    """Where every open call of the job is proven to be over, the dumps that show it open are merely older than the others."""
+    open_on = [(view, member) for view in views for member in view.members.values() if member.pending]
+    if not open_on or not all(member.pending[-1] <= view.proven for view, member in open_on):
+        return
+    for view, member in open_on:
+        view.early.add(member.rank)
+        member.pending = ()
 
 
 def _is_stuck(view: GroupFrontier) -> bool:

@@ -32,6 +32,7 @@ class Finder:
         self.scene = scene
         self.pairs = PairFaults(scene)
         self.astray = Astray(scene)
+        self.lagging: frozenset[int] = frozenset()
 
     def find(self) -> Finding:
         """Return the best finding; form `none` where nothing is open and nothing differs."""
@@ -56,7 +57,9 @@ class Finder:
             if f.form != "stalled"
             or not any(o is not f and (o.view, o.seq) == (f.view, f.seq) for o in found)
         ]
-        shares = [f.explained / max(1, len(f.waiting)) for f in found]
+        # A dump that is older than its peers' shows a lag of its own making: who merely lags is nobody's victim.
+        lagging = {r for f in found if f.form == "half" for r in self.lagging}
+        shares = [len(f.reached - lagging) / max(1, len(set(f.waiting) - lagging)) for f in found]
         # A root of a more certain kind is not given up for one that merely explains a few ranks more.
         chosen = next(f for f, share in zip(found, shares, strict=True) if share >= 0.9 * max(shares))
         for finding in found:
@@ -154,7 +157,8 @@ class Finder:
             behind = [r for r in root.ranks if r not in early and self._lags(view, r, int(seq))]  # type: ignore[call-overload]
             if behind and len(behind) < len(view.members):
                 lagging.update(behind)
-                few = few and 2 * len(behind) < len(view.members)
+                proven = all(sum(s <= view.proven for s in view.members[r].pending) > 1 for r in behind)
+                few = few and (proven or 2 * len(behind) < len(view.members))
                 explains |= root.explains | set(behind)
                 created = min((view.created(r, int(seq)) for r in behind), default=0)  # type: ignore[call-overload]
                 first = min(
@@ -165,6 +169,9 @@ class Finder:
         if first is None:
             return None
         lag = tuple(sorted(lagging))
+        self.lagging = frozenset(lag)
+        if not explains - self.lagging:
+            return None  # nobody waits for them: their dumps are a moment older than their peers'
         finding = self.scene.at(first[1], "half", lag)
         culprit = next((r for r in lag if finding.view and r in finding.view.members), lag[0])
         node = self.scene.first_instance(lambda absent: bool(absent & lagging))

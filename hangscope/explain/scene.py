@@ -102,4 +102,5 @@ class Scene:
     def with_waiting(self, finding: Finding, explains: set[int]) -> Finding:
         """Return the finding with who waits, and how many of them its root explains."""
         waiting = tuple(r for r in self.waiting if r not in finding.culprits)
-        return replace(finding, waiting=waiting, explained=len(explains & set(waiting)))
+        reached = frozenset(explains & set(waiting))
+        return replace(finding, waiting=waiting, explained=len(reached), reached=reached)

@@ -136,7 +136,7 @@ def _extend(
     last = max(frontier.enqueued or 0, int(own.seq.max()) if own is not None and len(own) else 0)
     told = Frontier() if counts_sends else Frontier(bounds.enqueued, None, bounds.completed)
     seqs = [seq for seq, event in sorted(bounds.calls.items()) if seq > last and event.op not in _UNKNOWN_OPS]
-    further = (told.enqueued or 0) > last
+    further = (told.enqueued or 0) > last or (told.completed or 0) > (frontier.completed or 0)
     if record.seen and not seqs and not further:
         return
     if own is not None and record.dump_file is not None:

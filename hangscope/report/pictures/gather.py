@@ -1,23 +1,40 @@
-"""The data of the report's pictures: lanes around the divergence, the rank map, the wait-for graph, the timeline."""
+"""All that the page shows of an analysis, gathered: the one place that knows every picture."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from typing import Any
-
-from hangscope.align.callsite import user_frame
-from hangscope.align.rankset import compress, ranks_phrase
-from hangscope.align.waitgraph import Node
-from hangscope.analysis import Analysis
-from hangscope.causes.mismatch import describe
-from hangscope.incident import State
-
-LANE_ROWS = 12
-GRAPH_NODES = 30
-BEFORE, AFTER = 4, 2
-ROLES = ("waiting", "culprit", "idle", "unseen")
+from hangscope.report.page_data import PageData
+from hangscope.report.pictures.behaviour import Folding
+from hangscope.report.pictures.calls import call_diff
+from hangscope.report.pictures.detail import detail
+from hangscope.report.pictures.ranks import rank_map
+from hangscope.report.pictures.stacks import sides
+from hangscope.report.pictures.strip import strip
+from hangscope.report.pictures.topology import topology
+from hangscope.report.pictures.waits import steps_to_root, wait_graph, wait_picture
+from hangscope.report.sources import SourceFolder, snippets
+from hangscope.report.story.tell import tell
+from hangscope.report.subject import Subject
 
 
+<<<<<<< HEAD
+def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
+    """Return the page's data; `source` is where the job's code lies, if the user named it."""
+    classes = Folding(subject).classes()
+    mesh = topology(subject)
+    both = sides(subject)
+    edges, roots = wait_graph(subject)
+    return PageData(
+        calls=call_diff(subject, classes),
+        waitfor=wait_picture(subject, edges, roots),
+        rankmap=rank_map(subject),
+        topology=mesh,
+        strip=strip(subject),
+        story=tell(subject, classes),
+        sides=both,
+        snippets=snippets(both, source),
+        detail=detail(subject, classes, mesh, steps_to_root(edges, roots)),
+    )
+=======
 def role_of(analysis: Analysis, rank: int) -> str:
     """Return waiting, culprit, idle or unseen."""
     if rank in analysis.culprits:
@@ -284,3 +301,4 @@ def timeline(analysis: Analysis) -> dict[str, Any] | None:
     hosts = {r.host for r in analysis.incident.ranks.values()}
     known = len(hosts) == 1 and None not in hosts
     return {"offset_known": known, "events": events[:60]}
+>>>>>>> main

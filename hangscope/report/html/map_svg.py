@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hangscope.align.rankset import compress
-from hangscope.report.reading import choice, cut, is_number, items, mappings, text
+from hangscope.report.page_data import RankMapData, TopologyData
+from hangscope.report.words import ROLES, cut, some_ranks
 
 CELL_LIMIT = 64
 #: More ranks than this are not drawn: one tile each would no longer be seen, and input is not trusted.
@@ -27,8 +27,6 @@ TARGET_WIDTH = 960
 TILE = 4
 GUTTER = 48
 
-ROLES = ("waiting", "culprit", "idle", "unseen", "done", "other")
-
 # 3x3 patterns, and a colour of each role that stands out (3:1) from white and from near-black paper alike,
 # because one image serves both themes.
 _PATTERNS = {
@@ -36,16 +34,12 @@ _PATTERNS = {
     "culprit": ("###", "###", "###"),
     "idle": ("...", "###", "..."),
     "unseen": ("#.#", ".#.", "#.#"),
-    "done": (".#.", "###", ".#."),
-    "other": (".#.", ".#.", ".#."),
 }
 _COLOURS = {
     "waiting": (47, 127, 201),
     "culprit": (222, 73, 45),
     "idle": (146, 110, 190),
     "unseen": (127, 135, 143),
-    "done": (43, 145, 96),
-    "other": (150, 122, 60),
 }
 
 _CELL_W, _CELL_H, _LABEL_H, _BLOCK_GAP = 46, 30, 18, 14
@@ -61,6 +55,7 @@ class Cell:
     rank: int
     role: str
     culprit: bool
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,28 +100,26 @@ class RankMap:
     ring_labels: tuple[Label, ...] = ()
 
 
-def draw_rankmap(rankmap: Mapping[str, Any]) -> RankMap | None:
-    """Return the map of the `rankmap` part of a view, or None where it holds no rank at all."""
-    world_size = rankmap.get("world_size")
-    if not isinstance(world_size, int) or isinstance(world_size, bool) or not 0 < world_size <= RANK_LIMIT:
+def draw_rankmap(data: RankMapData, mesh: TopologyData | None = None) -> RankMap | None:
+    """Return the drawn map, with each rank's place in the mesh where that is known; None of a job too large to draw."""
+    if not 0 < data.world_size <= RANK_LIMIT:
         return None
-    per_host = rankmap.get("per_host")
-    per_host = per_host if isinstance(per_host, int) and 0 < per_host <= 64 else 8
-    legend = {
-        entry["state"]: (
-            text(entry.get("label"), 60) or "unnamed state",
-            choice(entry.get("role"), ROLES, "other"),
-        )
-        for entry in mappings(rankmap.get("legend"))
-        if is_number(entry.get("state"))
-    }
-    states = _expand(items(rankmap.get("states")), world_size)
-    culprits = sorted({r for r in items(rankmap.get("culprits")) if is_number(r) and 0 <= r < world_size})
-    roles = [legend.get(state, ("not known", "other"))[1] for state in states]
-    rows = _state_rows(states, legend)
-    if world_size <= CELL_LIMIT:
-        hosts = [text(host, 60) for host in items(rankmap.get("hosts"))]
-        return _draw_cells(roles, culprits, per_host, hosts, rows)
+    per_host = data.per_host if 0 < data.per_host <= 64 else 8
+    legend = {entry.state: entry.role if entry.role in ROLES else ROLES[-1] for entry in data.legend}
+    roles: list[str] = []
+    for run in data.states:
+        role = legend.get(run[0], ROLES[-1]) if run else ROLES[-1]
+        roles += [role] * min(run[1] if len(run) > 1 else 0, data.world_size - len(roles))
+    roles += [ROLES[-1]] * (data.world_size - len(roles))
+    culprits = sorted({r for r in data.culprits if 0 <= r < data.world_size})
+    rows = tuple(
+        StateRow(entry.role, entry.label, len(ranks), some_ranks(ranks, 120))
+        for entry in data.legend
+        if (ranks := [rank for rank, role in enumerate(roles) if role == entry.role])
+    )
+    if data.world_size <= CELL_LIMIT:
+        labels = mesh.labels if mesh is not None else ()
+        return _draw_cells(roles, culprits, per_host, data.hosts, rows, labels)
     return _draw_image(roles, culprits, per_host, rows)
 
 
@@ -150,39 +143,13 @@ def indexed_png(rows: Sequence[bytes], palette: Sequence[tuple[int, int, int]]) 
     )
 
 
-def _expand(states: Sequence[Any], world_size: int) -> list[int | None]:
-    """Return one state per rank from a plain list or run-length pairs; None where the list is too short."""
-    expanded: list[int | None] = []
-    for item in states:
-        state, count = item if isinstance(item, list) and len(item) == 2 else (item, 1)
-        if is_number(count):
-            expanded.extend(
-                [state if is_number(state) else None] * min(max(count, 0), world_size - len(expanded))
-            )
-        if len(expanded) >= world_size:
-            break
-    return expanded[:world_size] + [None] * (world_size - len(expanded))
-
-
-def _state_rows(
-    states: Sequence[int | None], legend: Mapping[int | None, tuple[str, str]]
-) -> tuple[StateRow, ...]:
-    members: dict[tuple[str, str], list[int]] = {}
-    for rank, state in enumerate(states):
-        members.setdefault(legend.get(state, ("not known", "other")), []).append(rank)
-    order = sorted(members, key=lambda key: (key[1] != "culprit", len(members[key]), members[key][0]))
-    return tuple(
-        StateRow(role, label, len(members[label, role]), compress(members[label, role]))
-        for label, role in order
-    )
-
-
 def _draw_cells(
     roles: Sequence[str],
     culprits: Sequence[int],
     per_host: int,
     hosts: Sequence[str],
     rows: tuple[StateRow, ...],
+    places: Sequence[str] = (),
 ) -> RankMap:
     columns = min(per_host, len(roles))
     block_width = max(columns * _CELL_W, 2 * _CELL_W)
@@ -197,7 +164,8 @@ def _draw_cells(
         labels.append(Label(left, top + 12, cut(name, block_width // 8)))
         for index in range(block * per_host, min(len(roles), (block + 1) * per_host)):
             x = left + (index - block * per_host) * _CELL_W
-            cells.append(Cell(x, top + _LABEL_H, index, roles[index], index in culprits))
+            place = places[index] if index < len(places) else ""
+            cells.append(Cell(x, top + _LABEL_H, index, roles[index], index in culprits, place))
     return RankMap(
         world_size=len(roles),
         width=8 + min(blocks, per_line) * (block_width + _BLOCK_GAP) - _BLOCK_GAP,

@@ -1,36 +1,38 @@
-"""The wait-for graph as a picture: condensed nodes in layers, waiting on the left, the root on the right.
+"""The wait-for graph as a picture: nodes in layers, waiting on the left, the root on the right.
 
-An edge reads "waits for". Edges that close a cycle run back below the nodes. Cycles are bold, assumed edges
-dashed.
+An edge reads "waits for". Edges that close a cycle run back below the nodes. Cycles are bold, assumed edges dashed. A
+column is as wide as its widest label, up to a limit at which labels are cut; the whole label is the node's tooltip.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-from hangscope.report.reading import cut, is_number, mappings, text, texts
+from hangscope.report.html.measure import fitted, text_width
+from hangscope.report.page_data import WaitNode, WaitPicture
+from hangscope.report.words import counted, cut
 
-NODE_LIMIT = 30
-LABEL_CHARS = 25
-SUB_CHARS = 29  # of the smaller line below it
-
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 190, 46, 46, 20, 6
+_NARROW, _WIDE, _PADDING = 130, 280, 20
+_HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 46, 46, 20, 6
+_NAME, _SUB = 12.5, 11.0  # font sizes
+_SENTENCES = 40
+_RANKS = 400  # characters of a node's ranks that the page's script is given
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One box: its corner in pixels, two lines of text, and what it is (host or call, root, in a cycle)."""
+    """One box: its corner and width in pixels, two lines of text that fit, and its tooltip."""
 
     x: int
     y: int
-    kind: str
+    width: int
+    node: WaitNode
     label: str
+    sub: str
+    title: str
     ranks: str
-    root: bool
-    cycle: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,44 +54,35 @@ class WaitFor:
     edges: tuple[Edge, ...]
     text: tuple[str, ...]
     left_out: int
-    node_width: int = _WIDTH
     node_height: int = _HEIGHT
 
 
-def draw_waitfor(waitfor: Mapping[str, Any]) -> WaitFor | None:
-    """Return the picture of the `waitfor` part of a view, or None where there is no node."""
-    given: dict[str, Mapping[str, Any]] = {}
-    for node in mappings(waitfor.get("nodes")):
-        given.setdefault(str(node.get("id")), node)
+def draw_waitfor(picture: WaitPicture) -> WaitFor | None:
+    """Return the drawing of a graph, or None where there is no node."""
+    given = {node.id: node for node in picture.nodes}
     if not given:
         return None
-    # A graph too large to read keeps what the verdict rests on: roots and cycles first.
-    kept = sorted(given, key=lambda name: not (given[name].get("root") or given[name].get("cycle")))[
-        :NODE_LIMIT
-    ]
-    names = [name for name in given if name in kept]
-    edges: dict[tuple[str, str], bool] = {}
-    for edge in mappings(waitfor.get("edges")):
-        ends = (str(edge.get("from")), str(edge.get("to")))
-        if ends[0] in names and ends[1] in names and ends[0] != ends[1]:
-            edges[ends] = bool(edge.get("assumed")) and edges.get(ends, True)
+    names = list(given)
+    edges = {
+        (e.source, e.target): e.assumed for e in picture.edges if e.source in given and e.target in given
+    }
     back = _back_edges(names, list(edges))
     chains, columns = _layers(names, [ends for ends in edges if ends not in back])
     tallest = max(len(column) for column in columns)
+    widths = [max((_width(given[n]) for n in column if n in given), default=_NARROW) for column in columns]
+    lefts = [_MARGIN + sum(widths[:depth]) + depth * _GAP_X for depth in range(len(columns))]
     place = {
         name: (
-            _MARGIN + depth * (_WIDTH + _GAP_X),
+            lefts[depth],
             _MARGIN + (tallest - len(column)) * (_HEIGHT + _GAP_Y) // 2 + row * (_HEIGHT + _GAP_Y),
+            widths[depth],
         )
         for depth, column in enumerate(columns)
         for row, name in enumerate(column)
     }
     floor = _MARGIN + tallest * (_HEIGHT + _GAP_Y)
-    lines = texts(waitfor.get("text"), 300) or [
-        f"{_short(given[a])} waits for {_short(given[b])}" for a, b in edges
-    ]
     return WaitFor(
-        width=2 * _MARGIN + len(columns) * (_WIDTH + _GAP_X) - _GAP_X,
+        width=lefts[-1] + widths[-1] + _MARGIN,
         height=floor + (8 + 12 * len(back) if back else -_GAP_Y + _MARGIN),
         nodes=tuple(_node(given[name], *place[name]) for name in names),
         edges=tuple(
@@ -98,38 +91,46 @@ def draw_waitfor(waitfor: Mapping[str, Any]) -> WaitFor | None:
                 if (a, b) in back
                 else _across([place[stop] for stop in chains[a, b]]),
                 assumed,
-                bool(given[a].get("cycle") and given[b].get("cycle")),
+                given[a].cycle and given[b].cycle,
             )
             for (a, b), assumed in edges.items()
         ),
-        text=tuple(lines),
-        left_out=len(given) - len(names),
+        text=tuple(cut(line, 300) for line in picture.text[:_SENTENCES]),
+        left_out=picture.left_out,
     )
 
 
-def _node(node: Mapping[str, Any], x: int, y: int) -> Node:
-    count = node.get("count")
-    ranks = text(node.get("ranks"), 40)
-    if ranks and is_number(count) and count > 2:
-        ranks = f"{count:,} ranks: {ranks}"
-    elif ranks:
-        ranks = f"rank {ranks}" if count == 1 else f"ranks {ranks}"
-    group = text(node.get("group"), SUB_CHARS)
-    parts = (["root"] if node.get("root") else []) + [part for part in (group, ranks) if part]
+def _sub(node: WaitNode) -> str:
+    """Return the second line of a node."""
+    parts = ["root"] if node.root else []
+    parts += [node.group] if node.group else []
+    if node.kind == "call":
+        parts.append(counted(node.count, "rank") if node.count else "nobody")
+    elif node.count > 2:
+        parts.append(f"{node.count:,} ranks")
+    return " · ".join(parts)
+
+
+def _width(node: WaitNode) -> int:
+    wanted = max(
+        text_width(node.label[:_RANKS], _NAME, bold=True), text_width(_sub(node)[:_RANKS], _SUB, mono=True)
+    )
+    return int(min(_WIDE, max(_NARROW, wanted + _PADDING)))
+
+
+def _node(node: WaitNode, x: int, y: int, width: int) -> Node:
+    room, sub = width - _PADDING, _sub(node)
+    ranks = f", ranks {node.ranks}" if node.kind == "call" and node.ranks else ""
     return Node(
-        x=x,
-        y=y,
-        kind="call" if node.get("kind") == "call" else "host",
-        label=text(node.get("label"), LABEL_CHARS),
-        ranks=cut(" · ".join(parts), SUB_CHARS),
-        root=bool(node.get("root")),
-        cycle=bool(node.get("cycle")),
+        x,
+        y,
+        width,
+        node,
+        fitted(node.label, room, _NAME, bold=True),
+        fitted(sub, room, _SUB, mono=True),
+        cut(f"{node.label[:200]}, {sub}{ranks}" if sub else node.label, 300),
+        node.ranks if len(node.ranks) <= _RANKS else node.ranks[:_RANKS].rsplit(",", 1)[0],
     )
-
-
-def _short(node: Mapping[str, Any]) -> str:
-    ranks = text(node.get("ranks"), 60)
-    return (text(node.get("label"), 60) or text(node.get("id"), 60)) + (f" [{ranks}]" if ranks else "")
 
 
 def _back_edges(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -186,19 +187,19 @@ def _layers(
     return chains, columns
 
 
-def _across(stops: Sequence[tuple[int, int]]) -> str:
+def _across(stops: Sequence[tuple[int, int, int]]) -> str:
     """Return a line from the right side of the first place to the left side of the last."""
     middle = _HEIGHT // 2
-    path = f"M{stops[0][0] + _WIDTH} {stops[0][1] + middle}"
-    for (x1, y1), (x2, y2) in pairwise(stops):
-        last = (x2, y2) == stops[-1]
-        x1, x2, y1, y2 = x1 + _WIDTH, x2 - 3 * last, y1 + middle, y2 + middle
-        path += f"C{(x1 + x2) // 2} {y1} {(x1 + x2) // 2} {y2} {x2} {y2}" + ("" if last else f"h{_WIDTH}")
+    path = f"M{stops[0][0] + stops[0][2]} {stops[0][1] + middle}"
+    for (x1, y1, w1), (x2, y2, w2) in pairwise(stops):
+        last = (x2, y2, w2) == stops[-1]
+        x1, x2, y1, y2 = x1 + w1, x2 - 3 * last, y1 + middle, y2 + middle
+        path += f"C{(x1 + x2) // 2} {y1} {(x1 + x2) // 2} {y2} {x2} {y2}" + ("" if last else f"h{w2}")
     return path
 
 
-def _under(start: tuple[int, int], end: tuple[int, int], floor: int) -> str:
-    x1, y1, x2, y2 = start[0] + _WIDTH // 2, start[1] + _HEIGHT, end[0] + _WIDTH // 2, end[1] + _HEIGHT + 3
+def _under(start: tuple[int, int, int], end: tuple[int, int, int], floor: int) -> str:
+    x1, y1, x2, y2 = start[0] + start[2] // 2, start[1] + _HEIGHT, end[0] + end[2] // 2, end[1] + _HEIGHT + 3
     if x1 == x2:
         x2 -= 24
     return f"M{x1} {y1}C{x1} {floor + 8} {x2} {floor + 8} {x2} {y2}"
