@@ -9,18 +9,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-<<<<<<< HEAD
 from hangscope.report.document import Document
 from hangscope.report.ticket import Block, Line, Piece, ticket
-=======
-from hangscope.align.rankset import ranks_phrase
-from hangscope.report.reading import clean
-
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@])")
-# What a forge makes a mention, a reference or a link of after Markdown is done, escaped or not: a word joiner, which is not seen,
-# parts it.
-_LINKED = re.compile(r"(@)(?=[\w-])|(#)(?=\d)|(:)(?=//)|(?<![a-z])(www)(?=\.)", re.IGNORECASE)
->>>>>>> main
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +118,6 @@ def _block(style: Dialect, block: Block) -> list[str]:
     return lines
 
 
-<<<<<<< HEAD
 def cut_to(text: str, limit: int | None) -> str:
     """Return text of at most `limit` bytes of UTF-8, cut behind a whole line, with a last line that says how many are missing."""
     if limit is None or len(text.encode()) <= limit:
@@ -139,47 +128,3 @@ def cut_to(text: str, limit: int | None) -> str:
         if len(shown.encode()) <= limit:
             return shown
     return text.encode()[:limit].decode(errors="ignore")
-=======
-def _confidence(verdict: Mapping[str, Any], view: Mapping[str, Any]) -> str:
-    reasons = "; ".join(view.get("confidence_why") or [])
-    return str(verdict["confidence"]) + (f" ({_plain(reasons)})" if reasons else "")
-
-
-def _label(group: Mapping[str, Any]) -> str:
-    name, desc = str(group["name"]), str(group["desc"])
-    return f"{name} ({desc})" if desc and desc != name else name
-
-
-def _section(title: str, items: list[str], *, ordered: bool = False) -> list[str]:
-    if not items:
-        return []
-    return [
-        f"**{title}**",
-        "",
-        *(f"{f'{i}.' if ordered else '-'} {item}" for i, item in enumerate(items, 1)),
-        "",
-    ]
-
-
-def _item(evidence: Mapping[str, Any]) -> str:
-    source = evidence.get("source")
-    at = (
-        f" ({_code(source['file'] + (':' + str(source['line']) if source.get('line') else ''))})"
-        if source and source.get("file")
-        else ""
-    )
-    word = "" if evidence["stance"] == "for" else f"*{evidence['stance']}:* "
-    return f"{word}{_plain(evidence['text'])}{at}"
-
-
-def _plain(text: str) -> str:
-    """Return text with Markdown's special characters escaped, on one line."""
-    return _LINKED.sub(
-        lambda match: match.group() + "\u2060", _SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
-    )
-
-
-def _code(text: str) -> str:
-    """Return text as inline code; a backtick or a pipe inside cannot end it."""
-    return "`" + " ".join(str(text).split()).replace("`", "'").replace("|", "¦") + "`"
->>>>>>> main

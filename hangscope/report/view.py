@@ -175,11 +175,7 @@ def _last_call(incident: Incident, record: RankRecord) -> str | None:
     if best is None:
         return None
     _, queue, index = best
-<<<<<<< HEAD
-    kind = incident.kinds[index]
-=======
-    kind = analysis.incident.kinds.without_sizes(index)
->>>>>>> main
+    kind = incident.kinds.without_sizes(index)
     frame = user_frame(kind.stack)
     group = incident.groups[queue.gid]
     return f"{kind.op} seq {int(queue.seq[-1])} on group {group.label}" + (f" at {frame}" if frame else "")
