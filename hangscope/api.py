@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hangscope._version import __version__
 from hangscope.errors import HangscopeError, NoInputError, Note, UsageError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hangscope.analysis import Analysis
     from hangscope.incident import Verdict
     from hangscope.ingest.workers.reading import Reading
+    from hangscope.report.masking.redaction import Redaction
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 REDACTIONS = ("hosts", "paths", "users")
@@ -31,9 +32,15 @@ class Report:
     """One analysis: its status, its verdict, its table, and its written forms."""
 
     def __init__(
-        self, view: dict[str, Any], analysis: Analysis | None = None, *, full_table: bool = False
+        self,
+        view: dict[str, Any],
+        analysis: Analysis | None = None,
+        *,
+        full_table: bool = False,
+        redaction: Redaction | None = None,
     ) -> None:
-        self._view, self._analysis, self._full_table = view, analysis, full_table
+        self._view = view if redaction is None else redaction.view(view)
+        self._analysis, self._full_table, self._redaction = analysis, full_table, redaction
 
     @property
     def status(self) -> str:
@@ -44,7 +51,7 @@ class Report:
     def verdict(self) -> Verdict | None:
         """Return the verdict, or None where nothing is named."""
         if self._analysis is not None:
-            return self._analysis.judgement.verdict
+            return cast("Verdict | None", self._hidden(self._analysis.judgement.verdict))
         from hangscope.report.reload import verdict_from_view
 
         return verdict_from_view(self._view)
@@ -61,7 +68,23 @@ class Report:
         """Return the collective-sequence table: one row per (rank, group, call); see `hangscope.table`."""
         from hangscope.table import build_table
 
-        return build_table(self._analysis, full=self._full_table)
+        table = build_table(self._analysis, full=self._full_table)
+        if self._redaction is not None:
+            for column in ("group", "file"):
+                hidden = {value: self._redaction.text(str(value)) for value in table[column].cat.categories}
+                table[column] = table[column].map(hidden).astype("category")
+        return table
+
+    def _hidden(self, value: Any) -> Any:
+        """Return a verdict without secrets, and without what was to be redacted."""
+        from hangscope.report.masking.redaction import CONTRACT
+        from hangscope.report.masking.secrets import mask_text
+        from hangscope.report.masking.walk import change_fields
+
+        redaction = self._redaction
+        return change_fields(
+            value, lambda t: mask_text(t) if redaction is None else redaction.text(mask_text(t)), CONTRACT
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data (schema `hangscope.report/1`)."""
@@ -137,7 +160,7 @@ def analyze(
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.children import read_files
     from hangscope.ingest.workers.reading import readings_of
-    from hangscope.report.masking.redaction import redact as redacted
+    from hangscope.report.masking.redaction import Redaction
     from hangscope.report.view import build_view
 
     wanted = _as_list(paths)
@@ -158,7 +181,11 @@ def analyze(
     incident.notes[:0] = notes
     analysis = analyse(incident)
     view = build_view(analysis, __version__)
-    return Report(redacted(view, redact) if redact else view, analysis, full_table=full_table)
+    hosts = {
+        host for event in incident.events for host in (event.host, getattr(event, "peer_host", None)) if host
+    }
+    redaction = Redaction(view, redact, hosts) if redact else None
+    return Report(view, analysis, full_table=full_table, redaction=redaction)
 
 
 def analyze_safely(paths: Paths, *, deadline: float = 60.0, **options: Any) -> Report:
