@@ -3,7 +3,7 @@
     python benchmarks/log_scan.py [--megabytes 2000]
 
 Writes a training log with one c10d line per 10 MB to a temporary file, reads it with every parser, and prints MB/s of this
-process's CPU time and wall time and its peak resident memory; then the same for a log in which every line matches.
+process's CPU time and wall time and its peak resident memory; then the same for logs in which every line is a call, of DETAIL and of NCCL_DEBUG_SUBSYS=COLL.
 """
 
 from __future__ import annotations
@@ -30,6 +30,32 @@ CALL = (
     "SequenceNumber={number}, OpType=ALLREDUCE, TensorShape=[58], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float "
     "(default), device=cpu, layout=Strided (default), requires_grad=false (default), memory_format=(nullopt)))\n"
 )
+
+
+COLL = (
+    "gpu{host:02}:{pid}:{pid} [{dev}] NCCL INFO {op}: opCount {number:x} sendbuff 0x7f4a2e{buffer:06x} recvbuff 0x7f4a2e{buffer:06x} "
+    "count {count} datatype 9 op 0 root 0 comm 0x55d1c{dev}a0 [nranks=64] stream 0x55d1b77e0\n"
+)
+LIFE = "gpu{host:02}:{pid}:{pid} [{dev}] NCCL INFO ncclCommInitRank comm 0x55d1c{dev}a0 rank {rank} nranks 64 cudaDev {dev} nvmlDev {dev} busId {dev}b000 commId 0x77aa01 - Init COMPLETE\n"
+
+
+def coll_log(path: Path, megabytes: int) -> None:
+    """Write eight processes' NCCL call lines, a step of many sizes again and again."""
+    ranks = [{"host": 3, "pid": 4100 + dev, "dev": dev, "rank": 24 + dev} for dev in range(8)]
+    steps = [(op, 1 << size) for size in range(10, 22) for op in ("AllGather", "ReduceScatter", "AllReduce")]
+    with path.open("wb") as file:
+        written = file.write("".join(LIFE.format(**rank) for rank in ranks).encode())
+        number = 0
+        while written < megabytes * 10**6:
+            text = [
+                COLL.format(
+                    op=op, count=count, number=number + n, buffer=(number + n) * 512 % (1 << 24), **rank
+                )
+                for n, (op, count) in enumerate(steps)
+                for rank in ranks
+            ]
+            written += file.write("".join(text).encode())
+            number += len(steps)
 
 
 def sparse_log(path: Path, megabytes: int) -> None:
@@ -83,7 +109,9 @@ def main() -> None:
         sparse_log(path, megabytes)
         measure("few matching lines", path)
         dense_log(path, max(1, megabytes // 20))
-        measure("every line matches", path)
+        measure("every line a call of DETAIL", path)
+        coll_log(path, max(1, megabytes // 20))
+        measure("every line a call of NCCL", path)
 
 
 if __name__ == "__main__":

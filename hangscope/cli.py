@@ -13,6 +13,9 @@ import click
 
 from hangscope._version import __version__
 from hangscope.commands.capture import capture
+from hangscope.commands.doctor import doctor
+from hangscope.commands.env import env
+from hangscope.commands.hook import hook
 from hangscope.commands.run import run
 from hangscope.errors import HangscopeError, UsageError
 from hangscope.terminal import ProgressBar, show, tell, wants_color
@@ -24,6 +27,7 @@ _EXAMPLES = """\b
 Examples:
   hangscope analyze ./dumps                        diagnose, write hangscope-report.html
   hangscope analyze logs/ dumps/ -o hang.html      several folders, another name
+  pbpaste | hangscope analyze -                    what you copied from a terminal or a thread
   hangscope analyze dumps.tar.gz --format json     for a script
   hangscope explain uneven_loader                  what a cause means
   hangscope demo                                   freeze a tiny real job and diagnose it
@@ -121,12 +125,24 @@ Examples:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "markdown"]),
+    type=click.Choice(["text", "json", "markdown", "jira", "slack"]),
     default="text",
     show_default=True,
     help="What is printed on stdout.",
 )
 @click.option("--json", "json_file", metavar="FILE", help="Also write the JSON report to FILE.")
+@click.option(
+    "--max-output-bytes",
+    type=click.IntRange(200),
+    metavar="N",
+    help="Cut what is printed on stdout behind a whole line, at most N bytes (text, markdown, jira, slack).",
+)
+@click.option(
+    "--source",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="DIR",
+    help="The job's source code, from which the page quotes the lines that matter; nothing is read unasked.",
+)
 @click.option(
     "--world-size",
     type=click.IntRange(1),
@@ -157,6 +173,8 @@ def analyze(
     output: str,
     form: str,
     json_file: str | None,
+    max_output_bytes: int | None,
+    source: str | None,
     world_size: int | None,
     jobs: int | None,
     exit_code: bool,
@@ -172,16 +190,25 @@ def analyze(
 ) -> None:
     """Diagnose what a frozen job left behind.
 
-    PATH is a file, a folder (searched recursively), an archive (.tar, .tar.gz, .tar.zst, .zip) or an fsspec URL. Flight
+    PATH is a file, a folder (searched recursively), an archive (.tar, .tar.gz, .tar.zst, .zip), an fsspec URL, or - for
+    standard input (`pbpaste | hangscope analyze -`). Flight
     Recorder dumps, logs and stacks are recognised by their content. The text report goes to stdout, the HTML report to
     hangscope-report.html, everything else to stderr.
     """
-    from hangscope import api
+    from hangscope import api, isolated
     from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
+    from hangscope.report.markdown import cut_to
 
     if verbose and quiet:
         raise UsageError("-v and -q contradict each other")
+    if form == "json" and max_output_bytes is not None:
+        raise UsageError(
+            "--max-output-bytes would cut JSON in two", "use --format text or markdown, or --json FILE"
+        )
+    if "-" in paths and sys.stdin is not None and sys.stdin.isatty() and not quiet:
+        click.echo("hangscope: paste the text, then end it with Ctrl-D", err=True)
     _end_in_order()
+    isolated.use_one_thread()
     bar = ProgressBar(quiet=quiet)
     try:
         report = api.analyze(
@@ -194,13 +221,15 @@ def analyze(
             progress=bar.advance,
             max_bytes=max_bytes or DEFAULT_MAX_BYTES,
             max_unpacked=max_unpacked,
+            source=source,
         )
     finally:
         bar.close()
     if form == "text":
-        trouble = show(report.to_text(color=wants_color(color), verbose=verbose))
+        shown = report.to_text(color=wants_color(color), verbose=verbose)
     else:
-        trouble = show(report.to_json() if form == "json" else report.to_markdown())
+        shown = report.to_json() if form == "json" else report.to_markdown(form)
+    trouble = show(cut_to(shown, max_output_bytes))
     if trouble:
         tell(f"hangscope: {trouble}")
     written = _write(Path(output), report.to_html, force, quiet)
@@ -287,6 +316,37 @@ def pack(
 
 
 @main.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@_quiet_option
+@click.pass_context
+def diff(context: click.Context, first: str, second: str, quiet: bool) -> None:
+    """Say whether two reports tell of the same bug, and in what they differ.
+
+    A and B are reports of hangscope (JSON or HTML), or folders and archives that are analysed first. Exits with 0 for the
+    same bug, 1 for another, 3 without usable input, 4 for an internal error.
+    """
+    from hangscope.diff import compare, load
+
+    bar = ProgressBar(quiet=quiet)
+    try:
+        one, other = (load(path, progress=bar.advance) for path in (first, second))
+        result = compare(one, other)
+    except HangscopeError:
+        raise
+    except Exception as error:
+        if os.environ.get("HANGSCOPE_DEBUG"):
+            raise
+        _fail(
+            f"internal error: {type(error).__name__}: {error}", "set HANGSCOPE_DEBUG=1 for the traceback", 4
+        )
+    finally:
+        bar.close()
+    click.echo(result.text(first, second), nl=False)
+    context.exit(0 if result.same else 1)
+
+
+@main.command()
 @click.argument("cause", required=False)
 def explain(cause: str | None) -> None:
     """Print what CAUSE means, what a verdict of it establishes and what it does not, and how to fix it.
@@ -346,7 +406,7 @@ def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: b
             sys.exit(EXIT_ERROR)
 
 
-for command in (run, capture):
+for command in (run, capture, env, doctor, hook):
     main.add_command(command)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -32,12 +33,16 @@ from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
+from hangscope.knowledge.library import before_signal, own_knowledge
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
 _NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>", "unwrap", "trigger_wait", "wait_tensor"})
 _ABORTS = frozenset({-6, 134})
 _CLEANUPS = frozenset({-15, 143})
 RESOLUTION = 1.0  # seconds: launchers and c10's stamps count whole seconds
+_GRACE = (
+    25.0  # seconds: a torchrun agent waits 30 between SIGTERM and SIGKILL, and its table counts whole seconds
+)
 CLOCK_SKEW = 5.0  # seconds by which the clocks of two hosts may disagree
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
@@ -78,6 +83,7 @@ class Facts:
 
     deaths: list[Death] = field(default_factory=list)
     exits: dict[int, Exit] = field(default_factory=dict)
+    first_of_the_sweep: Exit | None = None
     left_quietly: dict[int, str] = field(default_factory=dict)
     whereabouts: dict[int, Whereabouts] = field(default_factory=dict)
     external: ExternalEnd | None = None
@@ -150,6 +156,7 @@ def digest(incident: Incident) -> Facts:
         if event.rank is not None:
             facts.exits.setdefault(event.rank, event)
     facts.external = _external(facts)
+    facts.first_of_the_sweep = _first_of_the_sweep(facts.exits.values())
     facts.deaths = [d for rank in sorted(set(facts.of_rank)) if (d := _death(rank, facts)) is not None]
     _quiet_leavers(incident, facts)
     for rank in sorted(incident.ranks):
@@ -198,13 +205,18 @@ def _death(rank: int, facts: Facts) -> Death | None:
             user_frame(own[0].frames),
             own[0].type,
         )
+    if exit_event is not None and exit_event is not facts.first_of_the_sweep and _swept(exit_event, facts):
+        return None
+    if exit_event is not None and exit_event is facts.first_of_the_sweep and exit_event.code > 0:
+        return Death(rank, f"ended with exit code {exit_event.code}", exit_event, 3)
     if exit_event is not None:
         code = exit_event.code
         if code < 0 or code > 128:
             number = -code if code < 0 else code - 128
-            if code in _CLEANUPS or (
-                code in _ABORTS
-                and facts.of(
+            if code in _CLEANUPS or (code in _ABORTS and _unheard_abort(rank, facts)):
+                return None
+            if code in _ABORTS and (
+                facts.of(
                     rank,
                     GlooSizeMismatch,
                     WatchdogTimeout,
@@ -229,7 +241,28 @@ def _death(rank: int, facts: Facts) -> Death | None:
     return Death(rank, "ran out of disk space", full[0], 2) if full else None
 
 
+def _first_of_the_sweep(exits: Iterable[Exit]) -> Exit | None:
+    """Return the exit that an agent answered by ending all others: half a minute later it killed those that did not go."""
+    timed = sorted((e for e in exits if e.time is not None and e.via == "table"), key=lambda e: e.time or 0.0)
+    ended = [e for e in timed if e.code not in _CLEANUPS and e.code != 0]
+    if len(ended) < 2:
+        return None
+    later = [e for e in ended[1:] if e.code == -9 and (e.time or 0.0) - (ended[0].time or 0.0) >= _GRACE]
+    return ended[0] if len(later) == len(ended) - 1 else None
+
+
+def _swept(event: Exit, facts: Facts) -> bool:
+    """Return whether a process was killed because it outlived the agent's grace after another one's end."""
+    return facts.first_of_the_sweep is not None and event.code == -9 and event.via == "table"
+
+
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+
+def _unheard_abort(rank: int, facts: Facts) -> bool:
+    """Return whether a rank of which only the launcher tells was aborted in a job whose watchdogs abort the waiting."""
+    heard = any(not e.by_launcher for events in facts.of_rank[rank].values() for e in events)
+    return not heard and bool(facts.all(WatchdogTimeout))
 
 
 def _went_on(rank: int, event: Event, facts: Facts) -> bool:
@@ -292,8 +325,9 @@ def _whereabouts(incident: Incident, rank: int, facts: Facts) -> Whereabouts | N
     shown = [(e.frames, e.file) for e in facts.of(rank, FailedStack)]
     shown += [(e.frames, e.file) for e in facts.of(rank, RankException) if e.symptom]
     for stack, file in shown:
-        if stack:
-            return _locate(rank, stack, file, "log")
+        stood = before_signal(stack, own_knowledge())
+        if stood:  # whose signal handler waits for others stood somewhere else when the signal came
+            return _locate(rank, stood, file, "log" if stood == stack else "stack")
     return None
 
 
@@ -309,6 +343,8 @@ def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
             op, inside = frame.name, True  # the outermost one is what the user called
         elif frame.name == "_engine_run_backward":
             inside = True
+    # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
+    inside = inside or kind == "log"
     if re.search(r"batch_isend_irecv|monitored_barrier", op or ""):
         op = None if op and "batch" in op else op
     return Whereabouts(rank, inside, op, stack, source, kind)

@@ -14,6 +14,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.events import Event
 from hangscope.explain.facts import Facts
 from hangscope.incident import CallKind
+from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
     DumpObserved,
@@ -23,6 +24,7 @@ from hangscope.ingest.torch_logs.c10d import (
     WatchdogTimeout,
 )
 from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.nccl2 import Nccl2Timeout
 from hangscope.ingest.torch_logs.store import GatherUnfilled
 from hangscope.ingest.torch_logs.wrapper import (
     GlooClosed,
@@ -34,7 +36,7 @@ from hangscope.ingest.torch_logs.wrapper import (
 #: Kinds of lines that prove that a rank waited until a timeout, the most telling first.
 PROOFS: tuple[type[Event], ...] = (
     WatchdogTimeout, WatchdogStatus, Desync, GlooTimeout, MonitoredBarrier, HeartbeatTimeout, DumpSignal, DumpObserved,
-    MonitoredBarrierWitness, AsyncError, GlooClosed, GatherUnfilled,
+    MonitoredBarrierWitness, Nccl2Timeout, EngineTimeout, AsyncError, GlooClosed, GatherUnfilled,
 )  # fmt: skip
 _Call = WatchdogTimeout | WatchdogStatus | Desync
 
@@ -103,6 +105,8 @@ def _kind(events: Sequence[_Call]) -> CallKind | None:
             return CallKind(event.op, "nccl", sizes, outs)
         if isinstance(event, Desync) and event.op:
             return CallKind(event.op, "nccl")
+        if isinstance(event, WatchdogStatus) and event.started_op and event.last_started == event.seq:
+            return CallKind(event.started_op, "nccl")
     return None
 
 

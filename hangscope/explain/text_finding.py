@@ -19,8 +19,8 @@ from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.text_output import last_words, progress, silent, sites
 from hangscope.explain.text_ras import ras
 from hangscope.explain.text_sides import two_sides
-from hangscope.explain.text_watchdog import watchdog
 from hangscope.incident import CallKind, Incident, Stack
+from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier, MonitoredBarrierWitness
@@ -29,10 +29,21 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrie
 def find_in_text(incident: Incident, facts: Facts) -> Finding:
     """Return what the text shows; form `none` where it names no divergence."""
     by_silence: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
-        watchdog, silent, sites, progress, last_words,
+        silent, sites, progress, last_words,
     )  # fmt: skip
     unproved = beyond_the_text(incident, facts)
-    for step in (_fingerprints, _late, _barrier, _desync, watchdog, ras, silent, sites, progress, last_words):
+    for step in (
+        _fingerprints,
+        _late,
+        _barrier,
+        _desync,
+        _analyzer,
+        ras,
+        silent,
+        sites,
+        progress,
+        last_words,
+    ):
         finding = step(incident, facts)
         if finding is None or (step in by_silence and unproved & set(finding.culprits)):
             continue  # of ranks that the text does not hold, silence proves nothing
@@ -224,3 +235,27 @@ def _desync(incident: Incident, facts: Facts) -> Finding | None:
         assumed=assumed,
         events=list(reports[:3]),
     )
+
+
+def _analyzer(incident: Incident, facts: Facts) -> Finding | None:
+    """Take what torch's own analyzer printed as a hint: its naming depends on the order in which it read the dumps."""
+    for report in facts.all(AnalyzerReport):
+        if not report.named:
+            continue
+        waiting = tuple(r for r in report.expected if r not in report.named)
+        kind = CallKind(report.op or "")
+        finding = Finding(
+            "absent" if report.what == "absent" else "different",
+            report.named,
+            seq=report.seq,
+            waiting=waiting,
+            explained=len(waiting),
+            waiting_rank=waiting[0] if waiting else None,
+            waiting_kind=kind,
+            guess=True,
+            events=[report],
+        )
+        if report.what == "unlike":
+            finding.own_kind, finding.own_seq = kind, report.seq
+        return finding
+    return None

@@ -17,7 +17,8 @@ _STACKS = re.compile(
     re.MULTILINE,
 )
 _RAS_TEXT = re.compile(
-    rb"^NCCL version [\d.]+ compiled with CUDA|^Job summary|^\[[^\]\n]{1,40}\] PEER_[A-Z]+: Process ",
+    rb"^NCCL version [\d.]+ compiled with CUDA|^Communicators\.\.\. \(|^Group +Comms +Nodes +Ranks|"
+    rb"^#\d{1,9}-\d{1,9} \([0-9a-f]{8,16}\) [A-Z]{2,12}|^Job summary|^\[[^\]\n]{1,40}\] PEER_[A-Z]+: Process ",
     re.MULTILINE,
 )
 _OUR_HTML = b'<meta name="generator" content="hangscope'

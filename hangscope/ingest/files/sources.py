@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from hangscope.errors import NoSuchPathError, Note
-from hangscope.ingest.files import remote
+from hangscope.ingest.files import remote, standard_input
 from hangscope.ingest.files.archives import is_named_so, may_be_archive
 from hangscope.ingest.files.scratch import scratch_folder
 from hangscope.ingest.files.unpacking import Unpacking
@@ -66,7 +66,10 @@ class _Search:
 
     def expand(self, path: str) -> Iterator[SourceFile]:
         """Yield the files of one path that was given."""
-        if remote.is_remote(path):
+        if path == standard_input.NAME:
+            copy = standard_input.copy_of_input(self._cleanup, self._notes)
+            yield from self._one(copy, standard_input.SHOWN, 0)
+        elif remote.is_remote(path):
             yield from self._fetch(path)
         elif os.path.isdir(path):
             yield from self._walk(path, "", 0)

@@ -32,6 +32,9 @@ _LINES_OF_A_TABLE = 200_000
 _LINES_WITHOUT_ENTRY = 60
 _FIELD = re.compile(r"^\s{0,6}(time|host|rank|exitcode|error_file|traceback|msg)\s*: ?(.*)$")
 _START = "errors.ChildFailedError"
+_HEADLESS = re.compile(
+    r"^\s{0,6}(?:time      : \d{4}-\d\d-\d\d_|host      : \S|rank      : \d{1,7} \(local_rank: \d|exitcode  : -?\d{1,4} {1,6}\(pid: )"
+)
 _ROOT = re.compile(r"^\s*Root Cause\b")
 _OTHERS = re.compile(r"^\s*(?:Failures|Other Failures):\s*$")
 _ENTRY = re.compile(r"^\s*\[(\d{1,7})\]:\s*$")
@@ -41,7 +44,15 @@ _RULER = re.compile(r"^\s*={20,}\s*$")
 class FailureTableParser:
     """Turns each entry of a table into one `exit` event; `first` marks the launcher's own root cause."""
 
-    literals = (b"errors.ChildFailedError", b"Root Cause (first observed failure)", b"Root Cause:")
+    literals = (
+        b"errors.ChildFailedError",
+        b"Root Cause (first observed failure)",
+        b"Root Cause:",
+        b"  time      : 2",
+        b"  host      : ",
+        b" (local_rank: ",
+        b"  exitcode  : ",
+    )
 
     def __init__(self) -> None:
         self._origin: str | None = None
@@ -58,7 +69,8 @@ class FailureTableParser:
     def feed(self, line: Line) -> Iterable[Event]:
         """Read one line of the table."""
         if self._origin is None:
-            if _START not in line.text and not _ROOT.match(line.text):
+            beheaded = _FIELD.match(line.text)  # an excerpt that begins within an entry
+            if _START not in line.text and not _ROOT.match(line.text) and not _HEADLESS.match(line.text):
                 return []
             self._origin, self._root, self._left, self._idle = (
                 line.origin,
@@ -66,6 +78,8 @@ class FailureTableParser:
                 _LINES_OF_A_TABLE,
                 _LINES_WITHOUT_ENTRY,
             )
+            if beheaded is not None:
+                self._where, self._entry = line, {beheaded[1]: beheaded[2].strip()}
             return []
         if line.origin != self._origin:
             return []
@@ -104,7 +118,7 @@ class FailureTableParser:
         if where is None:
             return []
         rank = re.match(r"(\d{1,7}) \(local_rank: (\d{1,6})\)", entry.get("rank", ""))
-        code = re.match(r"(-?\d{1,4}) \(pid: (\d{1,9})\)", entry.get("exitcode", ""))
+        code = re.match(r"(-?\d{1,4}) {1,6}\(pid: (\d{1,9})\)", entry.get("exitcode", ""))
         if not code:
             return []
         host = entry.get("host") or None

@@ -156,12 +156,19 @@ RULES: tuple[Rule, ...] = (
     rule("CUDA driver error: ", r"CUDA driver error: ([^\n(]{3,120})", _cuda),
     rule("HIP error: ", r"HIP error: ([^\n(]{3,120})", _cuda),
     rule("ncorrectable ECC error", r"(uncorrectable ECC error[\w ]{0,60})", _cuda),
+    rule("HW Exception by GPU", r"(HW Exception by GPU node-\d{1,4}.{0,80}?reason ?: ?[\w ]{1,40})", _cuda),
+    rule(
+        "GPU has fallen off the bus",
+        r"(?:NVRM: GPU |nvidia )(?:at PCI:)?([\da-f:.]{7,20}): (GPU has fallen off the bus)",
+        lambda line, match: line.event(Xid, device=match[1], code=79),
+    ),
     rule("NVRM: Xid", r"Xid \((?:PCI:)?([\w:.]{4,20})\): (\d{1,4})(?:, pid='?(\d{1,9})\b)?", _xid),
     rule(
         "Killed process ", r"(?:[Oo]ut of memory|oom.kill).{0,80}?Killed process (?P<pid>\d{1,9})", _oom_host
     ),
     rule("oom-kill:", r"oom-kill:.{0,400}?,pid=(?P<pid>\d{1,9})", _oom_host),
     rule("oom_kill event", r"Detected \d+ oom[_-]kill event", _oom_host),
+    rule("oom-kill event", r"Detected \d{1,6} oom-kill event", _oom_host),
     rule("OOMKilled", r"OOMKilled", _oom_host),
     rule("killed due to memory pressure", r"killed due to memory pressure", _oom_host),
     rule(

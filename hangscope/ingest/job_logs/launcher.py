@@ -11,6 +11,7 @@ code 0 is not in its table.
 
 from __future__ import annotations
 
+import datetime
 import re
 import signal
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
 from hangscope.ingest.recorder.values import short_number
 
 _TASKS_SHOWN = 64
+_SLURM_TIME = re.compile(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
+_A_YEAR = 2024  # stamps count from 1 January of a leap year, whatever the year
 _WORDS = {
     "Killed": -9,
     "Terminated": -15,
@@ -39,8 +42,8 @@ _WORDS = {
 class Exit(Event):
     """A process's end as a launcher tells it. `code` is negative for a signal; `pid` and `host` are the process's.
 
-    `first`: the launcher's own root cause; `via` says whose word it is: table, agent, srun, mpirun, spawn, deepspeed or
-    error_file; `agent` is the process id of the launcher's agent.
+    `first`: the launcher's own root cause; `via` says whose word it is: table, agent, srun, mpirun, spawn, deepspeed,
+    shell or error_file; `agent` is the process id of the launcher's agent.
     """
 
     kind: ClassVar[str] = "exit"
@@ -139,7 +142,16 @@ def _slurm(line: Line, match: re.Match[str]) -> Event:
         if "NODE" in why
         else "cancelled"
     )
-    return line.event(ExternalEnd, reason=reason)
+    event = line.event(ExternalEnd, reason=reason)
+    at = _SLURM_TIME.search(match.group(0))
+    if at is None or event.time is not None or event.stamp is not None:
+        return event
+    month, day, hour, minute, second = map(int, at.groups())
+    try:
+        moment = datetime.datetime(_A_YEAR, month, day, hour, minute, second)
+    except ValueError:
+        return event
+    return replace(event, stamp=(moment - datetime.datetime(_A_YEAR, 1, 1)).total_seconds())
 
 
 def _evicted(line: Line, match: re.Match[str]) -> Event:
@@ -181,10 +193,12 @@ def _spawn(line: Line, match: re.Match[str]) -> Event:
 
 
 def _deepspeed(line: Line, match: re.Match[str]) -> Event:
-    local = re.search(r"--local[_-]rank=(\d{1,6})", line.text)
-    return exit_event(
-        line, int(match.group(1)), local_rank=int(local.group(1)) if local else None, via="deepspeed"
-    )
+    # the command line in front is that of the worker that was spawned last, whichever failed (deepspeed/launcher/launch.py)
+    return exit_event(line, int(match.group(1)), via="deepspeed")
+
+
+def _shell(line: Line, match: re.Match[str]) -> Event:
+    return exit_event(line, _WORDS[match[2]], pid=int(match[1]), via="shell")
 
 
 def _ended_well(line: Line, match: re.Match[str]) -> Event:
@@ -235,6 +249,11 @@ RULES: tuple[Rule, ...] = (
         _spawn,
     ),
     rule("exits with return code = ", r"exits with return code = (-?\d{1,4})", _deepspeed),
+    rule(
+        ": line ",
+        r": line \d{1,7}: +(\d{1,9}) (Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception)\b",
+        _shell,
+    ),
     rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", _ended_well),
     rule("worker group successfully finished", r"worker group successfully finished", _ended_well),
 )

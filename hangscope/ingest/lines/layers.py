@@ -14,6 +14,12 @@ _NO_NAME = r"(?!(?:rank|step|epoch|iter|batch|layer|cuda|stage|fold)[\d_\[-])"  
 # because a traceback's indentation is part of the message (mpirun 4 prints none, mpirun 5 one: then it is odd).
 _LAYERS = re.compile(
     r"(?P<rank>\[rank(\d{1,7})[\]\[]:? ?)"
+    # a launcher's own template, `[${role_name}${rank}|${local_rank}]:`
+    r"|(?P<role_pipe>\[[A-Za-z_][A-Za-z_.-]{0,60}(\d{1,7})\|(\d{1,6})\]: ?)"
+    # SGLang's logger: a stamp and the coordinates of the process (sglang/srt/managers/scheduler.py)
+    rf"|(?P<sglang>\[(\d{{4}})-(\d\d)-(\d\d) {CLOCK}((?: (?:DP|PP|TP|EP)\d{{1,5}}){{1,4}})\] ?)"
+    # vLLM's logger: a level, a stamp without a year, the place (vllm/logger.py)
+    rf"|(?P<vllm>(DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d)-(\d\d) {CLOCK} \[[\w./]{{1,100}}:\d{{1,6}}\] ?)"
     r"|(?P<role_ranks>\[[A-Za-z_]+-(\d{1,7})-(\d{1,7})\]: ?)"
     r"|(?P<role>\[[A-Za-z_][A-Za-z_.-]{0,60}(\d{1,7})\]:)"
     # Open MPI 4, and 5 (`--output tag`, `tag-fullname`, `tag-detailed`, `rank`; openpmix/src/common/pmix_iof.c)
@@ -21,7 +27,7 @@ _LAYERS = re.compile(
     r"(?:<std(?:out|err|diag)>)?:(?: (?=(?: {2}){0,20}\S))?)"
     r"|(?P<mpi_rank>\[(\d{1,7})\]<std(?:out|err|diag)>:(?: (?=(?: {2}){0,20}\S))?)"
     rf"|(?P<ctime>\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([A-Z][a-z]{{2}}) ([ \d]\d) {CLOCK} (\d{{4}})\](?:<std(?:out|err|diag)>:)? ?)"
-    r"|(?P<ray>\((?:[A-Za-z_][\w.<>]{0,80}(?: rank=(\d{1,7}))?,? )?pid=(\d{1,9})(?:, ip=([\w.:]{2,64}))?\) ?)"
+    r"|(?P<ray>\((?:([A-Za-z_][\w.<>:-]{0,80})(?: rank=(\d{1,7}))?,? )?pid=(\d{1,9})(?:, ip=([\w.:]{2,64}))?\) ?)"
     r"|(?P<pod>\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?)"
     rf"|(?P<iso>\[?(\d{{4}})[-/](\d\d)[-/](\d\d)[T_ ]{CLOCK}(?:[.,](\d{{1,9}}))? ?(Z|UTC|[+-]\d\d:?\d\d)?\]?"
     rf"(?: [|-] |: | |(?=\[)|$))"
@@ -34,7 +40,7 @@ _LAYERS = re.compile(
     rf"|(?P<c10>\[([IWEFV]) ({CODE}):(\d{{1,6}})\] ?)"
     r"|(?P<logger>torch\.[\w.]{1,200}: \[(DEBUG|INFO|WARNING|ERROR|CRITICAL)\] ?)"
     r"|(?P<root_logger>(DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]{1,200}:)"
-    r"|(?P<number>\[\d{1,9}\] (?=\[rank))"
+    r"|(?P<number>\[\d{1,9}\] (?=\[rank)|\d{1,9}[ \t]{1,4}(?=\[rank|\d{4}-\d\d-\d\dT))"
     r"|(?P<hydra>\[(\d{1,7})\] (?=Traceback | +\S|[\w.]{0,120}(?:Error|Exception|Interrupt|Exit)\b|terminate called|"
     r"Fatal Python error|\[[IWEF]\d?))"
     r"|(?P<debris>\[\d{1,2}(?:;\d{1,3}){0,4}m ?)"
@@ -43,6 +49,8 @@ _LAYERS = re.compile(
     r"252}\d[a-z0-9.-]{0,252}): )"
     rf"|(?P<compose>{_NO_NAME}([a-z][\w.-]{{0,100}}[-_.]\d{{1,6}}) +\| )"
 )
+_COORDINATE = re.compile(r"(?:^|[ _])(DP|PP|TP|EP)(\d{1,5})(?=[ _]|$)")
+_COORDINATES = re.compile(r"(?:(?:DP|PP|TP|EP)\d{1,5} ?){1,4}")
 _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: i for i, name in enumerate(_MONTH_NAMES, 1)}
@@ -107,12 +115,47 @@ def _unit(found: dict[str, Any], host: str | None, pid: str) -> None:
     _host(found, host)
 
 
-def _ray(found: dict[str, Any], rank: str | None, pid: str, ip: str | None) -> None:
+def _ray(found: dict[str, Any], name: str | None, rank: str | None, pid: str, ip: str | None) -> None:
     found["pid"] = int(pid)
     if ip:
         found["host"] = ip
     if rank:
         found["task"] = int(rank)
+    worker = rank_of_worker(name or "")
+    if worker is not None:
+        found.setdefault("rank", worker)
+
+
+def rank_of_worker(name: str) -> int | None:
+    """Return the rank within its engine that an inference worker's name tells: `VllmWorker-3`, `Worker_TP1_EP1`; None for others.
+
+    The tensor-parallel number is the rank where no pipeline stage or data-parallel replica but the first is named.
+    """
+    if "Worker" not in name and not _COORDINATES.fullmatch(name.strip()):
+        return None
+    found = dict(_COORDINATE.findall(name))
+    if "TP" not in found or any(int(found.get(other, 0)) for other in ("PP", "DP")):
+        return None
+    return int(found["TP"])
+
+
+def _sglang(
+    found: dict[str, Any], year: str, month: str, day: str, h: str, m: str, s: str, coordinates: str
+) -> None:
+    _iso(found, year, month, day, h, m, s, None, None)
+    rank = rank_of_worker(coordinates)
+    if rank is not None:
+        found.setdefault("rank", rank)
+
+
+def _vllm(found: dict[str, Any], level: str, month: str, day: str, h: str, m: str, s: str) -> None:
+    _clock(found, int(month), int(day), h, m, s, 0.0)
+    found["level"] = level[0]
+
+
+def _role_pipe(found: dict[str, Any], rank: str, local: str) -> None:
+    found.setdefault("rank", int(rank))
+    found["local_rank"] = int(local)
 
 
 def _host(found: dict[str, Any], host: str | None) -> None:
@@ -198,18 +241,22 @@ def _clock(found: dict[str, Any], month: int, day: int, h: str, m: str, s: str, 
 
 
 _READ: dict[str, Any] = {
+    "role_pipe": _role_pipe, "sglang": _sglang, "vllm": _vllm,
     "rank": _rank, "role_ranks": _role_ranks, "role": _role, "mpi": _mpi, "mpi_rank": _task, "ctime": _ctime, "ray": _ray, "pod": _host, "iso": _iso, "cri": _nothing,
     "stream": _host, "syslog": _syslog, "unit": _unit, "glog": read_glog, "c10": _c10, "logger": _level, "root_logger": _level, "number": _nothing, "hydra": _task,
     "debris": _nothing, "task": _task, "pdsh": _host, "compose": _host,
 }  # fmt: skip
 _ARITY = {
-    "rank": 1, "role_ranks": 2, "role": 1, "mpi": 4, "mpi_rank": 1, "ctime": 6, "ray": 3, "pod": 1, "iso": 8, "cri": 0, "stream": 1, "syslog": 6, "unit": 2, "glog": 10,
+    "role_pipe": 2, "sglang": 7, "vllm": 6,
+    "rank": 1, "role_ranks": 2, "role": 1, "mpi": 4, "mpi_rank": 1, "ctime": 6, "ray": 4, "pod": 1, "iso": 8, "cri": 0, "stream": 1, "syslog": 6, "unit": 2, "glog": 10,
     "c10": 3, "logger": 1, "root_logger": 1, "number": 0, "hydra": 1, "debris": 0, "task": 1, "pdsh": 1, "compose": 1,
 }  # fmt: skip
 _IDENTITY = frozenset(
     {
         "rank",
         "role_ranks",
+        "role_pipe",
+        "sglang",
         "role",
         "mpi",
         "mpi_rank",

@@ -8,15 +8,19 @@ writer, with a note that counts the rest.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol
+from itertools import chain
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.lines.literals import LiteralFinder
+from hangscope.ingest.lines.mend import LIMIT, mend
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.ingest.lines.split import pieces
 
 BLOCK = 1 << 20
 LINE_LIMIT = 1 << 16
@@ -49,6 +53,17 @@ class LineParser(Protocol):
         """Return the events that only the end of the file completes."""
 
 
+@runtime_checkable
+class BulkParser(LineParser, Protocol):
+    """A parser that reads lines of one form which repeats endlessly from the bytes themselves."""
+
+    def run(self, block: bytes, start: int, number: int) -> int:
+        """Read as many lines of the form as follow each other from `start`, the beginning of line `number`, on.
+
+        Returns where the first line begins that is to be read like any other: `start` itself where this one is.
+        """
+
+
 @dataclass(slots=True)
 class Scan:
     """What a pass over one log gave: events by line, notes, `lines` and bytes (`size`) read, and the raw text just before errors.
@@ -73,7 +88,11 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
     run = _Run(file, parsers)
     number = 1
     broken: list[str] = []
-    for block in _blocks(stream, broken):
+    blocks = _blocks(stream, broken)
+    first, second = next(blocks, None), next(blocks, None)
+    if first is not None and second is None and len(first) <= LIMIT:
+        first = run.mended(first)
+    for block in chain((b for b in (first, second) if b is not None), blocks):
         number = run.block(block, number)
     run.notes.extend(Note("truncated", f"the log breaks off: {error}", file, number) for error in broken)
     return run.finish()
@@ -111,6 +130,7 @@ class _Run:
         self.finder = LiteralFinder(
             [(literal, 1 << i) for i, p in enumerate(parsers) for literal in p.literals]
         )
+        self.in_bulk = {bit: parser for bit, parser in self.by_bit if isinstance(parser, BulkParser)}
         self.notes: list[Note] = []
         self.kept = EventStore()
         self.bytes = 0
@@ -124,27 +144,36 @@ class _Run:
     def block(self, block: bytes, number: int) -> int:
         """Read one block whose first line has this number; return the number of the line after it."""
         end = len(block) - len(_FILLER)
-        hits = deque(self.finder.find(block))
-        at = counted = 0
+        hits = self.finder.find(block)
+        nth = at = counted = 0
         while True:
             wanted = self._wanted()
             if wanted:
                 if at >= end:
                     break
                 start, mask = at, wanted
-            elif hits:
-                start, mask = hits[0][0], 0
+            elif nth < len(hits):
+                start, mask = hits[nth][0], 0
                 low = max(at, start - LINE_LIMIT)
                 start = max(block.rfind(b"\n", low, start), block.rfind(b"\r", low, start), low - 1) + 1
-                start = max(start, hits[0][0] - BEFORE_HIT)
+                start = max(start, hits[nth][0] - BEFORE_HIT)
+                in_bulk = self.in_bulk.get(hits[nth][1])
+                if in_bulk is not None:
+                    number += block.count(b"\n", counted, start)
+                    counted = start
+                    at = in_bulk.run(block, start, number)
+                    if at > start:
+                        nth = bisect_left(hits, (at,), nth)
+                        continue
             else:
                 break
             stop = block.find(b"\n", start, start + LINE_LIMIT)
             stop = stop if stop >= 0 else min(start + LINE_LIMIT, end)
             bar = block.find(b"\r", start, stop)
             stop = bar if bar >= 0 else stop
-            while hits and hits[0][0] < max(stop, start + 1):
-                mask |= hits.popleft()[1]
+            while nth < len(hits) and hits[nth][0] < max(stop, start + 1):
+                mask |= hits[nth][1]
+                nth += 1
             number += block.count(b"\n", counted, start)
             counted = start
             if stop > start:
@@ -157,6 +186,19 @@ class _Run:
         self.quiet_bytes += end
         return self.last_number
 
+    def mended(self, block: bytes) -> bytes:
+        """Return the block of a short text with its broken lines put together, and note how many there were."""
+        found = mend(block[: -len(_FILLER)])
+        if found.joined:
+            self.notes.append(
+                Note(
+                    "mended",
+                    f"{found.joined} line breaks in the middle of a line, as a terminal makes them, were taken out",
+                    self.file,
+                )
+            )
+        return found.data + _FILLER
+
     def _wanted(self) -> int:
         mask = 0
         for bit, parser in self.by_bit:
@@ -165,7 +207,10 @@ class _Run:
         return mask
 
     def _line(self, data: bytes, number: int, mask: int, block: bytes, start: int) -> None:
-        line = strip_prefix(data.decode("utf-8", "replace"), number, self.file)
+        for piece in pieces(data.decode("utf-8", "replace")):
+            self._piece(strip_prefix(piece, number, self.file), number, mask, block, start)
+
+    def _piece(self, line: Line, number: int, mask: int, block: bytes, start: int) -> None:
         for bit, parser in self.by_bit:
             if mask & bit:
                 try:

@@ -34,6 +34,14 @@ _COLL = re.compile(
     rf"comm ({_POINTER}) \[nranks=(\d{{1,7}})\] stream {_POINTER}"
     r"(?: task -?\d{1,10} globalrank -?\d{1,7})?$"
 )
+#: The same as bytes, to its line feed: (operation, opCount, count to root, comm and nranks).
+WHOLE_LINE = re.compile(
+    (
+        rf"([A-Z][A-Za-z]{{2,23}}): opCount ([0-9a-f]{{1,16}}) sendbuff {_POINTER} recvbuff {_POINTER} "
+        rf"(count \d{{1,20}} datatype \d{{1,3}} op \d{{1,10}} root -?\d{{1,10}}) "
+        rf"(comm {_POINTER} \[nranks=\d{{1,7}}\]) stream {_POINTER}(?: task -?\d{{1,10}} globalrank -?\d{{1,7}})?\n"
+    ).encode()
+)
 _COLL_START = re.compile(r"[A-Z][A-Za-z]{2,23}: opCount ")
 _COLL_COMM = re.compile(rf" comm ({_POINTER}) \[")
 

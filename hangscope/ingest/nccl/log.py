@@ -14,7 +14,7 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.events import Event
-from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.nccl import calls, init, warn
 from hangscope.ingest.nccl.calls import Process
 from hangscope.ingest.nccl.comm import Communicator
@@ -28,6 +28,9 @@ MAX_COMMUNICATORS = 262_144
 _MAX_NOTES = 50
 
 _NS = 1_000_000_000
+_INFO = b" NCCL INFO "
+_HEAD = 300  # bytes of a line's head that are looked at
+_MOST_KNOWN = 16_384
 _RAS_DEAD = re.compile(r"RAS declaring peer (?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD")
 
 
@@ -45,6 +48,8 @@ class NcclParser:
         self.notes: list[Note] = []
         self._processes: dict[tuple[str, str, int | None, str], Process] = {}
         self._by_pid: dict[int, list[Process]] = {}
+        self._heads: dict[bytes, tuple[Process, int]] = {}
+        self._known_calls: dict[tuple[bytes, bytes, bytes], calls.CollLine] = {}
         self._made = 0
         self._torn = 0
         self._version = ""
@@ -56,6 +61,68 @@ class NcclParser:
             self._version = banner_version(line.text) or self._version
             return ()
         return [event for message in messages for event in self._message(message, line)]
+
+    def run(self, block: bytes, start: int, number: int) -> int:
+        """Read the COLL lines that follow each other from `start` on; see `BulkParser`."""
+        heads, known, match = self._heads, self._known_calls, calls.WHOLE_LINE.match
+        keep = self._keep() if self._processes else calls.LEAST_KEPT
+        while True:
+            at = block.find(_INFO, start, start + _HEAD)
+            found = match(block, at + len(_INFO)) if at >= 0 else None
+            if found is None:
+                return start
+            head = block[start:at]
+            told = heads.get(head)
+            if told is None:
+                told = self._known_head(head, block[start : found.end()], number)
+                if told is None:
+                    return start
+                keep = self._keep()
+            process, created = told
+            name, op_count, key, tail = found.groups()
+            call = known.get((name, key, tail))
+            if call is None:
+                call = self._known_call(found[0])
+                if call is None:
+                    return start
+            if call.pointer not in process.live:
+                return start  # its communicator is new: the line is read like any other
+            call.op_count = int(op_count, 16)
+            process.record(call, number, created, keep)
+            start = found.end()
+            number += 1
+
+    def _known_head(self, head: bytes, whole: bytes, number: int) -> tuple[Process, int] | None:
+        """Return whose lines begin with these bytes and when (ns); None where the line is to be read like any other."""
+        if not self._processes or b"\n" in head or b"\r" in head:
+            return None  # the first line tells the file's name; another line may stand before the head
+        file = next(iter(self._processes.values())).file
+        line = strip_prefix(whole.decode("utf-8", "replace").rstrip(), number, file)
+        messages = parse_line(line.text)
+        if len(messages) != 1 or messages[0].pid is None or messages[0].truncated:
+            return None
+        process = self._process(messages[0], line)
+        if process is None or _joined_to_a_cut_head(messages[0], process):
+            return None
+        if len(self._heads) >= _MOST_KNOWN:
+            self._heads.clear()
+        told = self._heads[head] = (process, int(line.time * _NS) if line.time else 0)
+        return told
+
+    def _known_call(self, message: bytes) -> calls.CollLine | None:
+        call = calls.parse_coll(message.decode("ascii", "replace").rstrip())
+        if call is None:
+            return None
+        if len(self._known_calls) >= _MOST_KNOWN:
+            self._known_calls.clear()
+        found = calls.WHOLE_LINE.match(message)
+        if found is not None:
+            self._known_calls[(found[1], found[3], found[4])] = call
+        return call
+
+    def _keep(self) -> int:
+        """Return how many calls a process may keep."""
+        return max(calls.LEAST_KEPT, calls.CALL_BUDGET // (2 * len(self._processes)))
 
     def close(self) -> Iterable[Event]:
         """Settle the names of communicators; no event waits for the end."""
@@ -106,8 +173,7 @@ class NcclParser:
             if not self._room(line):
                 return
             self._made += 1
-        keep = max(calls.LEAST_KEPT, calls.CALL_BUDGET // (2 * len(self._processes)))
-        process.record(call, line.number, int(line.time * _NS) if line.time else 0, keep)
+        process.record(call, line.number, int(line.time * _NS) if line.time else 0, self._keep())
 
     def _tear(self, process: Process, pointer: str | None, line: Line) -> None:
         process.tear(pointer)

@@ -38,7 +38,12 @@ def read(data: bytes, file: str) -> tuple[list[RasSnapshot], list[Note]]:
     text = data.decode("utf-8", "replace")
     if text.lstrip()[:1] == "{":
         return read_json(text, file)
-    return read_text(text, file), []
+    snapshots = read_text(text, file)
+    garbled = sum(snapshot.garbled for snapshot in snapshots)
+    if not garbled:
+        return snapshots, []
+    what = f"{garbled} lines name ranks that their communicator does not have, as NCCL 2.27 prints them; they were dropped"
+    return snapshots, [Note("garbled_ras", what, file, hint="ask once more, or update NCCL")]
 
 
 def frozen(first: RasSnapshot, second: RasSnapshot) -> bool:

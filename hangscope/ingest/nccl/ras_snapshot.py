@@ -42,7 +42,7 @@ class RasSnapshot:
     """One answer of RAS; ranks are group-local and `timestamp` is as printed.
 
     `counts` holds (communicator, operation, rank, (count,)), or, for counts that are not told by rank,
-    (communicator, operation, None, (number of ranks, count)).
+    (communicator, operation, None, (number of ranks, count)). `garbled` counts lines of ranks that no communicator can have.
     """
 
     file: str
@@ -51,6 +51,7 @@ class RasSnapshot:
     timestamp: str | None = None
     counts: set[tuple[str, str, int | None, tuple[int, ...]]] = field(default_factory=set)
     events: list[NcclRas] = field(default_factory=list)
+    garbled: int = 0
 
 
 def comm_hash(text: str) -> str:

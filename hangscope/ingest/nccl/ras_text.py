@@ -144,6 +144,9 @@ def _end(block: _Block, snapshot: RasSnapshot) -> None:
     total = sum(ranks for ranks, _ in block.groups) + sum(
         1 for _, count, _ in block.ranks if all(listed != count for _, listed in block.groups)
     )
+    if total and any(rank >= total for rank, _, _ in block.ranks):
+        snapshot.garbled += sum(1 for rank, _, _ in block.ranks if rank >= total)
+        return  # 2.27 printed what stood in memory: neither these ranks nor the counts can be believed
     for rank, count, found in block.ranks:
         event = replace(found, nranks=total)
         snapshot.counts.add((block.comm, op, rank, (count,)))

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from hangscope.incident import Frame, Stack
+from hangscope.ingest.lines.layers import rank_of_worker
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 
 _BYTES_READ = 1 << 26
@@ -153,6 +154,10 @@ def _threads(
             continue
         if match := _SPY_PROCESS.match(line.text):
             pid = int(match.group(1))
+            engine = rank_of_worker(line.text) if "VLLM::" in line.text else None
+            if engine is not None:  # the engine's name for the process tells its rank
+                yield from open_.values()
+                open_, section = {}, engine
             if _WORKER.match(line.text):
                 workers.add(pid)
             continue

@@ -54,7 +54,10 @@ class WatchdogTimeout(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogStatus(GroupEvent):
-    """The line "last enqueued … last completed …" of one group, in both wordings; -1 where there was none yet."""
+    """The line "last enqueued … last completed …" of one group, in all wordings; -1 where there was none yet.
+
+    `last_started` and `started_op`, the call's name, are of newer builds only.
+    """
 
     kind: ClassVar[str] = "watchdog_status"
     same_by: ClassVar[tuple[str, ...] | None] = ("seq", "last_enqueued", "last_completed", "group_name")
@@ -62,6 +65,8 @@ class WatchdogStatus(GroupEvent):
     last_enqueued: int
     last_completed: int
     seq: int | None = None
+    last_started: int | None = None
+    started_op: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +95,13 @@ class DumpObserved(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatTimeout(GroupEvent):
-    """The watchdog itself stood still. `what` is watchdog_stuck or gil."""
+    """The watchdog itself stood still. `what` is watchdog_stuck or gil; `pending` counts the calls in its list."""
 
     kind: ClassVar[str] = "heartbeat_timeout"
     same_by: ClassVar[tuple[str, ...] | None] = ("what",)
     prints_group_rank: ClassVar[bool] = True
     what: str
+    pending: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +113,15 @@ class AsyncError(GroupEvent):
     prints_group_rank: ClassVar[bool] = True
     error: str
     peer_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessDown(GroupEvent):
+    """The line "To avoid data inconsistency, we are taking the entire process down": what the rank says later is another attempt's."""
+
+    kind: ClassVar[str] = "process_down"
+    same_by: ClassVar[tuple[str, ...] | None] = ("group_name",)
+    prints_group_rank: ClassVar[bool] = True
 
 
 OfGroup = TypeVar("OfGroup", bound=GroupEvent)
@@ -134,9 +149,15 @@ def _timeout(line: Line, match: re.Match[str]) -> Event | None:
 
 
 def _status(line: Line, match: re.Match[str]) -> Event:
-    seq, enqueued, completed = match.groups()
+    seq, enqueued, started, op, completed = match.groups()
     return group_event(
-        line, WatchdogStatus, seq=integer(seq), last_enqueued=int(enqueued), last_completed=int(completed)
+        line,
+        WatchdogStatus,
+        seq=integer(seq),
+        last_enqueued=int(enqueued),
+        last_started=integer(started),
+        started_op=user_op(op) if op else None,
+        last_completed=int(completed),
     )
 
 
@@ -156,7 +177,13 @@ def _dump_signal(line: Line, match: re.Match[str]) -> Event:
 
 
 def _heartbeat(what: str) -> Any:
-    return lambda line, match: group_event(line, HeartbeatTimeout, what=what)
+    def build(line: Line, match: re.Match[str]) -> Event:
+        pending = re.search(r"workMetaList_\.size\(\)=(\d{1,9})", line.text)
+        return group_event(
+            line, HeartbeatTimeout, what=what, pending=integer(pending[1]) if pending else None
+        )
+
+    return build
 
 
 def _async_error(line: Line, match: re.Match[str]) -> Event:
@@ -169,20 +196,21 @@ def _async_error(line: Line, match: re.Match[str]) -> Event:
 RULES: tuple[Rule, ...] = (
     rule(
         "Watchdog caught collective operation timeout",
-        r"Watchdog caught collective operation timeout: WorkNCCL\((?P<work>.{0,400}?)\) ran for (?P<ran>\d{1,"
+        r"Watchdog caught collective operation timeout: Work[A-Z]{3,6}\((?P<work>.{0,400}?)\) ran for (?P<ran>\d{1,"
         r"18}) milliseconds",
         _timeout,
     ),
     rule(
         "timed out in blocking wait",
-        r"Work WorkNCCL\((?P<work>.{0,400}?)\) timed out in blocking wait(?P<ran>)",
+        r"Work Work[A-Z]{3,6}\((?P<work>.{0,400}?)\) timed out in blocking wait(?P<ran>)",
         _timeout,
     ),
     rule(
         "last completed ",
         r"(?:Timeout at NCCL work|detected by watchdog at work(?: sequence id)?): (-?\d{1,18})(?:,| PG "
         r"status:) "
-        r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})",
+        r"last enqueued (?:NCCL )?work: (-?\d{1,18}), "
+        r"(?:last started (?:NCCL )?work: (-?\d{1,18})(?: \(([A-Z_]{1,60})\))?, )?last completed (?:NCCL )?work: (-?\d{1,18})",
         _status,
     ),
     rule(
@@ -204,6 +232,11 @@ RULES: tuple[Rule, ...] = (
         "Observed flight recorder dump signal",
         r"Observed flight recorder dump signal from another rank",
         lambda line, match: group_event(line, DumpObserved),
+    ),
+    rule(
+        "taking the entire process down",
+        r"we are taking the entire process down",
+        lambda line, match: group_event(line, ProcessDown),
     ),
     rule("watchdog got stuck for", r"watchdog got stuck for \d+ seconds", _heartbeat("watchdog_stuck")),
     rule("NCCL monitor thread timeout", r"NCCL monitor thread timeout", _heartbeat("watchdog_stuck")),

@@ -19,17 +19,25 @@ from dataclasses import dataclass, field
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.incident import State
-from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording
 from hangscope.ingest.torch_logs.fingerprint import RANDOM_START, Fingerprint, fingerprints
 
 #: Calls that all writers of one log may keep; the oldest of each writer go first.
 CALL_BUDGET = 1_500_000
 _LEAST_KEPT = 2_048
+_DONE = int(State.DONE)
 _CHAINS = 64  # groups of a writer that a number is compared with; a log of leaping numbers has no end of them
 _GAP = 64  # point-to-point calls take numbers too, without a line
 
 _GROUP_RANK = re.compile(r"\[Rank (\d{1,7})\] Running collective: ")
+#: A whole line of the form that repeats endlessly, behind the prefix of its writer.
+_BULK = re.compile(
+    rb"\[I\d{3,4} \d\d:\d\d:\d\d\.\d{6,9} ProcessGroupWrapper\.cpp:\d{1,6}\] \[Rank (\d{1,7})\] Running collective: "
+    rb"CollectiveFingerPrint\(SequenceNumber=(\d{1,18}),? ?OpType=([A-Z_]{3,60}[,)][^\r\n\x1b]{0,2000})\n"
+)
+_HEAD = 120  # bytes of a prefix that is remembered
+_HEADS = 4096
 
 
 @dataclass(slots=True)
@@ -61,6 +69,58 @@ class DetailParser:
         self._calls = 0
         self._attempt = 0
         self._cache: dict[str, Fingerprint | None] = {}
+        self._heads: dict[bytes, _Writer] = {}
+        self._rows: dict[tuple[int, int, bytes], tuple[int, int]] = {}
+
+    def run(self, block: bytes, start: int, number: int) -> int:
+        """Read the lines of calls that follow each other from `start` on; see `BulkParser`."""
+        heads, rows, match = self._heads, self._rows, _BULK.match
+        while True:
+            at = block.find(b"[I", start, start + _HEAD)
+            found = match(block, at) if at >= 0 else None
+            if found is None:
+                return start
+            if b"[" in found[3] and b"[Rank " in found[3]:
+                return start  # another line begins within this one
+            writer = heads.get(block[start:at])
+            if writer is None:
+                writer = self._known_head(block[start:at], found[0], number)
+                if writer is None:
+                    return start
+            rank, count, rest = int(found[1]), int(found[2]), found[3]
+            chain = self._chain(writer, rank, count)
+            row = rows.get((id(writer), chain, rest))
+            if row is None or count >= RANDOM_START:
+                fingerprint = self._fingerprint(found[0].decode("utf-8", "replace").strip())
+                if fingerprint is None:
+                    return start
+                before = len(writer.recording)
+                self._add(writer, chain, fingerprint)
+                columns = writer.recording.columns
+                if len(writer.recording) > before and len(rows) < _HEADS:
+                    rows[(id(writer), chain, rest)] = (columns["group"][-1], columns["kind"][-1])
+            else:
+                writer.recording.add(
+                    group=row[0], seq=count + 1, kind=row[1], state=_DONE, order=writer.calls
+                )
+                writer.calls += 1
+                self._calls += 1
+                if self._calls > CALL_BUDGET and len(writer.recording) > _LEAST_KEPT:
+                    self._trim()
+            start = found.end()
+            number += 1
+
+    def _known_head(self, head: bytes, rest: bytes, number: int) -> _Writer | None:
+        """Return whose line it is that begins with these bytes; None where the line is to be read like any other."""
+        if b"\n" in head or b"\r" in head:
+            return None
+        line = strip_prefix((head + rest).decode("utf-8", "replace").rstrip(), number, self._file)
+        if not line.text.startswith("[Rank "):
+            return None
+        if len(self._heads) >= _HEADS:
+            self._heads.clear()
+        writer = self._heads[head] = self._writer(line)
+        return writer
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Add one call; returns no events."""
@@ -86,6 +146,7 @@ class DetailParser:
         """Begin new recordings: a launcher's agent says that its workers are gone."""
         if any(writer.attempt == self._attempt for writer in self._writers.values()):
             self._attempt += 1
+            self._heads.clear()
 
     def _fingerprint(self, text: str) -> Fingerprint | None:
         """Return the fingerprint; the text after the number repeats endlessly and is parsed once."""

@@ -24,7 +24,7 @@ _SYMPTOMS = re.compile(
     r"|NCCL communicator encountered error|remote process exited|ncclRemoteError|ncclSystemError|"
     r"ncclInternalError|remote error detected from rank"
     r"|retrieving ncclUniqueId|store based barrier|failed to pass monitoredBarrier|reached monitoredBarrier|"
-    r"in monitoredBarrier|Monitored Barrier encountered error"
+    r"in monitoredBarrier|RPC call to \w{1,80} timed out|Monitored Barrier encountered error"
     r"|Detected mismatch between collectives|is running inconsistent collective|Received data size doesn't "
     r"match|op\.preamble\.length"
     r"|DDP expects same model across all ranks|appears not to match (?:sizes|strides)|Expected to have "

@@ -10,20 +10,27 @@ from typing import Any, BinaryIO
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
+from hangscope.ingest.job_logs.engines import engine_parser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_parser
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, launcher_parser
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.scan import LineParser, scan
+from hangscope.ingest.nccl.last_error import LastErrorParser
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.abort import AbortParser
-from hangscope.ingest.torch_logs.c10d import watchdog_parser
+from hangscope.ingest.torch_logs.analyzer import AnalyzerParser
+from hangscope.ingest.torch_logs.c10d import ProcessDown, watchdog_parser
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
+from hangscope.ingest.torch_logs.nccl2 import nccl2_parser
 from hangscope.ingest.torch_logs.store import store_parser
 from hangscope.ingest.torch_logs.traceback import TracebackParser
 from hangscope.ingest.torch_logs.wrapper import wrapper_parser
 from hangscope.ingest.workers.identity import merge_repeats
+
+AFTERMATH = 30.0  # seconds that a process may go on talking after its watchdog has ended it
 
 
 @dataclass(slots=True)
@@ -97,7 +104,8 @@ def read_log(
     detail = DetailParser(file)
     parsers: list[LineParser] = [
         TracebackParser(), FailureTableParser(), launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
-        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), skip_parser(), stall_parser(), detail, *extra,
+        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), nccl2_parser(), AnalyzerParser(), LastErrorParser(),
+        engine_parser(), skip_parser(), stall_parser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
@@ -216,7 +224,8 @@ def _attempts(events: list[Event], attempt: int | None) -> list[Event]:
 
     An agent prints `failed (exitcode …` once per attempt, after its workers' last output; so an agent that
     prints it again is one attempt further, and what stands between belongs to the later one. Behind the last
-    such line only a line of a rank shows that one more attempt began.
+    such line only a line of a rank shows that one more attempt began. Without an agent, a rank that speaks again
+    after its watchdog ended its process is one attempt further.
     """
     if attempt is not None:
         return [replace(event, attempt=attempt) for event in events]
@@ -226,6 +235,8 @@ def _attempts(events: list[Event], attempt: int | None) -> list[Event]:
     for index, event in enumerate(events):
         agent = _ends_attempt(event)
         if agent is None:
+            if last >= 0 and isinstance(event, Exit) and event.via == "table":
+                last = index  # an agent's table closes what it told before
             continue
         if agent in spoken:
             ends.append(last)
@@ -234,9 +245,26 @@ def _attempts(events: list[Event], attempt: int | None) -> list[Event]:
         last = index
     if last >= 0 and any(_of_a_rank(event) for event in events[last + 1 :]):
         ends.append(last)
+    ends = ends or _ends_of_processes(events)
     if not ends:
         return events
     return [replace(event, attempt=bisect_left(ends, index)) for index, event in enumerate(events)]
+
+
+def _ends_of_processes(events: list[Event]) -> list[int]:
+    """Return the index of the last line of each attempt that a rank's watchdog ended, where that rank speaks well after it."""
+    ends: list[int] = []
+    down: dict[int | None, float] = {}
+    last = -1
+    for index, event in enumerate(events):
+        if not isinstance(event, GroupEvent) or event.stamp is None:
+            continue
+        if isinstance(event, ProcessDown):
+            down[event.rank], last = event.stamp, index
+        elif event.stamp > down.get(event.rank, event.stamp) + AFTERMATH:
+            ends.append(last)
+            down.clear()
+    return ends
 
 
 def _ends_attempt(event: Event) -> Any:

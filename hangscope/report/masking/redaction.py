@@ -96,7 +96,7 @@ class Redaction:
         for text in texts_in(view):
             for pattern in (_NAMED, _PORT, _DOMAIN):
                 known |= {name for name in pattern.findall(text) if not _SOURCE.search(name)}
-        known = {name for name in known if len(name) > 1 and not _is_address(name)}
+        known = {name for name in known if len(name) > 1 and name != "localhost" and not _is_address(name)}
         short = {name.split(".")[0] for name in known if "." in name}
         whole = sorted(known | {name for name in short if _is_telling(name)})
         self._numbers = {name: f"host-{number}" for number, name in enumerate(whole, 1)}

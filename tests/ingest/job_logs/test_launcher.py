@@ -86,7 +86,7 @@ def test_the_agents_line_of_every_version(header: str) -> None:
         ),
         (
             "[ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=3'] exits with return code = -9",
-            ("exit", {"code": -9, "local_rank": 3}),
+            ("exit", {"code": -9, "local_rank": None}),
         ),
         ("[INFO] [launch.py:347:main] Process 4242 exits successfully.", ("exit_ok", {"pid": 4242})),
     ],

@@ -1,0 +1,58 @@
+"""What inference engines print when their workers stand still: vLLM and SGLang.
+
+    (EngineCore_DP1 pid=4410) INFO 11-02 19:05:51 [shm_broadcast.py:501] No available shared memory broadcast block found in 60 seconds. ...
+    TimeoutError: RPC call to execute_model timed out.
+    [2026-03-02 11:05:24 TP6] Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)
+
+(vllm/distributed/device_communicators/shm_broadcast.py and v1/executor/multiproc_executor.py; sglang/srt/utils/watchdog.py,
+before 0.5 managers/scheduler.py.) The first line alone proves nothing: workers that compile print it too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hangscope.events import Event
+from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.rules import Rule, RuleParser, rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTimeout(Event):
+    """An engine gave its workers up: `what` is the call they did not answer, or `scheduler`; `seconds` as configured."""
+
+    kind: ClassVar[str] = "engine_timeout"
+    same_by: ClassVar[tuple[str, ...] | None] = ("what",)
+    what: str
+    seconds: float | None = None
+
+
+def _rpc(line: Line, match: re.Match[str]) -> Event:
+    return line.event(EngineTimeout, what=match[1])
+
+
+def _scheduler(line: Line, match: re.Match[str]) -> Event:
+    return line.event(EngineTimeout, what="scheduler", seconds=float(match[1]))
+
+
+RULES: tuple[Rule, ...] = (
+    rule(
+        "No available shared memory broadcast block",
+        r"No available shared memory broadcast block found in (\d{1,9}) seconds",
+        lambda line, match: line.event(NoProgress, seconds=float(match[1])),
+    ),
+    rule("RPC call to ", r"TimeoutError: RPC call to (\w{1,80}) timed out", _rpc),
+    rule(
+        "atchdog timeout (self.watchdog_timeout",
+        r"[Ww]atchdog timeout \(self\.watchdog_timeout=(\d{1,9}(?:\.\d{1,6})?)",
+        _scheduler,
+    ),
+)
+
+
+def engine_parser() -> RuleParser:
+    """Return the parser of the lines of inference engines."""
+    return RuleParser(RULES)

@@ -1,0 +1,151 @@
+"""Lines that a terminal broke, a quote marked or a page numbered, put back as they were printed.
+
+A paste of a terminal of 116 columns holds `NumelIn=112` and on the next line `4, NumelOut=1124`. A line that does not begin
+like one is joined with the one before it only where the join completes a form that is known, so nothing is joined on
+suspicion. Line numbers stay those of the paste: a joined line has the number of its first part, and empty lines stand for the
+others.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+LIMIT = 1 << 18  # bytes; no paste is longer, and what is longer is read as it is
+_WIDTH = 400  # of a terminal, in characters
+_NARROW = 20
+_PARTS = 16  # of one line
+_FULL = 0.75  # of the width that a broken line fills at least, where it is broken between words
+_NUMBERED = 3  # lines that must be numbered on end before numbers are taken for those of a page
+
+_QUOTE = re.compile(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
+_NUMBER = re.compile(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
+#: What a line of a job begins with: such a line is never the rest of another.
+_BEGINS = re.compile(
+    r"\s{0,4}(?:\[rank\d|\[(?:default|trainer)\d|\[[EWIF]\d{3,4} |\[[EWIF] \w|[EWIF]\d{4} \d\d:|\[\d{1,9},\d{1,7}\]|\d{4}-\d\d-\d\d|"
+    r"\[\d{4}-\d\d-\d\d|Traceback |File \"|\(\w{1,60} (?:pid|rank)=|[\w.-]{1,100}:\d{1,10}:\d{1,10} \[|terminate called|"
+    r"slurmstepd: |srun: |```|#\d{1,4} |[\w.]{1,100}(?:Error|Exception): )"
+)
+#: Forms that are long enough to be broken, as a pair: a word that must stand in the joined text, and the whole form.
+_FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (word, re.compile(pattern))
+    for word, pattern in (
+        ("before timing out", r"Watchdog caught collective operation timeout: Work[A-Z]{3,6}\([^()]{0,300}Timeout\(ms\)=\d{1,12}\) ran for \d{1,12} milliseconds before timing out"),
+        ("last completed ", r"(?:Timeout at NCCL work|detected by watchdog at work)[^\n]{0,300} last completed (?:NCCL )?work: -?\d{1,18}"),
+        ("is running ", r"Rank \d{1,7} is running (?:inconsistent )?collective: CollectiveFingerPrint\([^\n]{0,1200}, but Rank \d{1,7} is running collective: CollectiveFingerPrint\([^\n]{10,1200}\)\."),
+        ("Running collective", r"Running collective: CollectiveFingerPrint\(SequenceNumber=\d{1,18},? ?OpType=[A-Z_]{3,40}(?:, TensorShape=\[[\d, ]{0,200}\][^\n]{0,600}\)\)|\))"),
+        ("dump signal", r"Received a dump signal due to a collective timeout from [^\n]{0,300}last completed NCCL work: -?\d{1,18}"),
+        ("monitoredBarrier", r"Ranks? \d{1,7}(?:, ?\d{1,7}){0,9000} failed to pass monitoredBarrier in \d{1,12} ?ms"),
+        ("monitoredBarrier", r"Rank \d{1,7} successfully reached monitoredBarrier, but received errors while waiting[^\n]{0,60}from rank \d{1,7}"),
+        ("operation to complete", r"Timed out waiting \d{1,12} ?ms for (?:recv|send) operation to complete"),
+        ("by peer", r"Connection closed by peer \[[\w.:]{2,64}\]:\d{1,5}"),
+        (" joined", r"Timed out after \d{1,9} seconds waiting for (?:clients|workers)\. \d{1,7}/\d{1,7} (?:clients|workers) joined"),
+        ("joined=", r"store based barrier on rank:? \d{1,7}[^\n]{0,200}joined=\d{1,7}"),
+        ("client socket has ", r"client socket has (?:timed out after|failed to connect to)[^\n]{0,200}\d\)"),
+        ("exitcode", r"failed \(exitcode: -?\d{1,4}\) local_rank: \d{1,6} \(pid: \d{1,9}\) of binary"),
+        ("Got completion", r"Got completion (?:from peer \S{1,200} )?with (?:error|status)[ =][^\n]{0,200}vendor[ _]err[ =]\d{1,9}"),
+        ("Duplicate GPU", r"Duplicate GPU detected ?: rank \d{1,7} and rank \d{1,7} both on CUDA device [0-9a-f]{2,16}"),
+        ("remote peer", r"Connection closed by remote peer [\w.-]{1,255}<\d{1,5}>"),
+        ("connect to ", r"connect to \S{1,255}<\d{1,5}> returned [^\n]{3,200}\(\d{1,6}/\d{1,6}\)"),
+        ("opCount", r"opCount [0-9a-f]{1,16} sendbuff \S{1,20} recvbuff \S{1,20} count \d{1,18} datatype \d{1,3} op \d{1,3} root \d{1,7} comm \S{1,20} \[nranks=\d{1,7}\] stream \S{3,20}"),
+        (" - Init ", r"comm 0x[0-9a-f]{1,16} rank \d{1,7} nranks \d{1,7} [^\n]{0,200} - Init (?:START|COMPLETE)"),
+        ("CUDA error", r"thread terminated with exception: CUDA error: [a-z][^\n]{8,80}"),
+        ("DataLoader worker", r"DataLoader worker \(pid\(?s?\)? [\d, ]{1,200}\) (?:is killed by signal: \w{3,20}|exited unexpectedly)"),
+        ("CANCELLED AT", r"\*\*\* (?:JOB|STEP) [^\n]{1,200} CANCELLED AT \S{10,40}(?: DUE TO [A-Z ]{3,40})? \*\*\*"),
+        ("inconsistent", r"Rank \d{1,7} has \d{1,9} params, while rank \d{1,7} has inconsistent \d{1,9} params"),
+        ("oom", r"Detected \d{1,6} oom[_-]kill event\S{0,3} in StepId=[\d.]{1,30}"),
+        ("broadcast block", r"No available shared memory broadcast block found in \d{1,9} seconds"),
+        ("due to ", r"\[TC\][^\n]{0,300}due to (?:timeout|error) - [a-z][a-z ]{20,60}(?:timeout|error|timed out)"),
+        ("async error", r"nccl hit async error on rank \d{1,7}: [a-z][^\n]{10,100}"),
+        ("workMetaList_", r"Heartbeat monitor timed out[^\n]{0,200}workMetaList_\.size\(\)=\d{1,9}"),
+        ("dump signal", r"Observed flight recorder dump signal from another rank"),
+        ("got stuck for", r"watchdog got stuck for \d{1,9} seconds without"),
+        ("to allocate", r"out of memory\. Tried to allocate \d[\d.]{0,9} [KMGTP]iB"),
+        ("Last error", r"Last error:\s{0,4}\S[^\n]{10,200}"),
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """A text with its lines put together; `joined` counts the breaks that were taken out."""
+
+    data: bytes
+    joined: int
+
+
+def mend(data: bytes) -> Mended:
+    """Return a text as it was printed, with as many line feeds as before. Linear in its length."""
+    lines = data.decode("utf-8", "surrogateescape").split("\n")
+    lines = _unnumbered([_unquoted(line) for line in lines])
+    joined = 0
+    at = 0
+    widths: set[int] = set()
+    while at < len(lines) - 1:
+        parts = _parts(lines, at)
+        count, text = _join(parts, widths) if len(parts) > 1 else (1, "")
+        if count > 1:
+            widths.add(len(lines[at]))
+            lines[at] = text
+            lines[at + 1 : at + count] = [""] * (count - 1)
+            joined += count - 1
+        at += count
+    return Mended("\n".join(lines).encode("utf-8", "surrogateescape"), joined)
+
+
+def _unquoted(line: str) -> str:
+    """Return a line without the marks of a quotation."""
+    line = line.rstrip("\r")
+    return _QUOTE.sub("", line, count=1) if line.startswith(">") else line
+
+
+def _unnumbered(lines: list[str]) -> list[str]:
+    """Return the lines without a page's line numbers, where nearly every line has the number after its predecessor's."""
+    found = [(_NUMBER.match(line), line) for line in lines]
+    numbers = [int(match[1]) for match, line in found if match]
+    steps = sum(1 for a, b in pairwise(numbers) if b == a + 1)
+    written = sum(1 for line in lines if line.strip())
+    if steps + 1 < _NUMBERED or steps + 1 < 0.8 * written:
+        return lines
+    return [line[match.end() :] if match else line for match, line in found]
+
+
+def _parts(lines: list[str], at: int) -> list[str]:
+    """Return a line and those behind it that may be its rest: none begins like a line, and all but the last fill the width."""
+    parts = [lines[at]]
+    if not _NARROW <= len(lines[at].rstrip()) <= _WIDTH:
+        return parts
+    for line in lines[at + 1 : at + _PARTS]:
+        if not line.strip() or len(line) > _WIDTH or _BEGINS.match(line):
+            break
+        if len(line) * _FULL > len(parts[0]) or len(parts[-1]) < len(parts[0]) * _FULL:
+            break
+        parts.append(line)
+    return parts
+
+
+def _join(parts: list[str], widths: set[int]) -> tuple[int, str]:
+    """Return how many parts make one line, and that line; (1, "") where no join completes a known form."""
+    for glue in ("", " "):
+        for count in range(2, len(parts) + 1):
+            text = glue.join(parts[:count])
+            if _completes(text, len(text) - len(parts[count - 1])):
+                width = max(map(len, parts[:count]))
+                while count < len(parts) and len(parts[count - 1]) >= width - 1:
+                    text += glue + parts[count]
+                    count += 1
+                return count, text.rstrip()
+    if len(parts[0]) in widths and parts[0][-1:].isdigit() and parts[1][:1].isdigit():
+        return 2, (parts[0] + parts[1]).rstrip()  # a number that was broken
+    return 1, ""
+
+
+def _completes(text: str, last: int) -> bool:
+    """Return whether a known form ends in the last part, which begins at `last`, and began before it."""
+    for word, pattern in _FORMS:
+        if word in text:
+            match = pattern.search(text)
+            if match and match.start() < last < match.end():
+                return True
+    return False

@@ -1,0 +1,113 @@
+"""What torch's own analyzer of Flight Recorder dumps printed, where somebody pasted that instead of the dumps.
+
+    Not all ranks joining collective, sequence number: 4
+    internal record id: 3
+    group info: 0:default_pg
+    collective: nccl:all_reduce
+    missing ranks: {3, 4}
+
+(torch/distributed/flight_recorder/components/types.py and utils.py; before 2.9 tools/flight_recorder. Up to 2.12 the first
+line has a colon for the comma.) Its blame depends on the order of its inputs, so what it names is a hint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from hangscope.events import Event
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+
+_LINES = 24  # of one report, its stack apart
+_ABSENT = re.compile(r"Not all ranks joining collective[,:] sequence number: (\d{1,18})")
+_UNLIKE = re.compile(
+    r"(?:Collective sequence number: (\d{1,18}) has errors|Input/output mismatch in the collective sequence number: (\d{1,18}))"
+)
+_GROUP = re.compile(r"^\s*group info: ([^\s:]{1,200})(?::(.{1,200}))?$")
+_OP = re.compile(r"^\s*collective: (?:[\w.-]{1,40}:)?([\w ><?-]{1,80})$")
+_MISSING = re.compile(r"^\s*missing ranks: \{([\d, ]{1,60000})\}")
+_EXPECTED = re.compile(r"^\s*expected ranks: \{([\d, ]{1,60000})\}")
+_ERROR = re.compile(r"Culprit rank (\d{1,7}); Error type: ([A-Z_]{3,60})")
+_LAST = re.compile(r"^\s*(?:collective stack trace:|error msg:)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzerReport(GroupEvent):
+    """One report of torch's analyzer. `what` is absent or unlike; all ranks are global; `error` as it names the mismatch."""
+
+    kind: ClassVar[str] = "analyzer_report"
+    same_by: ClassVar[tuple[str, ...] | None] = ("what", "seq", "group_name", "named")
+    what: str
+    seq: int
+    op: str | None = None
+    named: tuple[int, ...] = ()
+    expected: tuple[int, ...] = ()
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class _Open:
+    first: Line
+    fields: dict[str, Any] = field(default_factory=dict)
+    left: int = _LINES
+
+
+class AnalyzerParser:
+    """Collects the lines of each report into one event."""
+
+    literals = (
+        b"Not all ranks joining collective",
+        b"Collective sequence number: ",
+        b"Input/output mismatch in the collective",
+    )
+
+    def __init__(self) -> None:
+        self._open: _Open | None = None
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether a report is being read."""
+        return self._open is not None
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Read one line of a report."""
+        absent, unlike = _ABSENT.search(line.text), _UNLIKE.search(line.text)
+        if absent or unlike:
+            done = list(self.close())
+            seq = absent[1] if absent else unlike[1] or unlike[2] if unlike else "0"
+            self._open = _Open(line, {"what": "absent" if absent else "unlike", "seq": int(seq)})
+            return done
+        report = self._open
+        if report is None:
+            return ()
+        report.left -= 1
+        self._take(report.fields, line.text)
+        return self.close() if report.left <= 0 or _LAST.match(line.text) else ()
+
+    @staticmethod
+    def _take(fields: dict[str, Any], text: str) -> None:
+        if match := _GROUP.match(text):
+            fields |= {"group_name": match[1], "group_desc": match[2]}
+        elif match := _OP.match(text):
+            fields["op"] = (
+                match[1].split()[0].lstrip("_").replace("all_gather_base", "all_gather_into_tensor")
+            )
+        elif match := _MISSING.match(text):
+            fields["named"] = _ranks(match[1])
+        elif match := _EXPECTED.match(text):
+            fields["expected"] = _ranks(match[1])
+        elif found := _ERROR.findall(text):
+            fields["named"] = tuple(sorted({int(rank) for rank, _ in found}))
+            fields["error"] = found[0][1]
+
+    def close(self) -> Iterable[Event]:
+        """Return the report that is open."""
+        report, self._open = self._open, None
+        return [] if report is None else [report.first.event(AnalyzerReport, **report.fields)]
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    return tuple(sorted({int(number) for number in re.findall(r"\d{1,7}", text)}))

@@ -1,0 +1,66 @@
+"""`hangscope analyze -`: a paste is read from standard input like a file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hangscope.ingest.files import standard_input
+
+LINE = (
+    "[rank{rank}]:[E1014 08:41:55.070415220 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=7, OpType={op}, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600031 milliseconds before timing out.\n"
+)
+
+
+def analyze(text: bytes, folder: Path, *more: str) -> dict[str, object]:
+    """Return the JSON report of the command with `text` as its standard input."""
+    command = [sys.executable, "-m", "hangscope", "analyze", "-", *more, "--format", "json", "-q"]
+    command += ["-o", str(folder / "report.html")]
+    done = subprocess.run(command, input=text, capture_output=True, timeout=60, check=True)
+    report: dict[str, object] = json.loads(done.stdout)
+    return report
+
+
+def test_a_paste_of_several_ranks_is_told_apart_by_prefixes(tmp_path: Path) -> None:
+    text = "".join(LINE.format(rank=r, op="BROADCAST" if r == 2 else "ALLREDUCE") for r in range(3))
+    report = analyze(text.encode(), tmp_path)
+    assert report["verdict"]["culprit_ranks"] == [2]  # type: ignore[index]
+    assert [row["file"] for row in report["inputs"]] == ["stdin"]  # type: ignore[attr-defined]
+
+
+def test_it_mixes_with_files_and_with_one_of_the_same_name(tmp_path: Path) -> None:
+    (tmp_path / "stdin").write_text(LINE.format(rank=1, op="ALLREDUCE"))
+    report = analyze(LINE.format(rank=0, op="ALLREDUCE").encode(), tmp_path, str(tmp_path / "stdin"))
+    assert report["verdict"]["waiting_ranks"] == [0, 1]  # type: ignore[index]
+    assert len(report["inputs"]) == 2  # type: ignore[arg-type]
+
+
+def test_an_empty_paste_is_no_usable_input(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hangscope", "analyze", "-", "-o", str(tmp_path / "r.html")]
+    done = subprocess.run(command, input=b"", capture_output=True, timeout=60, check=False)
+    assert done.returncode == 3
+    assert b"stdin" in done.stderr and b"Traceback" not in done.stderr
+
+
+def test_what_is_longer_than_a_paste_is_cut_with_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from contextlib import ExitStack
+
+    from hangscope.errors import Note
+
+    monkeypatch.setattr(standard_input, "LIMIT", 10)
+    source = tmp_path / "long.txt"
+    source.write_bytes(b"x" * 25)
+    notes: list[Note] = []
+    with source.open() as stream, ExitStack() as cleanup:
+        monkeypatch.setattr(sys, "stdin", stream)
+        copy = Path(standard_input.copy_of_input(cleanup, notes))
+        assert copy.read_bytes() == b"x" * 10
+    assert [note.code for note in notes] == ["truncated"]
+    assert not copy.exists()
