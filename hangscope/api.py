@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hangscope._version import __version__
 from hangscope.errors import HangscopeError, NoInputError, Note, UsageError
@@ -34,9 +34,15 @@ class Report:
     """One analysis: its status, its verdict, its table, and its written forms."""
 
     def __init__(
-        self, document: Document, analysis: Analysis | None = None, *, full_table: bool = False
+        self,
+        document: Document,
+        analysis: Analysis | None = None,
+        *,
+        full_table: bool = False,
+        redacted: Collection[str] = (),
     ) -> None:
         self.document, self._analysis, self._full_table = document, analysis, full_table
+        self._redacted = redacted
 
     @property
     def status(self) -> str:
@@ -46,9 +52,14 @@ class Report:
     @cached_property
     def verdict(self) -> Verdict | None:
         """Return the verdict, or None where nothing is named."""
-        if self._analysis is not None:
-            return self._analysis.judgement.verdict
+        from hangscope.report.masking.redaction import CONTRACT
+        from hangscope.report.masking.secrets import mask_text
+        from hangscope.report.masking.walk import change_fields
         from hangscope.report.verdict_view import verdict_of
+
+        if self._analysis is not None and not self._redacted:
+            verdict = self._analysis.judgement.verdict
+            return cast("Verdict | None", change_fields(verdict, mask_text, CONTRACT))
 
         return verdict_of(self.document.verdict)
 
@@ -62,7 +73,15 @@ class Report:
         """Return the collective-sequence table: one row per (rank, group, call); see `hangscope.table`."""
         from hangscope.table import build_table
 
-        return build_table(self._analysis, full=self._full_table)
+        table = build_table(self._analysis, full=self._full_table)
+        if self._redacted:
+            from hangscope.report.masking.redaction import Redaction
+
+            files = [str(file) for file in table["file"].cat.categories]
+            redaction = Redaction({"ranks": [], "files": files}, self._redacted)
+            hidden = {file: redaction.text(file) for file in files}
+            table["file"] = table["file"].map(hidden).astype("category")
+        return table
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data (schema `hangscope.report/1`)."""
@@ -170,7 +189,7 @@ def analyze(
     analysis = analyse(incident, knowledge)
     folder = SourceFolder(Path(source)) if source is not None else None
     document = build_document(analysis, __version__, redacted=redact, source=folder)
-    return Report(document, analysis, full_table=full_table)
+    return Report(document, analysis, full_table=full_table, redacted=redact)
 
 
 def analyze_safely(paths: Paths, *, deadline: float = 60.0, **options: Any) -> Report:
