@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hangscope._version import __version__
 from hangscope.errors import HangscopeError, NoInputError, Note, UsageError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from hangscope.analysis import Analysis
     from hangscope.incident import Verdict
+    from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.reading import Reading
     from hangscope.knowledge.site import Rules
     from hangscope.report.document import Document
@@ -32,9 +34,15 @@ class Report:
     """One analysis: its status, its verdict, its table, and its written forms."""
 
     def __init__(
-        self, document: Document, analysis: Analysis | None = None, *, full_table: bool = False
+        self,
+        document: Document,
+        analysis: Analysis | None = None,
+        *,
+        full_table: bool = False,
+        redacted: Collection[str] = (),
     ) -> None:
         self.document, self._analysis, self._full_table = document, analysis, full_table
+        self._redacted = redacted
 
     @property
     def status(self) -> str:
@@ -44,9 +52,14 @@ class Report:
     @cached_property
     def verdict(self) -> Verdict | None:
         """Return the verdict, or None where nothing is named."""
-        if self._analysis is not None:
-            return self._analysis.judgement.verdict
+        from hangscope.report.masking.redaction import CONTRACT
+        from hangscope.report.masking.secrets import mask_text
+        from hangscope.report.masking.walk import change_fields
         from hangscope.report.verdict_view import verdict_of
+
+        if self._analysis is not None and not self._redacted:
+            verdict = self._analysis.judgement.verdict
+            return cast("Verdict | None", change_fields(verdict, mask_text, CONTRACT))
 
         return verdict_of(self.document.verdict)
 
@@ -60,7 +73,15 @@ class Report:
         """Return the collective-sequence table: one row per (rank, group, call); see `hangscope.table`."""
         from hangscope.table import build_table
 
-        return build_table(self._analysis, full=self._full_table)
+        table = build_table(self._analysis, full=self._full_table)
+        if self._redacted:
+            from hangscope.report.masking.redaction import Redaction
+
+            files = [str(file) for file in table["file"].cat.categories]
+            redaction = Redaction({"ranks": [], "files": files}, self._redacted)
+            hidden = {file: redaction.text(file) for file in files}
+            table["file"] = table["file"].map(hidden).astype("category")
+        return table
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data (schema `hangscope.report/1`)."""
@@ -133,15 +154,10 @@ def analyze(
     Never raises for bad inputs: they become `report.warnings`. Raises NoInputError when nothing at all could be read,
     UsageError when the call itself is wrong.
     """
-    from hangscope.analysis import analyse
-    from hangscope.ingest.assemble import assemble
     from hangscope.ingest.files.sources import find_files
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.children import read_files
-    from hangscope.ingest.workers.reading import readings_of
     from hangscope.knowledge.site import knowledge_with
-    from hangscope.report.sources import SourceFolder
-    from hangscope.report.view import build_document
 
     wanted = _as_list(paths)
     _check(world_size, jobs, attempt, redact)
@@ -152,10 +168,20 @@ def analyze(
         readings = [
             reading
             for file, wire in read_files(
-                files, jobs=jobs, max_bytes=max_bytes, executor=executor, progress=progress
+                files,
+                jobs=jobs,
+                max_bytes=max_bytes,
+                executor=executor,
+                progress=progress,
+                meanwhile=_load_stages,
             )
-            for reading in readings_of(file.shown, wire, interner)
+            for reading in _readings_of(file.shown, wire, interner)
         ]
+    from hangscope.analysis import analyse
+    from hangscope.ingest.assemble import assemble
+    from hangscope.report.sources import SourceFolder
+    from hangscope.report.view import build_document
+
     _require_something(readings, wanted, notes)
     incident = assemble(readings, world_size=world_size, attempt=attempt)
     readings.clear()  # what is needed of them is in the incident
@@ -163,7 +189,7 @@ def analyze(
     analysis = analyse(incident, knowledge)
     folder = SourceFolder(Path(source)) if source is not None else None
     document = build_document(analysis, __version__, redacted=redact, source=folder)
-    return Report(document, analysis, full_table=full_table)
+    return Report(document, analysis, full_table=full_table, redacted=redact)
 
 
 def analyze_safely(paths: Paths, *, deadline: float = 60.0, **options: Any) -> Report:
@@ -176,6 +202,18 @@ def analyze_safely(paths: Paths, *, deadline: float = 60.0, **options: Any) -> R
     from hangscope.safely import analyze_in_child
 
     return analyze_in_child(paths, deadline, options)
+
+
+def _load_stages() -> None:
+    """Import what the answers of the children are needed for, which takes as long as reading a few of them."""
+    for module in ("analysis", "ingest.assemble", "ingest.workers.reading", "report.view"):
+        importlib.import_module(f"hangscope.{module}")
+
+
+def _readings_of(file: str, wire: dict[str, Any], interner: Interner) -> list[Reading]:
+    from hangscope.ingest.workers.reading import readings_of
+
+    return readings_of(file, wire, interner)
 
 
 def _as_list(paths: Paths) -> list[str]:

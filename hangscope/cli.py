@@ -202,7 +202,7 @@ def analyze(
     Recorder dumps, logs and stacks are recognised by their content. The text report goes to stdout, the HTML report to
     hangscope-report.html, everything else to stderr.
     """
-    from hangscope import api
+    from hangscope import api, isolated
     from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
     from hangscope.report.markdown import cut_to
 
@@ -215,6 +215,7 @@ def analyze(
     if "-" in paths and sys.stdin is not None and sys.stdin.isatty() and not quiet:
         click.echo("hangscope: paste the text, then end it with Ctrl-D", err=True)
     _end_in_order()
+    isolated.use_one_thread()
     bar = ProgressBar(quiet=quiet)
     try:
         report = api.analyze(

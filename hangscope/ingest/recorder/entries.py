@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from sys import (
     intern,
@@ -18,7 +17,7 @@ from hangscope.ingest.recorder.coalesced import (
     coalesced_batches,
     end_key,
 )
-from hangscope.ingest.recorder.own_sizes import Both, OwnSizes, may_differ
+from hangscope.ingest.recorder.own_sizes import OwnSizes, may_differ
 from hangscope.ingest.recorder.recording import KindRow, Recording, StackRow
 from hangscope.ingest.recorder.rows import Call, Name, Row
 from hangscope.ingest.recorder.values import (
@@ -31,6 +30,9 @@ from hangscope.ingest.recorder.values import (
     p2p_sides,
     user_op,
 )
+
+#: rows of stacks by the identity of their frames, with the frames
+Stacks = dict[tuple[int, ...], tuple[list[Any], StackRow]]
 
 
 def names_a_call(entry: Any) -> bool:
@@ -49,9 +51,11 @@ class Entries:
     fraction of the time of looking the call up.
     """
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, stacks: Stacks | None = None) -> None:
+        """`stacks`: those of other dumps, by the identity of their frames, which `stacks` keeps."""
         self.recording = recording
         self.stack_by_ids: dict[tuple[int, ...], int] = {}
+        self.rows_by_ids = {} if stacks is None else stacks
         self.kind_by_parts: dict[Any, int] = {}
         self.calls: dict[Any, Call] = {}
         self.followed_by: dict[int, tuple[tuple[Any, ...], Call, tuple[Any, Any]]] = {}
@@ -59,9 +63,8 @@ class Entries:
         self.names: dict[str, Name] = {}
         self.places: dict[Any, tuple[str, int]] = {}
         self.tensors = Tensors()
-        self.own_sizes: dict[Any, int] = {}
-        self.sizes: list[Both] = []
-        self.picks: array[int] = array("i")
+        self.own_sizes = OwnSizes()
+        self.own_by_key: dict[Any, int] = {}
         self.kept: Sequence[int] = ()  # which of the entries became calls
 
     def reduce(self, entries: list[Any]) -> None:
@@ -107,10 +110,10 @@ class Entries:
             columns["state"].extend([call.state for call in calls])
             columns["created"].extend(numbers[3::4])
             columns["order"].extend(numbers[0::4])
-            self.picks.extend(own)
+            self.own_sizes.picks.extend(own)
             self.kept = range(len(calls))
-        if self.picks:
-            self.recording.own_sizes = OwnSizes(self.picks, self.sizes)
+        if self.own_sizes.picks:
+            self.recording.own_sizes = self.own_sizes
         if self.tensors.cut:
             self.recording.notes.append(
                 Note("sizes_cut", "its calls have more and larger shapes than are kept; some were left out")
@@ -174,21 +177,22 @@ class Entries:
             name = self.names[raw] = Name(backend, op, is_p2p, ends, differ)
         local_id, group = self._place(entry)
         is_p2p = name.is_p2p or bool(entry.get("is_p2p"))
-        return Call(entry, name, is_p2p, local_id, group, as_state(entry.get("state")))
+        return Call(entry, name, is_p2p, local_id, group, int(as_state(entry.get("state"))))
 
-    def own(self, key: Any, inputs: Any, outputs: Any) -> int:
-        """Return the number of a call's own sizes, which `key` tells from others."""
-        index = self.own_sizes.get(key)
+    def own(self, inputs: Any, outputs: Any) -> int:
+        """Return the number of a call's own sizes."""
+        key = as_key((inputs, outputs))
+        index = self.own_by_key.get(key)
         if index is None:
-            index = self.own_sizes[key] = len(self.sizes)
-            self.sizes.append((self.tensors.sizes(inputs), self.tensors.sizes(outputs)))
+            both = self.tensors.sizes(inputs), self.tensors.sizes(outputs)
+            form = tuple(map(len, both[0])), tuple(map(len, both[1]))
+            numbers = tuple(number for part in both for shape in part for number in shape)
+            # Sizes that are cut may be those of another call.
+            index = self.own_by_key.get((form, numbers))
+            if index is None:
+                index = self.own_by_key[form, numbers] = self.own_sizes.add(form, numbers)
+            self.own_by_key[key] = index
         return index
-
-    def own_shapes(self, both: Both) -> int:
-        """Return the number of a call's own sizes that are like no others before them."""
-        tensors = self.tensors
-        self.sizes.append((tensors.shapes(both[0]), tensors.shapes(both[1])))
-        return len(self.sizes) - 1
 
     def _row(self, entry: dict[str, Any], position: int) -> Row:
         get = entry.get
@@ -211,7 +215,7 @@ class Entries:
             seq,
             as_int(entry["p2p_seq_id"]) if "p2p_seq_id" in entry else seq,
             as_int(get("time_created_ns")),
-            self.own(as_key(sizes), *sizes) if call.own else -1,
+            self.own(*sizes) if call.own else -1,
         )
 
     def _same_call(self, entry: dict[str, Any], parts: tuple[Any, ...], sizes: tuple[Any, Any]) -> Call:
@@ -246,7 +250,7 @@ class Entries:
     def _kind_of(self, row: Row) -> int:
         """Return the index of a row's kind; its own sizes are those of the next call."""
         if row.own >= 0:
-            self.picks.append(row.own)
+            self.own_sizes.picks.append(row.own)
         return self._kind(row.call)
 
     def _kind(self, call: Call) -> int:
@@ -283,13 +287,16 @@ class Entries:
         for member in members:
             entry = member.call.entry
             told = (entry.get("input_sizes"), entry.get("output_sizes"))
-            for part, value in zip(sizes, self.sizes[member.own] if member.own >= 0 else told, strict=True):
+            for part, value in zip(
+                sizes, self.own_sizes.of(member.own) if member.own >= 0 else told, strict=True
+            ):
                 part.extend(value if isinstance(value, (list, tuple)) else [])
             for part, key in zip(types, ("input_dtypes", "output_dtypes"), strict=True):
                 value = entry.get(key)
                 part.extend(value if isinstance(value, list) else [])
-        if own := may_differ(op):
-            self.picks.append(self.own(as_key(sizes), *sizes))
+        own = may_differ(op)
+        if own:
+            self.own_sizes.picks.append(self.own(*sizes))
         tensors = self.tensors
         row: KindRow = (
             intern(op), intern(backend), () if own else tensors.sizes(sizes[0]), () if own else tensors.sizes(sizes[1]), tensors.types(types[0]),
@@ -303,17 +310,19 @@ class Entries:
         ids = tuple(map(id, frames))  # frame dicts are shared objects in a pickle, and alive while we read it
         index = self.stack_by_ids.get(ids)
         if index is None:
-            row: StackRow = tuple(
-                (
-                    intern(as_text(f.get("name", ""))),
-                    intern(as_text(f.get("filename", ""))),
-                    as_int(f.get("line")),
+            known = self.rows_by_ids.get(ids)
+            if known is None:
+                known = self.rows_by_ids[ids] = (
+                    frames,
+                    tuple(_frame(f) for f in frames if isinstance(f, dict)),
                 )
-                for f in frames
-                if isinstance(f, dict)
-            )
-            index = self.stack_by_ids[ids] = self.recording.stack(row)
+            index = self.stack_by_ids[ids] = self.recording.stack(known[1])
         return index
+
+
+def _frame(frame: dict[str, Any]) -> tuple[str, str, int]:
+    name, file = as_text(frame.get("name", "")), as_text(frame.get("filename", ""))
+    return intern(name), intern(file), as_int(frame.get("line"))
 
 
 def _rows(calls: Sequence[Call], numbers: Sequence[int], own: Sequence[int]) -> list[Row]:

@@ -14,8 +14,10 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from hangscope.ingest.recorder.entries import Entries, names_a_call
+from hangscope.ingest.recorder.entries import Entries, Stacks, names_a_call
+from hangscope.ingest.recorder.own_sizes import Ranks
 from hangscope.ingest.recorder.plain_entry import Field, NotPlain, PlainEntry, parse
+from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.rows import Call
 
 MAX_FOLLOWERS = 24  # forms that are tried as the next of one
@@ -30,8 +32,8 @@ _TAKEN = ("record_id", "collective_seq_id", "p2p_seq_id", "time_created_ns")
 class Form:
     """What entries have in common as bytes: length, mask and value, and where their numbers stand.
 
-    `steady` is the mask under which entries are equal in everything but times. `inputs` and `outputs` are the slices of the
-    numbers that are shapes, where its calls have sizes of their own.
+    `steady` is the mask under which entries are equal in everything but times. `own` says of how many dimensions the tensors
+    are, where its calls have sizes of their own; None where they have not.
     """
 
     entry: PlainEntry
@@ -41,9 +43,7 @@ class Form:
     steady: bytes
     numbers: struct.Struct
     created: int
-    own: bool
-    inputs: tuple[tuple[int, int], ...]
-    outputs: tuple[tuple[int, int], ...]
+    own: Ranks | None
     followers: list[Form] = field(default_factory=list)
 
 
@@ -67,14 +67,19 @@ class EntryForms:
         self._known: dict[tuple[int, int, int], list[Form]] = {}
         self._first: list[Form] = []
         self._bytes = 0
+        self.stacks: Stacks = {}  # of the forms that are known
+
+    def entries(self, recording: Recording) -> Entries:
+        """Return what takes the entries of a dump that `read` is asked for next."""
+        if self._bytes > KEPT:
+            self._forget()
+        return Entries(recording, self.stacks)
 
     def read(self, body: bytes, memo: dict[int, Any], entries: Entries) -> Found:
         """Return the entries of a dump, without adding them to `entries`. Raises NotPlain where they have no such form.
 
         `body` begins behind the key of the entries, `memo` holds what stands before it.
         """
-        if self._bytes > KEPT:
-            self._forget()
         if not body.startswith(b"](") or not body.endswith(b"eu."):
             raise NotPlain
         return _Reader(self, body, memo, entries).read()
@@ -103,13 +108,13 @@ class _Reader:
     def __init__(self, forms: EntryForms, body: bytes, memo: dict[int, Any], entries: Entries) -> None:
         self.forms, self.body, self.memo, self.entries = forms, body, dict(memo), entries
         self.bound: dict[Form, Call] = {}
-        self.own_index: dict[Any, int] = {}
         self.parsed = 0
 
     def read(self) -> Found:
         body, bound, from_bytes = self.body, self.bound, int.from_bytes
         found = Found([], [], [], [])
         add_call, add_form, numbers = found.calls.append, found.forms.append, found.numbers
+        own: dict[tuple[Ranks, tuple[int, ...]], int] = {}
         followers, at, end = self.forms.first, 2, len(body) - 3
         while at < end:
             for form in followers:
@@ -125,14 +130,20 @@ class _Reader:
             add_call(call)
             add_form(form)
             picked = form.numbers.unpack_from(body, at)
-            if form.own:
-                found.own.append(self._own(form, picked))
+            if form.own is not None:
+                key = form.own, picked[4:]
+                number = own.get(key)
+                found.own.append(own.setdefault(key, len(own)) if number is None else number)
                 picked = picked[:4]
             numbers += picked
             at += form.length
             followers = form.followers
         if at != end:
             raise NotPlain
+        for ranks, sizes in own:
+            if not self.entries.tensors.room(len(sizes) + sum(map(len, ranks))):
+                raise NotPlain
+            self.entries.own_sizes.add(ranks, sizes)
         return found
 
     def _parse(self, at: int, before: int) -> tuple[Form, Call]:
@@ -172,18 +183,11 @@ class _Reader:
                 raise NotPlain
             value = {**value, "frames": frames}
         call = self.entries.call(value)
-        if call.own != form.own:
+        if call.own != (form.own is not None):
             raise NotPlain
         if not entry.puts:  # what is memoized is memoized once
             self.bound[form] = call
         return call
-
-    def _own(self, form: Form, numbers: tuple[Any, ...]) -> int:
-        both = tuple([numbers[a:b] for a, b in form.inputs]), tuple([numbers[a:b] for a, b in form.outputs])
-        index = self.own_index.get(both)
-        if index is None:
-            index = self.own_index[both] = self.entries.own_shapes(both)
-        return index
 
 
 def _form(entry: PlainEntry, data: bytes, own: bool) -> Form:
@@ -203,7 +207,7 @@ def _form(entry: PlainEntry, data: bytes, own: bool) -> Form:
         start, end = entry.thread
         mask[start:end] = steady[start:end] = b"\x80" * (end - start)  # other texts, too, are ASCII
     fields = [taken[key] for key in _TAKEN if key in taken]
-    shapes = _shapes(entry) if own else ((), ())
+    ranks = _ranks(entry) if own else None
     if own:
         fields += entry.sizes
         for size in entry.sizes:
@@ -223,26 +227,21 @@ def _form(entry: PlainEntry, data: bytes, own: bool) -> Form:
             "<" + "".join(f"{gap}x{one.form}" for gap, one in zip(gaps, fields, strict=True))
         ),
         created=taken["time_created_ns"].start,
-        own=own,
-        inputs=shapes[0],
-        outputs=shapes[1],
+        own=ranks,
     )
 
 
-def _shapes(entry: PlainEntry) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """Return the slices of an entry's numbers that are the shapes of its inputs and of its outputs."""
-    at, both = len(_TAKEN), []
+def _ranks(entry: PlainEntry) -> Ranks:
+    """Return of how many dimensions an entry's inputs and outputs are. Raises NotPlain where they are no plain shapes."""
+    both = []
     for key in ("input_sizes", "output_sizes"):
-        slices = []
         shapes = entry.value.get(key, [])
         if not isinstance(shapes, list) or len(shapes) > TENSORS:
             raise NotPlain
         for shape in shapes:
             if not isinstance(shape, list) or len(shape) > TENSORS or not all(type(n) is int for n in shape):
                 raise NotPlain
-            slices.append((at, at + len(shape)))
-            at += len(shape)
-        both.append(tuple(slices))
-    if at != len(_TAKEN) + len(entry.sizes):
+        both.append(tuple(map(len, shapes)))
+    if sum(map(sum, both)) != len(entry.sizes):
         raise NotPlain
     return both[0], both[1]

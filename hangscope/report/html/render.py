@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.resources
 import json
 import zlib
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 
 from hangscope.report.document import Document
 from hangscope.report.html.page import build_page
+from hangscope.report.html.templates import page_environment
 from hangscope.report.json import report_data
 from hangscope.report.page_data import DetailData
 from hangscope.report.plain import to_plain
@@ -39,8 +38,6 @@ def render_html(document: Document, *, markdown: str = "") -> str:
     style, script = (environment.get_template(name).render() for name in ("report.css", "report.js"))
     report = report_data(document)
     detail = to_plain(document.page.detail if document.page is not None else DetailData())
-    environment.globals["states"] = STATE_WORDS
-    environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))
     return environment.get_template("report.html.j2").render(
         page=build_page(document),
         policy=_policy(style, script),
@@ -70,23 +67,7 @@ def _policy(style: str, script: str) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=FunctionLoader(_read),
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment = page_environment()
     environment.globals["states"] = STATE_WORDS
     environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))
     return environment
-
-
-@lru_cache(maxsize=32)
-def _read(name: str) -> str:
-    """Return a template's text: from the installed package, else from the top of the checkout."""
-    packaged = importlib.resources.files("hangscope") / "report_templates" / name
-    if packaged.is_file():
-        return packaged.read_text(encoding="utf-8")
-    return (Path(__file__).parents[3] / "report_templates" / name).read_text(encoding="utf-8")
