@@ -25,7 +25,7 @@ class Subject:
         self.analysis = analysis
         self.incident: Incident = analysis.incident
         self.verdict: Verdict | None = analysis.judgement.verdict
-        self.graph: WaitGraph = analysis.case.graph
+        self.graph: WaitGraph = analysis.case.graph.of_known_calls()
         self.culprits = frozenset(self.verdict.culprit_ranks) if self.verdict is not None else frozenset()
         self.waiting = frozenset(self.verdict.waiting_ranks) if self.verdict is not None else frozenset()
 
