@@ -56,10 +56,11 @@ def printed_tail(windows: Sequence[tuple[int, bytes]], file: str) -> list[Printe
         line = strip_prefix(raw[:1000].decode("utf-8", "replace"), first + offset, file)
         if line.source is not None or _NOT_ITS_OWN.search(line.text):
             continue
-        writers.add(line.origin)
+        if line.origin:
+            writers.add(line.origin)
         lines.append(_NUMBER.sub("#", line.text)[:_LONGEST].strip())
         last = first + offset
-    if len(writers) != 1 or len(lines) < 2:
+    if len(writers) > 1 or len(lines) < 2:
         return []
     line = strip_prefix(lines[-1], last, file)
     return [PrintedTail(file, last, line.raw, lines=tuple(lines[-KEPT:]))]
