@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hangscope.align import divergence, frontier, waitgraph
 from hangscope.causes.case import Case
-from hangscope.explain import facts, finder, scene, text_finding
-from hangscope.incident import ASSUMED, Incident
+from hangscope.explain import excerpt, facts, finder, scene, statements, text_finding
+from hangscope.incident import ASSUMED, Absence, Incident
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -24,22 +24,38 @@ class Analysis:
     histories: dict[int, divergence.GroupHistory]
     case: Case
     judgement: Judgement
+    culprits: frozenset[int] = field(init=False)  # of the verdict, to look ranks up in
+    waiting: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        verdict = self.judgement.verdict
+        self.culprits = frozenset(verdict.culprit_ranks if verdict is not None else ())
+        self.waiting = frozenset(verdict.waiting_ranks if verdict is not None else ())
 
 
 def analyse(incident: Incident) -> Analysis:
     """Return the analysis of an incident."""
+    digest = facts.digest(incident)
+    incident = statements.joined(incident, digest)
     views = frontier.frontiers(incident)
     histories = divergence.histories(views)
-    digest = facts.digest(incident)
     trouble = digest.all(
         GlooClosed, GlooTimeout, RankException, Terminate, Exit, CallFingerprint, MonitoredBarrier
     )
-    graph = waitgraph.build(incident, views, bool(trouble))
-    found = finder.Finder(scene.Scene(incident, views, histories, graph, digest.witnesses)).find()
+    graph = waitgraph.build(
+        incident, views, bool(trouble), statements.idle(digest), statements.overdue(incident, digest)
+    )
+    uncollected = excerpt.not_collected(incident, digest)
+    looked_at = scene.Scene(incident, views, histories, graph, digest.witnesses, uncollected)
+    found = finder.Finder(looked_at).find()
     if found.view is not None and ASSUMED in found.view.group.name:
         found.assumed = True
-    from_text = found.form == "none"
-    if from_text:
+    recorded = any(r.calls_file and r.absence is not Absence.TOLD for r in incident.ranks.values())
+    from_text = found.form == "none" or not recorded
+    if found.form != "none" and from_text and not found.events:
+        found.events = statements.behind(digest, found.waiting, found.culprits)
+        found.assumed = found.assumed or any(e.rank_assumed for e in found.events)
+    if found.form == "none":
         found = text_finding.find_in_text(incident, digest)
     case = Case(incident, found, digest, graph, from_text)
     return Analysis(incident, views, histories, case, judge(case))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import importlib
 import os
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from hangscope.analysis import Analysis
     from hangscope.incident import Verdict
+    from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.reading import Reading
+    from hangscope.report.document import Document
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 REDACTIONS = ("hosts", "paths", "users")
@@ -31,30 +33,28 @@ class Report:
     """One analysis: its status, its verdict, its table, and its written forms."""
 
     def __init__(
-        self, view: dict[str, Any], analysis: Analysis | None = None, *, full_table: bool = False
+        self, document: Document, analysis: Analysis | None = None, *, full_table: bool = False
     ) -> None:
-        self._view, self._analysis, self._full_table = view, analysis, full_table
+        self.document, self._analysis, self._full_table = document, analysis, full_table
 
     @property
     def status(self) -> str:
         """Return `hang`, `no_hang` or `inconclusive`."""
-        return str(self._view["status"])
+        return self.document.status
 
     @cached_property
     def verdict(self) -> Verdict | None:
         """Return the verdict, or None where nothing is named."""
         if self._analysis is not None:
             return self._analysis.judgement.verdict
-        from hangscope.report.reload import verdict_from_view
+        from hangscope.report.verdict_view import verdict_of
 
-        return verdict_from_view(self._view)
+        return verdict_of(self.document.verdict)
 
     @property
     def warnings(self) -> list[Note]:
         """Return what could not be read or does not fit, each with the file and the reason."""
-        return [
-            Note(w["code"], w["message"], w["file"], w["line"], w["hint"]) for w in self._view["warnings"]
-        ]
+        return [Note(w.code, w.message, w.file, w.line, w.hint) for w in self.document.warnings]
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -65,34 +65,33 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data (schema `hangscope.report/1`)."""
-        from hangscope.report.json import render_json
+        from hangscope.report.json import report_data
 
-        data: dict[str, Any] = json.loads(render_json(self._view))
-        return data
+        return report_data(self.document)
 
     def to_json(self) -> str:
         """Return the JSON report."""
         from hangscope.report.json import render_json
 
-        return render_json(self._view)
+        return render_json(self.document)
 
-    def to_markdown(self) -> str:
-        """Return the report for a ticket."""
+    def to_markdown(self, dialect: str = "markdown") -> str:
+        """Return the report for a ticket: GitHub's `markdown`, `jira` or `slack`."""
         from hangscope.report.markdown import render_markdown
 
-        return render_markdown(self._view)
+        return render_markdown(self.document, dialect)
 
     def to_text(self, *, color: bool = False, width: int | None = None, verbose: bool = False) -> str:
         """Return the report for a terminal of `width` columns."""
         from hangscope.report.text import render_text
 
-        return render_text(self._view, color=color, width=width, verbose=verbose)
+        return render_text(self.document, color=color, width=width, verbose=verbose)
 
     def to_html(self) -> str:
         """Return the report as one self-contained HTML page."""
         from hangscope.report.html.render import render_html
 
-        return render_html(self._view, markdown=self.to_markdown())
+        return render_html(self.document, markdown=self.to_markdown())
 
     def write_html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the HTML page to `path`.
@@ -116,6 +115,7 @@ def analyze(
     max_unpacked: int | None = None,
     full_table: bool = False,
     redact: Collection[str] = (),
+    source: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int, int, int], None] | None = None,
 ) -> Report:
@@ -125,20 +125,16 @@ def analyze(
     `jobs` is the number of reading processes (default: this process's processors); `attempt` picks a restart attempt
     (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded, `max_unpacked` what
     archives may unpack to, in bytes; `full_table` keeps rows for
-    calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `executor` reads on any
+    calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `source` is a folder with
+    the job's code, from which the page quotes the lines that matter; `executor` reads on any
     `concurrent.futures.Executor` instead of children; `progress(files, of, bytes, of)` is called as reading goes on.
 
     Never raises for bad inputs: they become `report.warnings`. Raises NoInputError when nothing at all could be read,
     UsageError when the call itself is wrong.
     """
-    from hangscope.analysis import analyse
-    from hangscope.ingest.assemble import assemble
     from hangscope.ingest.files.sources import find_files
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.children import read_files
-    from hangscope.ingest.workers.reading import readings_of
-    from hangscope.report.masking.redaction import redact as redacted
-    from hangscope.report.view import build_view
 
     wanted = _as_list(paths)
     _check(world_size, jobs, attempt, redact)
@@ -148,17 +144,28 @@ def analyze(
         readings = [
             reading
             for file, wire in read_files(
-                files, jobs=jobs, max_bytes=max_bytes, executor=executor, progress=progress
+                files,
+                jobs=jobs,
+                max_bytes=max_bytes,
+                executor=executor,
+                progress=progress,
+                meanwhile=_load_stages,
             )
-            for reading in readings_of(file.shown, wire, interner)
+            for reading in _readings_of(file.shown, wire, interner)
         ]
+    from hangscope.analysis import analyse
+    from hangscope.ingest.assemble import assemble
+    from hangscope.report.sources import SourceFolder
+    from hangscope.report.view import build_document
+
     _require_something(readings, wanted, notes)
     incident = assemble(readings, world_size=world_size, attempt=attempt)
     readings.clear()  # what is needed of them is in the incident
     incident.notes[:0] = notes
     analysis = analyse(incident)
-    view = build_view(analysis, __version__)
-    return Report(redacted(view, redact) if redact else view, analysis, full_table=full_table)
+    folder = SourceFolder(Path(source)) if source is not None else None
+    document = build_document(analysis, __version__, redacted=redact, source=folder)
+    return Report(document, analysis, full_table=full_table)
 
 
 def analyze_safely(paths: Paths, *, deadline: float = 60.0, **options: Any) -> Report:
@@ -171,6 +178,18 @@ def analyze_safely(paths: Paths, *, deadline: float = 60.0, **options: Any) -> R
     from hangscope.safely import analyze_in_child
 
     return analyze_in_child(paths, deadline, options)
+
+
+def _load_stages() -> None:
+    """Import what the answers of the children are needed for, which takes as long as reading a few of them."""
+    for module in ("analysis", "ingest.assemble", "ingest.workers.reading", "report.view"):
+        importlib.import_module(f"hangscope.{module}")
+
+
+def _readings_of(file: str, wire: dict[str, Any], interner: Interner) -> list[Reading]:
+    from hangscope.ingest.workers.reading import readings_of
+
+    return readings_of(file, wire, interner)
 
 
 def _as_list(paths: Paths) -> list[str]:

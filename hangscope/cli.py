@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,12 @@ import click
 
 from hangscope._version import __version__
 from hangscope.commands.capture import capture
+from hangscope.commands.doctor import doctor
+from hangscope.commands.env import env
+from hangscope.commands.hook import hook
 from hangscope.commands.run import run
 from hangscope.errors import HangscopeError, UsageError
-from hangscope.terminal import ProgressBar, wants_color
+from hangscope.terminal import ProgressBar, show, tell, wants_color
 
 DEFAULT_REPORT = "hangscope-report.html"
 EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE = 1, 10, 11  # others: `HangscopeError.exit_code`
@@ -83,8 +88,21 @@ class _Group(click.Group):
         return None
 
 
+def _end_in_order() -> None:
+    """Let SIGTERM and SIGHUP end the command as Ctrl-C does, so that temporary files and readers go with it."""
+
+    def end(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            with suppress(ValueError):  # not in the main thread
+                signal.signal(number, end)
+
+
 def _fail(message: str, hint: str, code: int) -> None:
-    click.echo(f"hangscope: {message}" + (f"\n  hint: {hint}" if hint else ""), err=True)
+    tell(f"hangscope: {message}" + (f"\n  hint: {hint}" if hint else ""))
     sys.exit(code)
 
 
@@ -107,12 +125,24 @@ Examples:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "markdown"]),
+    type=click.Choice(["text", "json", "markdown", "jira", "slack"]),
     default="text",
     show_default=True,
     help="What is printed on stdout.",
 )
 @click.option("--json", "json_file", metavar="FILE", help="Also write the JSON report to FILE.")
+@click.option(
+    "--max-output-bytes",
+    type=click.IntRange(200),
+    metavar="N",
+    help="Cut what is printed on stdout behind a whole line, at most N bytes (text, markdown, jira, slack).",
+)
+@click.option(
+    "--source",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="DIR",
+    help="The job's source code, from which the page quotes the lines that matter; nothing is read unasked.",
+)
 @click.option(
     "--world-size",
     type=click.IntRange(1),
@@ -143,6 +173,8 @@ def analyze(
     output: str,
     form: str,
     json_file: str | None,
+    max_output_bytes: int | None,
+    source: str | None,
     world_size: int | None,
     jobs: int | None,
     exit_code: bool,
@@ -163,13 +195,20 @@ def analyze(
     Recorder dumps, logs and stacks are recognised by their content. The text report goes to stdout, the HTML report to
     hangscope-report.html, everything else to stderr.
     """
-    from hangscope import api
+    from hangscope import api, isolated
     from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
+    from hangscope.report.markdown import cut_to
 
     if verbose and quiet:
         raise UsageError("-v and -q contradict each other")
+    if form == "json" and max_output_bytes is not None:
+        raise UsageError(
+            "--max-output-bytes would cut JSON in two", "use --format text or markdown, or --json FILE"
+        )
     if "-" in paths and sys.stdin is not None and sys.stdin.isatty() and not quiet:
         click.echo("hangscope: paste the text, then end it with Ctrl-D", err=True)
+    _end_in_order()
+    isolated.use_one_thread()
     bar = ProgressBar(quiet=quiet)
     try:
         report = api.analyze(
@@ -182,18 +221,21 @@ def analyze(
             progress=bar.advance,
             max_bytes=max_bytes or DEFAULT_MAX_BYTES,
             max_unpacked=max_unpacked,
+            source=source,
         )
     finally:
         bar.close()
     if form == "text":
-        click.echo(report.to_text(color=wants_color(color), verbose=verbose), nl=False, color=True)
+        shown = report.to_text(color=wants_color(color), verbose=verbose)
     else:
-        click.echo(report.to_json() if form == "json" else report.to_markdown(), nl=False)
-    sys.stdout.flush()
+        shown = report.to_json() if form == "json" else report.to_markdown(form)
+    trouble = show(cut_to(shown, max_output_bytes))
+    if trouble:
+        tell(f"hangscope: {trouble}")
     written = _write(Path(output), report.to_html, force, quiet)
     if json_file is not None:
         written = _write(Path(json_file), report.to_json, force, quiet) and written
-    if not written:
+    if trouble or not written:
         sys.exit(EXIT_ERROR)
     if exit_code:
         sys.exit({"hang": EXIT_HANG, "inconclusive": EXIT_INCONCLUSIVE}.get(report.status, 0))
@@ -212,10 +254,10 @@ def _write(path: Path, render: Any, force: bool, quiet: bool) -> bool:
             else f"{path} cannot be written: {error.strerror or error}"
         )
         hint = error.hint if isinstance(error, UsageError) else "choose another place with -o"
-        click.echo(f"hangscope: {reason}\n  hint: {hint}", err=True)
+        tell(f"hangscope: {reason}\n  hint: {hint}")
         return False
     if not quiet:
-        click.echo(f"Wrote {path}", err=True)
+        tell(f"Wrote {path}")
     return True
 
 
@@ -246,6 +288,7 @@ def pack(
     from hangscope import pack as packing
     from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
 
+    _end_in_order()
     bar = ProgressBar(quiet=quiet)
     try:
         packed = packing.pack(
@@ -265,11 +308,42 @@ def pack(
         bar.close()
     if not quiet:
         for note in packed.notes:
-            click.echo(f"hangscope: {note}", err=True)
+            tell(f"hangscope: {note}")
         click.echo(
             f"Wrote {output}: {packed.files:,} files, {packed.bytes_before / 1e6:,.1f} MB in {packed.bytes_after / 1e6:,.1f} MB",
             err=True,
         )
+
+
+@main.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@_quiet_option
+@click.pass_context
+def diff(context: click.Context, first: str, second: str, quiet: bool) -> None:
+    """Say whether two reports tell of the same bug, and in what they differ.
+
+    A and B are reports of hangscope (JSON or HTML), or folders and archives that are analysed first. Exits with 0 for the
+    same bug, 1 for another, 3 without usable input, 4 for an internal error.
+    """
+    from hangscope.diff import compare, load
+
+    bar = ProgressBar(quiet=quiet)
+    try:
+        one, other = (load(path, progress=bar.advance) for path in (first, second))
+        result = compare(one, other)
+    except HangscopeError:
+        raise
+    except Exception as error:
+        if os.environ.get("HANGSCOPE_DEBUG"):
+            raise
+        _fail(
+            f"internal error: {type(error).__name__}: {error}", "set HANGSCOPE_DEBUG=1 for the traceback", 4
+        )
+    finally:
+        bar.close()
+    click.echo(result.text(first, second), nl=False)
+    context.exit(0 if result.same else 1)
 
 
 @main.command()
@@ -332,7 +406,7 @@ def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: b
             sys.exit(EXIT_ERROR)
 
 
-for command in (run, capture):
+for command in (run, capture, env, doctor, hook):
     main.add_command(command)
 
 

@@ -39,6 +39,7 @@ class Absence(str, Enum):
     UNREADABLE = "file unreadable"
     STALE = "stale dump"
     EARLY = "dump taken before its peers' dumps"
+    TOLD = "no dump; its log tells the last calls"
 
 
 class State(int, Enum):
@@ -59,7 +60,8 @@ class CallKind:
 
     `op` is the user's name for it (`all_gather_into_tensor`, not `_all_gather_base`); `src` and `dst` are
     group-local ranks of a point-to-point call (-1: unknown; None: not point-to-point). `stack` is empty where
-    the recorder kept no Python frames, as for gradient reductions on autograd's device thread.
+    the recorder kept no Python frames, as for gradient reductions on autograd's device thread; `told` is True where a
+    line of text states the call, so that a missing stack says nothing.
     """
 
     op: str
@@ -72,6 +74,7 @@ class CallKind:
     dst: int | None = None
     stack: Stack = ()
     root: int | None = None
+    told: bool = False
 
     @property
     def is_p2p(self) -> bool:
@@ -94,6 +97,17 @@ class Kinds(Sequence[CallKind]):
         sizes: Callable[[int], tuple[Sizes, Sizes]] | None = None,
     ) -> None:
         self.alone, self.plain, self._sizes = alone, plain, sizes
+        self._sized = range(len(alone), len(plain))
+
+    def and_also(self, more: Sequence[CallKind]) -> Kinds:
+        """Return these kinds with more of them behind, under the indexes that follow."""
+        import numpy as np  # only where text tells of calls
+
+        first = len(self.alone)
+        added = np.arange(first, first + len(more), dtype=np.asarray(self.plain).dtype)
+        result = Kinds([*self.alone, *more], np.concatenate([self.plain, added]), self._sizes)
+        result._sized = self._sized
+        return result
 
     def __len__(self) -> int:
         return len(self.plain)
@@ -106,10 +120,14 @@ class Kinds(Sequence[CallKind]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         kind = self.alone[int(self.plain[index])]
-        if index < len(self.alone) or self._sizes is None:
+        if index not in self._sized or self._sizes is None:
             return kind
         inputs, outputs = self._sizes(index)
         return replace(kind, input_sizes=inputs, output_sizes=outputs)
+
+    def without_sizes(self, index: int) -> CallKind:
+        """Return a kind where sizes of its own do not matter; they need not be loaded then."""
+        return self.alone[int(self.plain[index])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +135,7 @@ class Group:
     """A process group, identified across ranks by its name and its member ranks (global, in group order).
 
     `ranks` holds at least the ranks with a call on it when `members_known` is False (gloo with several groups
-    writes no members). `role` is tp, pp, dp, ep, cp, fsdp or world, where name or strides tell.
+    writes no members), and `partial` is True where text named some members and there may be more. `role` is tp, pp, dp, ep, cp, fsdp or world, where name or strides tell.
     """
 
     gid: int
@@ -126,6 +144,7 @@ class Group:
     ranks: tuple[int, ...]
     members_known: bool = True
     role: str | None = None
+    partial: bool = False
 
     @property
     def label(self) -> str:
@@ -155,7 +174,8 @@ class Queue:
     rank's own running number over all its groups (record_id), which gives the interleaving of groups. `overwritten` is
     True where the ring lost older calls, `pending_only` where no completed call was kept. `frontier` comes from `pg_status` and knows more than the rows do.
     `tells_completion` is False for NCCL's call lines, which are printed when a call is made and never when it ends;
-    `cut` is True where calls behind the last row may be missing, so that its silence proves nothing.
+    `cut` is True where calls behind the last row may be missing, so that its silence proves nothing; `told` where single
+    lines of a log state its rows, so that there is no history before them.
     """
 
     rank: int
@@ -170,6 +190,7 @@ class Queue:
     pending_only: bool = False
     tells_completion: bool = True
     cut: bool = False
+    told: bool = False
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -203,7 +224,7 @@ class RankRecord:
     @property
     def seen(self) -> bool:
         """Whether a usable dump (or a text recorder) of this rank exists."""
-        return self.absence in (None, Absence.PENDING_ONLY)
+        return self.absence in (None, Absence.PENDING_ONLY, Absence.TOLD)
 
 
 @dataclass(frozen=True, slots=True)

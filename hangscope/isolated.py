@@ -43,6 +43,12 @@ def command(module: str) -> list[str]:
     ]
 
 
+def use_one_thread() -> None:
+    """Keep BLAS from starting threads in this process, which is our own; they cost more than importing numpy."""
+    for name in _ONE_THREAD:
+        os.environ.setdefault(name, "1")
+
+
 def environment() -> dict[str, str]:
     """Return the environment of a child."""
     return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}

@@ -15,7 +15,10 @@ from typing import Any
 from hangscope import isolated
 from hangscope._version import __version__
 from hangscope.api import Report
-from hangscope.report.empty import empty_view
+from hangscope.ingest.files.scratch import scratch_folder
+from hangscope.report.document import Document
+from hangscope.report.empty import empty_document
+from hangscope.report.plain import from_plain, to_plain
 
 REAP_TIME = 5.0  # seconds for a killed child to be gone; one that hangs in the kernel is left to it
 
@@ -38,13 +41,12 @@ def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Re
             }
         )
         answer = json.loads(_run(request, deadline))
-        view = answer.get("view")
-        if isinstance(view, dict):
-            return Report(view)
-        return Report(empty_view(str(answer.get("error")), str(answer.get("hint", "")), __version__))
+        if isinstance(answer.get("document"), dict):
+            return Report(from_plain(Document, answer["document"]))
+        return Report(empty_document(str(answer.get("error")), str(answer.get("hint", "")), __version__))
     except subprocess.TimeoutExpired:
         return Report(
-            empty_view(
+            empty_document(
                 f"the analysis did not end within {deadline:g} seconds",
                 "raise deadline=, or run `hangscope analyze` on the folder",
                 __version__,
@@ -52,29 +54,30 @@ def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Re
         )
     except Exception as error:  # whatever went wrong, a hook gets a report
         return Report(
-            empty_view(f"the analysis failed: {type(error).__name__}: {error}"[:400], "", __version__)
+            empty_document(f"the analysis failed: {type(error).__name__}: {error}"[:400], "", __version__)
         )
 
 
 def _run(request: str, deadline: float) -> bytes:
-    child = subprocess.Popen(
-        isolated.command(__name__),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=isolated.environment(),
-        start_new_session=True,
-    )
-    try:
-        return child.communicate(request.encode(), timeout=deadline)[0]
-    except BaseException:
+    with scratch_folder() as folder:  # what a child leaves that is killed while it unpacks
+        child = subprocess.Popen(
+            isolated.command(__name__),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**isolated.environment(), "TMPDIR": folder},
+            start_new_session=True,
+        )
         try:
-            os.killpg(child.pid, signal.SIGKILL)  # the child's own readers are in its session
-        except (OSError, AttributeError):
-            child.kill()
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(REAP_TIME)
-        raise
+            return child.communicate(request.encode(), timeout=deadline)[0]
+        except BaseException:
+            try:
+                os.killpg(child.pid, signal.SIGKILL)  # the child's own readers are in its session
+            except (OSError, AttributeError):
+                child.kill()
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(REAP_TIME)
+            raise
 
 
 def main() -> None:
@@ -98,6 +101,6 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     except TypeError as error:
         return {"error": str(error), "hint": "see help(hangscope.analyze) for the options"}
     try:
-        return {"view": analyze(request["paths"], **options)._view}
+        return {"document": to_plain(analyze(request["paths"], **options).document)}
     except HangscopeError as error:
         return {"error": error.message, "hint": error.hint}

@@ -1,12 +1,20 @@
-"""What somebody sees who watches a terminal: colour, and how far the reading has come."""
+"""What somebody sees who watches a terminal: the report, messages, colour, and how far the reading has come.
+
+Whatever stdout and stderr are (closed, full, a pipe whose reader has gone), writing to them ends nothing.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
+from contextlib import suppress
 
 import click
+
+from hangscope.report.masking.secrets import mask_text
+from hangscope.report.reading import clean
 
 
 def wants_color(choice: str) -> bool:
@@ -15,7 +23,44 @@ def wants_color(choice: str) -> bool:
         return choice == "always"
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+    return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout is not None and sys.stdout.isatty())
+
+
+def show(text: str) -> str:
+    """Print a report on stdout; return in words why that was not possible, or nothing.
+
+    A reader that has gone, or a closed stdout, wants no more of it, and is no fault.
+    """
+    stream = sys.stdout
+    try:
+        if stream is not None:
+            with suppress(AttributeError, ValueError):
+                stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+            click.echo(text, nl=False, color=True)
+            stream.flush()
+    except (BrokenPipeError, ValueError):
+        _silence(1)
+    except OSError as error:
+        _silence(1)
+        if error.errno != errno.EBADF:
+            return f"stdout cannot be written: {error.strerror or error}"
+    return ""
+
+
+def tell(text: str) -> None:
+    """Print a message on stderr, without what could act on a terminal; where it cannot be, it is lost."""
+    try:
+        click.echo(clean(mask_text(text)), err=True)
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except (OSError, ValueError):
+        _silence(2)
+
+
+def _silence(number: int) -> None:
+    """Turn stdout (1) or stderr (2) into nothing, so that no flush at the end fails again."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 class ProgressBar:
@@ -24,7 +69,7 @@ class ProgressBar:
     AFTER = 1.0  # seconds
 
     def __init__(self, *, quiet: bool) -> None:
-        self.enabled = not quiet and sys.stderr.isatty()
+        self.enabled = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self.start, self.last, self.shown = time.monotonic(), 0.0, False
 
     def advance(self, files: int, of_files: int, size: int, of_size: int) -> None:

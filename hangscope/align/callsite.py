@@ -16,6 +16,7 @@ _LIBRARY = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|lib/python3(?:\.\d+)?|torch/(?:distributed|nn|autograd|utils|_dynamo|_tensor|optim|cuda|amp|_ops)"
     r"|importlib|concurrent)(?:/|\.py|$)|^<(?:frozen|string)|^/usr/lib/python|(?:^|/)(?:threading|runpy|distributed_c10d|c10d_logger)\.py$"
 )
+_PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]{1,200})(?:/|$)")
 _BACKWARD = re.compile(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
 # Functions that are called on one rank only, as a rule: the name of the helper around an odd call.
 SIDE_WORK = re.compile(
@@ -33,8 +34,17 @@ def is_user(frame: Frame) -> bool:
 
 @lru_cache(maxsize=65536)
 def user_frames(stack: Stack) -> Stack:
-    """Return the user's frames, innermost first."""
-    return tuple(f for f in stack if is_user(f))
+    """Return the user's frames, innermost first; where there are none, those of installed code that is no known library."""
+    return tuple(f for f in stack if is_user(f)) or tuple(f for f in stack if _is_installed(f))
+
+
+@lru_cache(maxsize=65536)
+def _is_installed(frame: Frame) -> bool:
+    """Return whether a frame is code that somebody installed: in site-packages, and of no library that is known."""
+    from hangscope.knowledge.loading import known_packages  # which knows frames by functions of this module
+
+    found = _PACKAGE.search(frame.file.replace("\\", "/"))
+    return found is not None and found.group(1).removesuffix(".py") not in known_packages()
 
 
 def user_frame(stack: Stack) -> Frame | None:
@@ -57,7 +67,7 @@ def is_gradient(kind: CallKind, frames_recorded: bool) -> bool:
     """
     if kind.op not in _GRADIENT_OPS:
         return False
-    return runs_backward(kind) or (not kind.stack and frames_recorded)
+    return runs_backward(kind) or (not kind.stack and frames_recorded and not kind.told)
 
 
 @lru_cache(maxsize=65536)

@@ -62,6 +62,8 @@ def sequences(view: GroupFrontier) -> Sequences:
     A member whose window ends before the others' begins is left out; it cannot be compared.
     """
     windows = {r: m for r, m in view.members.items() if m.first_row and m.queue is not None}
+    recorded = {r: m for r, m in windows.items() if m.queue is not None and not m.queue.told}
+    windows = recorded or windows  # what a line states of one call is compared with the others' at that call
     if not windows:
         return Sequences(1, {})
     starts = sorted(m.first_row for m in windows.values())
@@ -99,6 +101,7 @@ class GroupHistory:
 
     def __init__(self, view: GroupFrontier, hard: Any, site: Any) -> None:
         self.view = view
+        self._keys = hard
         self.sequences = sequences(view)
         self.hard = _keys_of(self.sequences.tokens, hard)
         self.site = _keys_of(self.sequences.tokens, site)
@@ -128,14 +131,29 @@ class GroupHistory:
             n = min(len(a), len(b))
             differing.update(map(int, np.flatnonzero(a[:n] != b[:n])[:DIFFERENCES]))
         first_bad = next((i for i in sorted(differing) if not self._was_survived(i, differing)), None)
-        if first_bad is None:
-            return None
+        found = [] if first_bad is None else [self.sequences.first + first_bad]
+        found += [seq for seq in self._stated() if len(self._sides(seq)) > 1][:1]
+        return Mismatch(min(found), self._sides(min(found))) if found else None
+
+    def _stated(self) -> list[int]:
+        """Return the seqs of calls that only a line of text states of a member, ascending."""
+        rows: set[int] = set()
+        for member in self.view.members.values():
+            if member.queue is not None and member.queue.told:
+                rows.update(member.queue.seq.tolist())
+        return sorted(rows)
+
+    def _sides(self, seq: int) -> tuple[tuple[int, ...], ...]:
+        """Return the members by what they called at a seq, those of equal calls together, largest side first."""
         sides: dict[int, list[int]] = defaultdict(list)
-        for rank, keys in self.hard.items():
-            if len(keys) > first_bad:
-                sides[int(keys[first_bad])].append(rank)
-        ordered = sorted((tuple(sorted(r)) for r in sides.values()), key=lambda r: (-len(r), r))
-        return Mismatch(self.sequences.first + first_bad, tuple(ordered))
+        index = seq - self.sequences.first
+        for rank, member in self.view.members.items():
+            keys = self.hard.get(rank)
+            if keys is not None and 0 <= index < len(keys):
+                sides[int(keys[index])].append(rank)
+            elif member.queue is not None and member.queue.told and (row := member.row_of(seq)) is not None:
+                sides[int(self._keys[member.queue.kind[row]])].append(rank)
+        return tuple(sorted((tuple(sorted(r)) for r in sides.values()), key=lambda r: (-len(r), r)))
 
     def _was_survived(self, index: int, differing: set[int]) -> bool:
         """Return whether every member completed its call at `index`, and all made the same calls behind it."""
@@ -195,8 +213,9 @@ class GroupHistory:
         """Return the side that breaks the pattern repeated so far at position `index`, or None where history does not tell."""
         continuing = []
         for ranks in sides:
-            keys = list(map(int, self.site[ranks[0]]))
-            continuing.append(continues(keys[:index], keys[index]) if index < len(keys) else None)
+            known = next((r for r in ranks if r in self.site), None)
+            keys = [] if known is None else list(map(int, self.site[known]))
+            continuing.append(continues(keys[:index], keys[index]) if 0 <= index < len(keys) else None)
         broken = [ranks for ranks, goes_on in zip(sides, continuing, strict=True) if goes_on is False]
         kept = [ranks for ranks, goes_on in zip(sides, continuing, strict=True) if goes_on]
         return broken[0] if len(broken) == 1 and kept else None

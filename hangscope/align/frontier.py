@@ -119,9 +119,9 @@ class GroupFrontier:
         """Return the last seq up to `completed` whose op is known, from whoever kept its row, to prove participation."""
         for seq in range(completed, max(floor, completed - 64), -1):
             for rank in self.members:
-                kind = self.kind_of(rank, seq)
+                kind = self.kind_index(rank, seq)
                 if kind is not None:
-                    if proves_participation(kind):
+                    if self.proving[kind]:
                         return seq
                     break
         return floor
@@ -147,11 +147,34 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
                 if record
                 else Member(rank, None, Absence.NO_DUMP)
             )
+        result.append(view)
+    for view in result:
         _clear_the_early(view)
         if any(m.queue is not None and not m.queue.tells_completion for m in view.members.values()):
             _settle(view, hard_keys(incident.kinds))
-        result.append(view)
+    if not any(_is_stuck(view) for view in result):
+        # Lines are printed before dumps are taken: where nobody's dump has an open call, what is proven over is over.
+        for view in result:
+            for member in view.members.values():
+                if member.queue is not None and member.queue.told:
+                    member.pending = tuple(s for s in member.pending if s > view.proven)
+    _clear_the_lagging(result)
     return result
+
+
+def _clear_the_lagging(views: list[GroupFrontier]) -> None:
+    """Where every open call of the job is proven to be over, the dumps that show it open are merely older than the others."""
+    open_on = [(view, member) for view in views for member in view.members.values() if member.pending]
+    if not open_on or not all(member.pending[-1] <= view.proven for view, member in open_on):
+        return
+    for view, member in open_on:
+        view.early.add(member.rank)
+        member.pending = ()
+
+
+def _is_stuck(view: GroupFrontier) -> bool:
+    """Return whether a dump shows an open call on this group."""
+    return any(m.pending and m.queue is not None and not m.queue.told for m in view.members.values())
 
 
 def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> Member:
@@ -178,21 +201,21 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
         member.pending = tuple(np.unique(queue.seq[rest[states <= State.STARTED]]).tolist())
         member.unknown = tuple(queue.seq[rest[states == State.UNKNOWN]].tolist())
         last_done = int(queue.seq[queue.state == State.DONE].max(initial=0)) if len(rest) else member.last_row
-    backend = incident.kinds[int(queue.kind[0])].backend if len(queue) else ""
+    backend = incident.kinds.without_sizes(int(queue.kind[0])).backend if len(queue) else ""
     trusted = backend != "gloo" and not p2p_numbers  # gloo advances last_completed on errors too
     member.enqueued = max(
         member.last_row, (frontier.enqueued or 0) if not p2p_numbers or not len(queue) else 0
     )
     member.completed = max(last_done, (frontier.completed or 0) if trusted else 0)
     if (
-        not len(queue)
+        (not len(queue) or (not p2p_numbers and (queue.told or member.last_row < (frontier.enqueued or 0))))
         and frontier.completed is not None
         and frontier.enqueued is not None
         and frontier.completed < frontier.enqueued
     ):
-        member.pending = tuple(
-            range(frontier.completed + 1, min(frontier.enqueued, frontier.completed + MAX_OPEN) + 1)
-        )
+        counted = range(frontier.completed + 1, min(frontier.enqueued, frontier.completed + MAX_OPEN) + 1)
+        rows = set(queue.seq.tolist()) if len(queue) and not queue.told else set()
+        member.pending = tuple(sorted({*member.pending, *(s for s in counted if s not in rows)}))
     if member.completed:
         # Rows that a recorder left "scheduled" although later calls of the same stream completed.
         member.pending = (

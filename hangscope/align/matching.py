@@ -82,7 +82,7 @@ def _lacks_types(kind: CallKind) -> bool:
 
 def _bare(kind: CallKind) -> CallKind:
     """Return a kind without its element types and call site."""
-    return replace(kind, input_dtypes=(), output_dtypes=(), stack=())
+    return replace(kind, input_dtypes=(), output_dtypes=(), stack=(), told=False)
 
 
 def difference(a: CallKind, b: CallKind) -> str:

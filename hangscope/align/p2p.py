@@ -76,7 +76,7 @@ def _sides(incident: Incident, group: Group) -> tuple[Side, Side, set[tuple[int,
         if queue.overwritten or int(queue.seq.min()) > 1:
             wrapped.add((rank, group.gid))
         for position in range(len(queue)):
-            kind = incident.kinds[int(queue.kind[position])]
+            kind = incident.kinds.without_sizes(int(queue.kind[position]))
             source, destination = _global(group, kind.src), _global(group, kind.dst)
             if source is None or destination is None:
                 continue  # an unknown side (`recv 0<-?`) or a rank outside the group pairs with nobody

@@ -39,6 +39,10 @@ def first_edit(own: Sequence[int], reference: Sequence[int]) -> Edit | None:
         i = next((k for k in range(start, length) if own[k] != reference[k]), length)
         if i == length:
             return None
+        behind = slice(i + 1, i + 1 + MAX_EDIT)
+        if reference[i] not in own[behind] and own[i] not in reference[behind]:
+            start = i + 1  # neither side comes to what the other calls here: a call from another line
+            continue
         in_step = _agreement(own, i + 1, reference, i + 1)
         best: Edit | None = None
         for size in range(1, MAX_EDIT + 1):

@@ -24,7 +24,8 @@ from hangscope.align.matching import match_key
 from hangscope.align.p2p import Pair, PairKey, pairs
 from hangscope.incident import Incident, State
 
-#: ("H", rank), ("I", gid, seq) or ("P", *PairKey)
+#: ("H", rank), ("I", gid, seq), ("P", *PairKey), ("T", rank) for a call of which no line tells whom it
+#: waits for, ("U", gid) for members of a group that no line names
 Node = tuple[object, ...]
 
 
@@ -125,7 +126,7 @@ def open_seqs(view: GroupFrontier, trouble: bool = True) -> dict[int, list[int]]
             gloo = (
                 row is not None
                 and member.queue is not None
-                and view.kinds[int(member.queue.kind[row])].backend == "gloo"
+                and view.kinds.without_sizes(int(member.queue.kind[row])).backend == "gloo"
             )
             if gloo:
                 if seq <= view.proven:
@@ -157,10 +158,17 @@ def _over_on_gloo(view: GroupFrontier, seq: int, trouble: bool) -> bool:
     return retired and len(keys) <= 1
 
 
-def build(incident: Incident, views: Sequence[GroupFrontier], trouble: bool = True) -> WaitGraph:
+def build(
+    incident: Incident,
+    views: Sequence[GroupFrontier],
+    trouble: bool = True,
+    idle: frozenset[int] = frozenset(),
+    overdue: frozenset[int] = frozenset(),
+) -> WaitGraph:
     """Return the wait-for graph with its roots, those that explain most ranks first.
 
-    `trouble` says whether text tells of errors or timeouts (see `open_seqs`).
+    `trouble` says whether text tells of errors or timeouts (see `open_seqs`); `idle` are ranks that text shows alive and in
+    no overdue call, `overdue` those that it shows waiting, in whatever call.
     """
     graph = WaitGraph()
     calls: dict[int, list[OpenCall]] = defaultdict(list)
@@ -190,6 +198,10 @@ def build(incident: Incident, views: Sequence[GroupFrontier], trouble: bool = Tr
                         ("P", *pair.key), half.order, half.created, pair.key[0], (pair.key[0], -half.seq)
                     )
                 )
+    for rank in sorted(overdue):
+        stated = any(q.told and len(q) for q in incident.ranks[rank].queues.values())
+        if not calls[rank] and not stated:  # whom it waits for is not told: it waits, and leads nowhere
+            calls[rank].append(OpenCall(("T", rank), 1 << 61, 0, -1, (-1, rank)))
     by_gid = {view.group.gid: view for view in views}
     for rank in sorted(calls):
         ordered = graph.open_calls[rank] = sorted(calls[rank], key=lambda c: (c.order, str(c.node)))
@@ -205,11 +217,14 @@ def build(incident: Incident, views: Sequence[GroupFrontier], trouble: bool = Tr
             if not earlier:
                 graph.connect(graph.add(("H", rank)), node, True)
         _connect_batches(graph, ordered)
-    for instance in [n for n in graph.nodes if n[0] != "H"]:
+    for instance in [n for n in graph.nodes if n[0] == "I"]:
+        if by_gid[int(instance[1])].group.partial:  # type: ignore[call-overload]
+            graph.connect(graph.index[instance], graph.add(("U", instance[1])), True)
+    for instance in [n for n in graph.nodes if n[0] in "IPT"]:  # type: ignore[operator]
         for rank in _absent_from(instance, by_gid, graph):
             graph.connect(graph.index[instance], graph.add(("H", rank)), False)
     early = {rank for view in views for rank in view.early}
-    _find_roots(incident, graph, early)
+    _find_roots(incident, graph, early, idle)
     return graph
 
 
@@ -227,6 +242,8 @@ def _connect_batches(graph: WaitGraph, ordered: Sequence[OpenCall]) -> None:
 
 def _absent_from(node: Node, views: dict[int, GroupFrontier], graph: WaitGraph) -> list[int]:
     """Return the members that an open instance waits for: seen and not there, or not seen."""
+    if node[0] == "T":
+        return []
     if node[0] == "P":
         pair = graph.pairs[node[1:]]  # type: ignore[index]
         _, source, destination, _ = pair.key
@@ -241,7 +258,7 @@ def _entered(view: GroupFrontier, rank: int, seq: int) -> bool:
     return rank in view.early and view.members[rank].last_row >= seq
 
 
-def _find_roots(incident: Incident, graph: WaitGraph, early: set[int]) -> None:
+def _find_roots(incident: Incident, graph: WaitGraph, early: set[int], idle: frozenset[int]) -> None:
     parts = components(graph.edges)
     part_of = {node: i for i, part in enumerate(parts) for node in part}
     reversed_edges: list[list[int]] = [[] for _ in graph.nodes]
@@ -252,8 +269,10 @@ def _find_roots(incident: Incident, graph: WaitGraph, early: set[int]) -> None:
     for number, part in enumerate(parts):
         if any(part_of[t] != number for n in part for t, _ in graph.edges[n]):
             continue
+        if graph.nodes[part[0]][0] in "TU":  # type: ignore[operator]
+            continue
         graph.roots.append(
-            _root(incident, graph, part, _reaching(part, reversed_edges, graph, waiting), early)
+            _root(incident, graph, part, _reaching(part, reversed_edges, graph, waiting), early, idle)
         )
     graph.roots.sort(key=lambda r: (-len(r.explains), r.kind, r.ranks, str(r.nodes)))
 
@@ -272,7 +291,12 @@ def _reaching(
 
 
 def _root(
-    incident: Incident, graph: WaitGraph, part: list[int], explains: frozenset[int], early: set[int]
+    incident: Incident,
+    graph: WaitGraph,
+    part: list[int],
+    explains: frozenset[int],
+    early: set[int],
+    idle: frozenset[int],
 ) -> Root:
     nodes = tuple(graph.nodes[n] for n in part)
     hosts = tuple(sorted(int(n[1]) for n in nodes if n[0] == "H"))  # type: ignore[call-overload]
@@ -288,7 +312,7 @@ def _root(
         return Root("cycle", nodes, hosts, explains, certain)
     if hosts:
         record = incident.ranks[hosts[0]]
-        known = (
+        known = hosts[0] in idle or (
             record.seen and hosts[0] not in early and not any(queue.cut for queue in record.queues.values())
         )
         return Root("host" if known else "unseen", nodes, hosts, explains - set(hosts), True)

@@ -10,7 +10,7 @@ from hangscope.align.callsite import user_frame
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Finding
-from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source
+from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source, Stack
 
 
 @dataclass(slots=True)
@@ -76,6 +76,8 @@ class Match:
     """A rule's answer: the cause, whom it names, why, and how sure the rule can be at most.
 
     `sure` is 2 (the facts leave no other reading), 1 (the usual reading) or 0 (a guess that the report marks as such).
+    `api` is the library call that the user wrote; `stack` where the
+    culprits made their odd call, where the finding does not hold it; `rivals` are (cause, why) that the same evidence allows.
     """
 
     cause: str
@@ -88,6 +90,9 @@ class Match:
     frame: Frame | None = None
     frame_rank: int | None = None
     host_state: str = ""
+    api: str | None = None
+    stack: Stack = ()
+    rivals: list[tuple[str, str]] = field(default_factory=list)
 
 
 Rule = Callable[[Case], "Match | None"]

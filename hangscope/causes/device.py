@@ -10,6 +10,7 @@ from hangscope.incident import Event, Evidence
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
 _TRANSPORT = ("port_error", "catastrophic", "ib_error", "connect", "closed_by_peer", "size_mismatch")
 _LOCAL = ("port_error", "catastrophic")
@@ -38,7 +39,7 @@ def device_fault(case: Case) -> Match | None:
             "gpu_stall",
             culprits,
             f"{ranks_phrase(culprits)} made {'its' if len(culprits) == 1 else 'their'} calls, and {'its device' if len(culprits) == 1 else 'their devices'} stopped finishing them",
-            sure=2 if len(culprits) == 1 and not finding.tie else 1,
+            sure=2 if len(culprits) == 1 and not finding.tie and _is_no_older_dump(case, culprits[0]) else 1,
             category="hardware",
             evidence=evidence,
             frame=case.frame_of(finding.own_kind),
@@ -67,6 +68,14 @@ def device_fault(case: Case) -> Match | None:
             advice=[f"Drain the GPU of {ranks_phrase(ranks)}: {first.text[:120]}"],
         )
     return None
+
+
+def _is_no_older_dump(case: Case, rank: int) -> bool:
+    """Return whether more than the moment of a dump shows a rank behind: its own log, or a lag of more than one call."""
+    view, seq = case.finding.view, case.finding.own_seq
+    member = view.members.get(rank) if view is not None else None
+    lags = sum(s <= view.proven for s in member.pending) if view is not None and member is not None else 0
+    return lags > 1 or any(e.seq == seq for e in case.facts.of(rank, WatchdogTimeout))
 
 
 def _of_the_program(event: Event) -> bool:
@@ -169,7 +178,9 @@ def network_fault(case: Case) -> Match | None:
             f"Check NIC, cable and switch port{pair or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
             if warnings
             else "Nothing above the transport is wrong here. Check the links of this group's hosts, and rerun with NCCL_DEBUG=INFO and NCCL_DEBUG_FILE per process to see which pair it is.",
-            "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host looks the same.",
+            "Compare GLOO_SOCKET_IFNAME and the addresses that the host names resolve to over the hosts; a firewall between them looks the same."
+            if {kind.backend for kind in case.incident.kinds} == {"gloo"}
+            else "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host looks the same.",
         ],
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
-from hangscope.incident import Evidence
+from hangscope.incident import Evidence, State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 
@@ -32,12 +32,7 @@ def late(case: Case) -> Match | None:
 def came_late(case: Case) -> Match | None:
     """Watchdogs timed out, and yet every call is complete in the dumps: somebody was slow, nobody hangs."""
     timeouts = case.facts.all(WatchdogTimeout)
-    if (
-        not timeouts
-        or case.graph.waiting
-        or case.facts.deaths
-        or not all(r.seen and r.dump_file for r in case.incident.ranks.values())
-    ):
+    if not timeouts or case.graph.waiting or case.facts.deaths or not _went_on(case, timeouts):
         return None
     told = {e.rank for e in timeouts if e.rank is not None}
     silent = tuple(r for r in sorted(case.incident.ranks) if r not in told)
@@ -54,10 +49,28 @@ def came_late(case: Case) -> Match | None:
         sure=2 if culprits else 1,
         evidence=[
             quote(event),
-            Evidence("dump", "no rank has an open call: what timed out is complete in every dump"),
+            Evidence("dump", "no dump has an open call: what timed out is complete in every one"),
             *[quote(e) for r in culprits for e in case.facts.of(r, DumpObserved)[:1]],
         ],
         advice=[
             f"Find what kept {ranks_phrase(culprits) if culprits else 'the late rank'} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout with the reason."
         ],
     )
+
+
+def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
+    """Return whether dumps show that the calls which timed out were completed, and no rank stands still."""
+    records = case.incident.ranks.values()
+    if all(r.seen and r.dump_file for r in records):
+        return True
+    dumped = [r for r in records if r.dump_file]
+    calls = {(e.seq, e.op) for e in timeouts}
+    kinds = case.incident.kinds
+    made = {
+        (int(seq), kinds[int(kind)].op)
+        for record in dumped[:8]
+        for queue in record.queues.values()
+        for seq, kind, state in zip(queue.seq, queue.kind, queue.state, strict=True)
+        if int(state) == State.DONE
+    }
+    return bool(dumped) and calls <= made

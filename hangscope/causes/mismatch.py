@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
@@ -10,6 +11,19 @@ from hangscope.causes.difference import Difference
 from hangscope.incident import CallKind, Event, Evidence
 from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
+
+_BYTES = {
+    "Double": 8,
+    "Long": 8,
+    "Float": 4,
+    "Int": 4,
+    "Half": 2,
+    "BFloat16": 2,
+    "Short": 2,
+    "Byte": 1,
+    "Char": 1,
+    "Bool": 1,
+}
 
 
 def describe(kind: CallKind | None) -> str:
@@ -43,7 +57,7 @@ def _meeting(case: Case, d: Difference) -> str:
 def wrong_dtype(case: Case) -> Match | None:
     """The same call with another element type."""
     d = Difference(case)
-    if case.finding.form != "different" or d.differs != "dtype":
+    if case.finding.form != "different" or d.differs != "dtype" or case.finding.elsewhere:
         return None
     return Match(
         "dtype_mismatch",
@@ -162,7 +176,7 @@ def _by_hand(d: Difference) -> bool:
 def wrong_shape(case: Case) -> Match | None:
     """The same call from the same place with other sizes."""
     d = Difference(case)
-    if case.finding.form != "different" or d.differs != "shape":
+    if case.finding.form != "different" or d.differs != "shape" or case.finding.elsewhere:
         return None
     if d.same_site is False or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name
@@ -189,6 +203,8 @@ def received_sizes(case: Case) -> Match | None:
     tellers = tuple(sorted({e.rank for e in events if e.rank is not None}))
     left = Difference(case).loop_over(tellers)
     culprits = case.finding.culprits if case.finding.form == "unseen" else ()
+    other = _in_another_call(case, events)
+    culprits = other if other and set(other) <= set(culprits) else culprits
     if left is not None and tellers and case.finding.form == "unseen":
         return None
     return Match(
@@ -203,6 +219,24 @@ def received_sizes(case: Case) -> Match | None:
             "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides."
         ],
     )
+
+
+def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> tuple[int, ...]:
+    """Return the ranks whose own buffer is too small or too large for any part of the call that the others wait in.
+
+    gloo sends a buffer in parts: at least a part for each member, and two in flight.
+    """
+    kind, world = case.finding.waiting_kind, len(case.incident.ranks)
+    bytes_of = _BYTES.get((kind.input_dtypes or ("",))[0]) if kind is not None else None
+    if kind is None or bytes_of is None or not kind.input_sizes:
+        return ()
+    whole = sum(prod(size) for size in kind.input_sizes) * bytes_of
+    odd = {
+        e.rank
+        for e in events
+        if e.rank is not None and (e.expected > whole or e.expected * 4 * world < whole)
+    }
+    return tuple(sorted(odd))
 
 
 def received_types(case: Case) -> Match | None:

@@ -6,6 +6,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.events import Event
 from hangscope.explain.facts import Death
+from hangscope.explain.standstill import stood_still
 from hangscope.incident import Absence, Evidence
 from hangscope.ingest.job_logs.faults import DiskFull, NoProgress
 from hangscope.ingest.job_logs.launcher import Exit
@@ -29,19 +30,20 @@ def ended_from_outside(case: Case) -> Match | None:
     event, finding = case.facts.external, case.finding
     named = bool(finding.culprits) and not case.from_text
     frozen = case.facts.all(WatchdogTimeout, GlooTimeout, HeartbeatTimeout, NoProgress)
-    if (
-        event is None
-        or case.facts.first_deaths
-        or (named and (frozen or finding.form in ("different", "shifted", "half")))
-    ):
+    if event is None or case.facts.first_deaths:
         return None
+    still = stood_still(case.incident, event) if case.graph.waiting else None
+    if named and (frozen or still or finding.form in ("different", "shifted", "half")):
+        return None
+    if still and finding.form != "none":
+        return None  # it was frozen, whoever ended it
     told = _REASONS.get(str(event.reason), "was ended from outside")
     return Match(
         "crashed_rank",
         (),
         f"the whole job {told}",
         # People cancel jobs that are frozen, and a rank may be behind its peers at any moment.
-        sure=1 if named and event.reason in ("cancelled", "time_limit") else 2,
+        sure=1 if (named or case.graph.waiting) and still is not False else 2,
         category="external",
         evidence=[quote(event)],
         advice=[

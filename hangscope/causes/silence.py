@@ -9,7 +9,7 @@ from hangscope.incident import Event, Evidence, Source
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras_snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, DumpSignal, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     GlooClosed,
@@ -57,7 +57,8 @@ def vanished(case: Case) -> Match | None:
     if lost:
         evidence.append(quote(lost[0], f"a peer lost its connection: {lost[0].text}"))
     # Silence speaks only beside logs of others that do tell of the freeze.
-    silent = all(case.incident.ranks[r].files for r in culprits) and bool(case.facts.all(*_WAITING))
+    alarmed = case.facts.all(DumpSignal, DumpObserved, MonitoredBarrier, GlooTimeout)
+    silent = all(case.incident.ranks[r].files for r in culprits) and bool(alarmed)
     return Match(
         "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", sure=1 if (lost or silent) and not cut else 0, evidence=evidence,
         advice=[

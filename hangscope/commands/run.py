@@ -23,10 +23,20 @@ import click
     show_default=True,
     help="Then: report and leave it alone, end it, or go on watching it.",
 )
+@click.option(
+    "--summary",
+    metavar="FILE",
+    help="Also write the report's first 4 KB as Markdown, e.g. a termination message.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but what the command prints.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
-    directory: str | None, hang_timeout: float | None, on_hang: str, quiet: bool, command: tuple[str, ...]
+    directory: str | None,
+    hang_timeout: float | None,
+    on_hang: str,
+    summary: str | None,
+    quiet: bool,
+    command: tuple[str, ...],
 ) -> None:
     """Run COMMAND, and leave a report when it fails, is ended or stands still.
 
@@ -37,5 +47,5 @@ def run(
     from hangscope.live.command import exit_like
     from hangscope.live.runner import Options, Runner
 
-    runner = Runner(command, Options(directory, hang_timeout, on_hang, quiet), os.environ)
+    runner = Runner(command, Options(directory, hang_timeout, on_hang, summary, quiet), os.environ)
     sys.exit(exit_like(runner.run()))

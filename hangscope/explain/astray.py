@@ -124,7 +124,7 @@ class Astray:
         peer = next(r for r in parting.ranks if r != odd)
         rows = dict(zip(parting.ranks, parting.rows, strict=True))
         gid, seq, kind, _ = self.scene.programs.call(peer, rows[peer])
-        _, own_seq, own_kind, _ = self.scene.programs.call(odd, rows[odd])
+        own_gid, own_seq, own_kind, _ = self.scene.programs.call(odd, rows[odd])
         if parting.skipped and all(k.is_p2p for k in parting.skipped):
             halves = [
                 n for n in self.scene.graph.nodes if n[0] == "P" and self.pairs.missing_half(n) in culprits
@@ -156,4 +156,5 @@ class Astray:
             swapped=parting.swapped,
             last_word=rows[odd] == len(self.scene.programs.of(odd).tokens) - 1,
             before=self.scene.programs.before(peer, rows[peer]),
+            elsewhere=own_gid != gid,
         )

@@ -39,3 +39,13 @@ def beyond_the_text(incident: Incident, facts: Facts) -> frozenset[int]:
     if is_collection(incident) or (len(unseen) == 1 and len(seen) >= _SEEN_BESIDE_ONE):
         return frozenset()
     return unseen
+
+
+def not_collected(incident: Incident, facts: Facts) -> frozenset[int]:
+    """Return the ranks whose missing dump proves nothing, because nothing else of them is here either.
+
+    One rank alone that left nothing beside peers that left something is suspect; several are a partial collection.
+    """
+    seen = traced(incident, facts)
+    nothing = frozenset(incident.ranks) - seen
+    return frozenset() if len(nothing) == 1 and len(seen) >= _SEEN_BESIDE_ONE else nothing

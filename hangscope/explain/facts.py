@@ -33,6 +33,7 @@ from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
+from hangscope.knowledge.library import before_signal, own_knowledge
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
 _NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>", "unwrap", "trigger_wait", "wait_tensor"})
@@ -212,9 +213,10 @@ def _death(rank: int, facts: Facts) -> Death | None:
         code = exit_event.code
         if code < 0 or code > 128:
             number = -code if code < 0 else code - 128
-            if code in _CLEANUPS or (
-                code in _ABORTS
-                and facts.of(
+            if code in _CLEANUPS or (code in _ABORTS and _unheard_abort(rank, facts)):
+                return None
+            if code in _ABORTS and (
+                facts.of(
                     rank,
                     GlooSizeMismatch,
                     WatchdogTimeout,
@@ -255,6 +257,12 @@ def _swept(event: Exit, facts: Facts) -> bool:
 
 
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+
+def _unheard_abort(rank: int, facts: Facts) -> bool:
+    """Return whether a rank of which only the launcher tells was aborted in a job whose watchdogs abort the waiting."""
+    heard = any(not e.by_launcher for events in facts.of_rank[rank].values() for e in events)
+    return not heard and bool(facts.all(WatchdogTimeout))
 
 
 def _went_on(rank: int, event: Event, facts: Facts) -> bool:
@@ -317,8 +325,9 @@ def _whereabouts(incident: Incident, rank: int, facts: Facts) -> Whereabouts | N
     shown = [(e.frames, e.file) for e in facts.of(rank, FailedStack)]
     shown += [(e.frames, e.file) for e in facts.of(rank, RankException) if e.symptom]
     for stack, file in shown:
-        if stack:
-            return _locate(rank, stack, file, "log")
+        stood = before_signal(stack, own_knowledge())
+        if stood:  # whose signal handler waits for others stood somewhere else when the signal came
+            return _locate(rank, stood, file, "log" if stood == stack else "stack")
     return None
 
 
@@ -334,6 +343,8 @@ def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
             op, inside = frame.name, True  # the outermost one is what the user called
         elif frame.name == "_engine_run_backward":
             inside = True
+    # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
+    inside = inside or kind == "log"
     if re.search(r"batch_isend_irecv|monitored_barrier", op or ""):
         op = None if op and "batch" in op else op
     return Whereabouts(rank, inside, op, stack, source, kind)

@@ -7,17 +7,22 @@ wait; a call that all joined and none completes. What was not chosen is kept as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import proves_participation
 from hangscope.align.rankset import ranks_phrase
-from hangscope.align.waitgraph import Node
+from hangscope.align.waitgraph import Node, Root
 from hangscope.explain.astray import Astray
 from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.mismatches import Mismatches
 from hangscope.explain.pair_faults import PairFaults
+from hangscope.explain.predict import Replay
 from hangscope.explain.scene import Scene
+
+MOST_CLASSES = 64  # of ranks in a circle, each of which is imagined to have behaved
 
 
 class Finder:
@@ -27,6 +32,7 @@ class Finder:
         self.scene = scene
         self.pairs = PairFaults(scene)
         self.astray = Astray(scene)
+        self.lagging: frozenset[int] = frozenset()
 
     def find(self) -> Finding:
         """Return the best finding; form `none` where nothing is open and nothing differs."""
@@ -41,7 +47,7 @@ class Finder:
         )
         found = [f for step in steps if (f := step()) is not None]
         if not found:
-            return Finding("none", candidates=self.scene.candidates)
+            return self._apart() or Finding("none", candidates=self.scene.candidates)
         absent = [f for f in found if f.form == "absent"]
         if absent and any(f.form == "half" and self._a_moment_old(f) for f in found):
             found = absent
@@ -51,7 +57,9 @@ class Finder:
             if f.form != "stalled"
             or not any(o is not f and (o.view, o.seq) == (f.view, f.seq) for o in found)
         ]
-        shares = [f.explained / max(1, len(f.waiting)) for f in found]
+        # A dump that is older than its peers' shows a lag of its own making: who merely lags is nobody's victim.
+        lagging = {r for f in found if f.form == "half" for r in self.lagging}
+        shares = [len(f.reached - lagging) / max(1, len(set(f.waiting) - lagging)) for f in found]
         # A root of a more certain kind is not given up for one that merely explains a few ranks more.
         chosen = next(f for f, share in zip(found, shares, strict=True) if share >= 0.9 * max(shares))
         for finding in found:
@@ -149,7 +157,8 @@ class Finder:
             behind = [r for r in root.ranks if r not in early and self._lags(view, r, int(seq))]  # type: ignore[call-overload]
             if behind and len(behind) < len(view.members):
                 lagging.update(behind)
-                few = few and 2 * len(behind) < len(view.members)
+                proven = all(sum(s <= view.proven for s in view.members[r].pending) > 1 for r in behind)
+                few = few and (proven or 2 * len(behind) < len(view.members))
                 explains |= root.explains | set(behind)
                 created = min((view.created(r, int(seq)) for r in behind), default=0)  # type: ignore[call-overload]
                 first = min(
@@ -160,6 +169,9 @@ class Finder:
         if first is None:
             return None
         lag = tuple(sorted(lagging))
+        self.lagging = frozenset(lag)
+        if not explains - self.lagging:
+            return None  # nobody waits for them: their dumps are a moment older than their peers'
         finding = self.scene.at(first[1], "half", lag)
         culprit = next((r for r in lag if finding.view and r in finding.view.members), lag[0])
         node = self.scene.first_instance(lambda absent: bool(absent & lagging))
@@ -201,7 +213,12 @@ class Finder:
         return kind is None or proves_participation(kind) or view.proven > seq
 
     def _unseen(self) -> Finding | None:
-        roots = [r for r in self.scene.graph.roots if r.kind == "unseen" and r.explains]
+        early = {rank for view in self.scene.views.values() for rank in view.early}
+        roots = [
+            r
+            for r in self.scene.graph.roots
+            if r.kind == "unseen" and r.explains and not set(r.ranks) <= self.scene.uncollected | early
+        ]
         if not roots:
             return None
         ranks = tuple(sorted({rank for root in roots for rank in root.ranks}))
@@ -216,14 +233,13 @@ class Finder:
             return None
         finding = self.scene.at(node, "unseen", named)
         finding.root = roots[0]
-        for rank in ranks:
-            if rank not in named:
-                why = (
-                    "its own log shows it waiting"
-                    if rank in self.scene.witnesses
-                    else "fewer waiting ranks lead to it"
-                )
-                self.scene.candidates.append(Candidate((rank,), "unseen", why))
+        for rank in sorted(set(ranks).difference(named)):
+            why = (
+                "its own log shows it waiting"
+                if rank in self.scene.witnesses
+                else "fewer waiting ranks lead to it"
+            )
+            self.scene.candidates.append(Candidate((rank,), "unseen", why))
         finding = self.scene.with_waiting(finding, set(explains))
         waited = self.scene.witnesses.intersection(ranks).difference(named)
         finding.waiting = tuple(sorted({*finding.waiting, *waited}))
@@ -259,7 +275,63 @@ class Finder:
                     finding.form, finding.pair, finding.last_word = "different", None, stray.last
                     if stray.foreign:
                         finding.skipped, finding.added = (), (stray.kind,)
+        if len(finding.culprits) > 1:
+            self._set_apart(finding, root)
         return self.scene.with_waiting(finding, set(root.explains))
+
+    def _set_apart(self, finding: Finding, root: Root) -> None:
+        """Put in place of a circle the few ranks whose other behaviour alone would let all the rest run on."""
+        inside = {r for n in root.nodes if n[0] == "I" for r, _ in self.scene.calls_of(n)}
+        apart = self._few_apart(sorted(inside | set(root.ranks)), set(root.explains))
+        if apart is not None and apart.culprits:
+            finding.form, finding.culprits, finding.assumed = "different", apart.culprits, True
+            finding.view, finding.history, finding.seq = apart.view, apart.history, apart.seq
+            finding.waiting_rank, finding.waiting_kind, finding.pair = (
+                apart.waiting_rank,
+                apart.waiting_kind,
+                apart.pair,
+            )
+            finding.own_kind, finding.own_seq, finding.last_word = apart.own_kind, apart.own_seq, True
+            finding.elsewhere = apart.elsewhere
+
+    def _apart(self) -> Finding | None:
+        """Return the finding of the few that wait apart from all the rest, where text leaves open for whom they wait."""
+        waiting = self.scene.waiting
+        finding = self._few_apart(waiting, set(waiting))
+        return None if finding is None else self.scene.with_waiting(finding, set(waiting))
+
+    def _few_apart(self, ranks: Sequence[int], explains: set[int]) -> Finding | None:
+        """Return the finding of the smallest class of ranks that would free all others, if it is the only one of its size."""
+        replay = Replay(self.scene.graph)
+        classes: dict[tuple[Node, ...], list[int]] = {}
+        for rank in ranks:
+            calls = self.scene.graph.open_calls.get(rank, [])
+            classes.setdefault(tuple(c.node for c in calls[:4]), []).append(rank)
+        if not 1 < len(classes) <= MOST_CLASSES:
+            return None
+        solving = sorted(
+            (len(own), own, nodes)
+            for nodes, own in classes.items()
+            if 2 * len(own) < len(ranks) and not (replay.stuck(own) & explains)
+        )
+        if not solving or (len(solving) > 1 and solving[0][0] == solving[1][0]):
+            return None
+        _, own, nodes = solving[0]
+        others = [r for r in self.scene.waiting if r not in own]
+        stuck_in = Counter(self.scene.graph.open_calls[r][0].node for r in others)
+        node = max(stuck_in, key=lambda n: (stuck_in[n], str(n)), default=None)
+        if node is None or node[0] != "I" or not nodes or nodes[0][0] != "I":
+            return None
+        view = self.scene.views[int(nodes[0][1])]  # type: ignore[call-overload]
+        if len(view.members) > 1 and set(view.members) <= set(own):
+            # All members of their group are in their call: it stands still itself, and nobody is apart.
+            return replace(self.scene.at(nodes[0], "stalled", ()), assumed=True)
+        finding = self.scene.at(node, "different", tuple(own))
+        finding.elsewhere = nodes[0][1] != node[1]
+        finding.own_seq = int(nodes[0][2])  # type: ignore[call-overload]
+        finding.own_kind = view.kind_of(own[0], finding.own_seq)
+        finding.last_word = finding.assumed = True
+        return finding
 
     def _stalled(self) -> Finding | None:
         roots = [r for r in self.scene.graph.roots if r.kind == "call" and r.explains]

@@ -26,8 +26,8 @@ class Finding:
 
     `form`: different, absent, shifted, extra, half, unseen, cycle, unpaired, stalled or none. `culprits`: global ranks
     (empty: nobody can be named). `seq` is what the waiting ranks are stuck in; `waiting` are all ranks with an open
-    call but the culprits, `explained` how many of them reach this root. `skipped`, `added`: calls that the culprit left
-    out or made in addition; `swapped`: it made them, in another order; `last_word`: nothing behind its odd call is seen; `before`: what a waiting rank called until then. `tie`: the sides are even and history is silent. `guess`: it
+    call but the culprits, `reached` those of them that lead to this root and `explained` their number. `skipped`, `added`: calls that the culprit left
+    out or made in addition; `swapped`: it made them, in another order; `last_word`: nothing behind its odd call is seen; `elsewhere`: its odd call is on another group than the one the others wait in; `before`: what a waiting rank called until then. `tie`: the sides are even and history is silent. `guess`: it
     rests on what ranks printed last, or on counts of one moment. `events` are the lines that a finding from text rests on.
     """
 
@@ -38,6 +38,7 @@ class Finding:
     seq: int | None = None
     waiting: tuple[int, ...] = ()
     explained: int = 0
+    reached: frozenset[int] = frozenset()
     waiting_rank: int | None = None
     waiting_kind: CallKind | None = None
     own_kind: CallKind | None = None
@@ -48,6 +49,7 @@ class Finding:
     added: tuple[CallKind, ...] = ()
     swapped: bool = False
     last_word: bool = False
+    elsewhere: bool = False
     before: list[CallKind] = field(default_factory=list)
     pair: Pair | None = None
     root: Root | None = None

@@ -7,6 +7,7 @@ from hangscope.explain.finding import Finding
 from hangscope.explain.scene import Scene
 from hangscope.explain.sisters import odd_among_sisters
 from hangscope.incident import CallKind
+from hangscope.knowledge.library import off_the_step, own_knowledge
 
 
 class Mismatches:
@@ -46,6 +47,8 @@ class Mismatches:
         if not history.view.calls_in_p2p_numbers:
             return False
         odd, peer = mismatch.sides[-1][0], mismatch.sides[0][0]
+        if odd not in history.hard or peer not in history.hard:
+            return False
         a, b = list(map(int, history.hard[odd])), list(map(int, history.hard[peer]))
         place = mismatch.seq - history.sequences.first
         return any(
@@ -70,6 +73,10 @@ class Mismatches:
             broken = history.odd_side(seq - history.sequences.first, even) or odd_among_sisters(
                 self.scene.views.values(), view, seq, even
             )
+            if broken is None and len(even) == 2:
+                stacks = [kind.stack if (kind := view.kind_of(s[0], seq)) is not None else () for s in even]
+                off = off_the_step(stacks[0], stacks[1], own_knowledge())
+                broken = tuple(even[off]) if off is not None else None
             if broken is not None:
                 tie = False
                 odd, majority = broken, next(s for s in sides if s != broken)

@@ -16,7 +16,11 @@ from hangscope.incident import CallKind, Incident
 
 
 class Scene:
-    """What all finders share; `candidates` collects who was set aside and why, `witnesses` are ranks whose own log shows them waiting."""
+    """What all finders share.
+
+    `candidates` collects who was set aside and why, `witnesses` are ranks whose own log shows them waiting, `uncollected`
+    those of which nothing was collected, so that their silence accuses nobody.
+    """
 
     def __init__(
         self,
@@ -25,11 +29,13 @@ class Scene:
         histories: dict[int, GroupHistory],
         graph: WaitGraph,
         witnesses: frozenset[int] = frozenset(),
+        uncollected: frozenset[int] = frozenset(),
     ) -> None:
         self.incident, self.graph, self.histories = incident, graph, histories
         self.views = {v.group.gid: v for v in views}
         self.waiting = graph.waiting
         self.witnesses = witnesses
+        self.uncollected = uncollected
         self.candidates: list[Candidate] = []
         self.programs = Programs(incident)
         self.interleaving = Interleaving(self.programs)
@@ -96,4 +102,5 @@ class Scene:
     def with_waiting(self, finding: Finding, explains: set[int]) -> Finding:
         """Return the finding with who waits, and how many of them its root explains."""
         waiting = tuple(r for r in self.waiting if r not in finding.culprits)
-        return replace(finding, waiting=waiting, explained=len(explains & set(waiting)))
+        reached = frozenset(explains & set(waiting))
+        return replace(finding, waiting=waiting, explained=len(reached), reached=reached)

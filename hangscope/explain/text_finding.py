@@ -19,7 +19,6 @@ from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.text_output import last_words, printed, progress, silent, sites
 from hangscope.explain.text_ras import ras
 from hangscope.explain.text_sides import two_sides
-from hangscope.explain.text_watchdog import watchdog
 from hangscope.incident import CallKind, Incident, Stack
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
@@ -30,7 +29,7 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrie
 def find_in_text(incident: Incident, facts: Facts) -> Finding:
     """Return what the text shows; form `none` where it names no divergence."""
     by_silence: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
-        watchdog, silent, sites, progress, last_words, printed,
+        silent, sites, progress, last_words, printed,
     )  # fmt: skip
     unproved = beyond_the_text(incident, facts)
     for step in (
@@ -39,7 +38,6 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
         _barrier,
         _desync,
         _analyzer,
-        watchdog,
         ras,
         silent,
         sites,

@@ -82,7 +82,7 @@ def silent(incident: Incident, facts: Facts) -> Finding | None:
     if facts.all(*_BEGINNINGS) and not facts.all(*_LOST, *_WAITED, NcclWarn, AsyncError):
         return None  # the group never formed: who is missing is told by the store
     swept = [r for r in quiet if (e := facts.exits.get(r)) is not None and e.code in _ENDED_BY_LAUNCHER]
-    if swept and len(quiet) > 1:
+    if swept and (len(quiet) > 1 or facts.all(GlooSizeMismatch)):
         return None  # the launcher ended them before they could print, the innocent with the guilty
     lost = [r for r in failed if _lost_a_peer(r, facts)]
     # Who left no file at all may have timed out like the others.
@@ -120,7 +120,7 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
     ]
     inside = sorted(r for ranks in found.values() for r in ranks)
     # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
-    if outside and len(outside) < len(inside):
+    if outside and len(outside) <= len(inside):
         kind = facts.whereabouts[inside[0]].call
         return Finding(
             "absent",

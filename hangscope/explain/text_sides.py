@@ -9,6 +9,7 @@ from hangscope.align.callsite import SIDE_WORK, shared_line, user_frames
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Finding
 from hangscope.incident import CallKind, Incident, Stack
+from hangscope.knowledge.library import off_the_step, own_knowledge
 
 _LOOP = re.compile(r"epoch|train|fit|loop|step|iteration", re.IGNORECASE)
 
@@ -55,6 +56,9 @@ def _stack(side: Sequence[int], kinds: Mapping[int, CallKind], facts: Facts) -> 
 
 def off_the_path(a: Stack, b: Stack) -> int | None:
     """Return which of two stacks (0 or 1) left the common path: it returned from the loop, or is in work for one rank alone."""
+    known = off_the_step(a, b, own_knowledge())
+    if known is not None:
+        return known
     shared = shared_line(a, b)
     if shared is None:
         return None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
 from hangscope.ingest.evidence import snapshots, text_evidence
+from hangscope.ingest.evidence.plausible_size import largest_world, left_out
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump
 from hangscope.ingest.groups import GroupIndex, detail_helpers
 from hangscope.ingest.queues import QueueBuilder
@@ -26,8 +27,9 @@ def assemble(
 
     `world_size` overrides what the inputs say; `attempt` picks a restart attempt (default: the last one; "all": mix).
     """
+    readings = sorted(readings, key=lambda r: r.file)  # they come in the order in which they were read
     notes = [note for reading in readings for note in reading.notes]
-    readings, attempts = _of_attempt(sorted(readings, key=lambda r: r.file), attempt, notes)
+    readings, attempts = _of_attempt(readings, attempt, notes)
     claims = []
     for reading in readings:
         for recording in reading.recordings:
@@ -50,6 +52,12 @@ def assemble(
             )
         )
     size = _world_size(index, chosen, text.world_size, world_size)
+    limit = largest_world(evident := len(chosen.keys() | text.ranks()), world_size)
+    if size > limit:
+        notes.append(left_out(size, evident, limit))
+        chosen = {rank: claim for rank, claim in chosen.items() if rank < limit}
+        text.leave_out(limit)
+        index, size = GroupIndex(chosen, limit), limit
     if world_size is not None and size > world_size:
         notes.append(
             Note(

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from hangscope.incident import Group
 from hangscope.ingest.evidence.snapshots import Claim
+from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.values import short_number
 
@@ -21,9 +22,13 @@ Identity = tuple[str, "Members | None"]
 
 
 class GroupIndex:
-    """The groups of a whole job, and for each rank which of its local ids is which group."""
+    """The groups of a whole job, and for each rank which of its local ids is which group.
 
-    def __init__(self, claims: Mapping[int, Claim]) -> None:
+    Members from `limit` on are left out.
+    """
+
+    def __init__(self, claims: Mapping[int, Claim], limit: int = MAX_RANKS) -> None:
+        self._limit = limit
         self._known: dict[str, set[Members]] = defaultdict(set)
         for claim in claims.values():
             for name, (_, ranks) in claim.recording.config.items():
@@ -121,6 +126,8 @@ class GroupIndex:
                 d for d, _ in sorted(self._descs[identity].items(), key=lambda kv: (-kv[1], kv[0])) if d
             ]
             ranks = members if members is not None else tuple(sorted(self._callers[identity]))
+            if self._limit < MAX_RANKS:
+                ranks = tuple(rank for rank in ranks if rank < self._limit)
             groups.append(Group(gid, name, described[0] if described else "", ranks, members is not None))
         return groups
 

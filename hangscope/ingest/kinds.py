@@ -78,7 +78,7 @@ class KindTable:
 
         def sizes(index: int) -> tuple[Sizes, Sizes]:
             block = blocks[bisect_right(firsts, index) - 1]
-            return block.sizes.table[int(block.pick[index - block.first])]
+            return block.sizes.of(int(block.pick[index - block.first]))
 
         plain = [np.arange(len(self._alone)), *(block.plain for block in blocks)]
         return Kinds(self._alone, np.concatenate(plain), sizes)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from hangscope.live.folder import RunFolder
 from hangscope.live.nodes import Nodes
+
+_SUMMARY = 4000  # bytes; Kubernetes keeps 4,096 of a termination message
 
 
 class Reporting:
     """The reports of one run on one node; the last one stands."""
 
-    def __init__(self, folder: RunFolder, nodes: Nodes, quiet: bool) -> None:
-        self.folder, self.nodes, self.quiet = folder, nodes, quiet
+    def __init__(self, folder: RunFolder, nodes: Nodes, summary: str | None, quiet: bool) -> None:
+        self.folder, self.nodes, self.summary, self.quiet = folder, nodes, summary, quiet
         self.world_size = 0
         self.missing: list[str] = []
         self.settled = False  # a report names what froze: the ending that follows is no news
@@ -47,6 +50,8 @@ class Reporting:
             unfinished = self.folder.json_report.with_name(".report.json")
             unfinished.write_text(report.to_json(), encoding="utf-8")
             unfinished.rename(self.folder.json_report)
+            if self.summary is not None:
+                Path(self.summary).write_bytes(report.to_markdown().encode()[:_SUMMARY])
         except OSError as error:
             self.say(f"the report cannot be written: {error.strerror or error}")
             return

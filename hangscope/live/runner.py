@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -42,6 +40,7 @@ class Options:
     directory: str | None = None
     hang_timeout: float | None = None
     on_hang: str = "report"
+    summary: str | None = None
     quiet: bool = False
 
 
@@ -53,7 +52,7 @@ class Runner:
         self.folder = RunFolder.of_job(options.directory)
         self.folder.make()
         self.nodes = Nodes(self.folder.path)
-        self.reporting = Reporting(self.folder, self.nodes, options.quiet)
+        self.reporting = Reporting(self.folder, self.nodes, options.summary, options.quiet)
         version = torch_version(words)
         self.added = additions(str(self.folder.path), version, environment)
         self.environment = {
@@ -66,6 +65,7 @@ class Runner:
             path for path in (str(self.folder.agent), environment.get("PYTHONPATH", "")) if path
         )
         self.words = list(words)
+        self.known: dict[str, Any] = {"program": os.path.basename(words[0]), **self.added}
         self.statuses = StatusReader()
         self.patience = Patience(options.hang_timeout or float("inf"))
         self.processes: list[Process] = []
@@ -217,12 +217,10 @@ class Runner:
         self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: False, ended=self.ending)
 
     def _note(self, **facts: Any) -> None:
-        """Keep what is known of the run itself, for people and for `doctor`."""
+        """Keep what is known of the run itself, for people."""
+        self.known.update(facts)
         path = self.folder.path / "launcher" / f"{self.nodes.name}.run"
-        known: dict[str, Any] = {"settings": self.added, "program": os.path.basename(self.words[0])}
-        with suppress(OSError, ValueError):
-            known = json.loads(path.read_text())
         try:
-            path.write_text(json.dumps({**known, **facts}, indent=1, sort_keys=True) + "\n")
+            path.write_text("".join(f"{name}: {value}\n" for name, value in self.known.items()))
         except OSError as error:
-            print(f"hangscope: {path} cannot be written: {error.strerror}", file=sys.stderr)
+            self.reporting.say(f"{path} cannot be written: {error.strerror}")

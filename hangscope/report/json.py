@@ -1,25 +1,25 @@
-"""The JSON report: the view itself, less what only the page needs.
+"""The JSON report: the document, less what only the page needs.
 
-Format history of `hangscope.report/1`: 0.1.0 first version.
+Format history of `hangscope.report/1`: 0.1.0 first version; 0.2.0 adds `verdict.deciding`, `verdict.api`, `verdict.since`,
+`verdict.until`, `hypotheses` and `coverage.windows_left_out`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-_PAGE_ONLY = ("lanes", "rankmap", "waitfor", "timeline", "stacks")
+from hangscope.report.document import Document
+from hangscope.report.plain import to_plain
 
 
-def render_json(view: Mapping[str, Any]) -> str:
-    """Return the report as JSON text with a final newline; the same view gives the same bytes."""
-    return (
-        json.dumps(
-            {k: v for k, v in view.items() if k not in _PAGE_ONLY},
-            indent=2,
-            ensure_ascii=False,
-            allow_nan=False,
-        )
-        + "\n"
-    )
+def report_data(document: Document) -> dict[str, Any]:
+    """Return the JSON report as plain data."""
+    data: dict[str, Any] = to_plain(replace(document, page=None))
+    return data
+
+
+def render_json(document: Document) -> str:
+    """Return the report as JSON text with a final newline; the same document gives the same bytes."""
+    return json.dumps(report_data(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,135 +1,133 @@
-"""The Markdown report for a ticket: short, with the evidence quoted."""
+"""The ticket in the dialect of where it is pasted: GitHub's Markdown, Jira's wiki markup, Slack's mrkdwn.
+
+Everything quoted is escaped, so that a log line cannot become markup or a mention.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from hangscope.align.rankset import ranks_phrase
-from hangscope.report.reading import clean
-
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@])")
+from hangscope.report.document import Document
+from hangscope.report.ticket import Block, Line, Piece, ticket
 
 
-def render_markdown(view: Mapping[str, Any]) -> str:
-    """Return the report as Markdown. Everything quoted is escaped, so that a log line cannot become markup or a mention."""
-    view = clean(view)
-    verdict = view.get("verdict")
-    lines = [f"## hangscope: {_plain(view['headline'])}", ""]
-    if view["partial"]["is_partial"]:
-        lines += [f"**Partial data:** {_plain(view['partial']['text'])}", ""]
-    if verdict:
-        lines += [
-            "| | |",
-            "| --- | --- |",
-            *(f"| {name} | {value} |" for name, value in _facts(verdict, view)),
-            "",
-        ]
-        lines += _section("Why", [_item(e) for e in verdict["evidence"] if e["stance"] == "for"][:8])
-        lines += _section(
-            "Against, and missing", [_item(e) for e in verdict["evidence"] if e["stance"] != "for"][:6]
-        )
-        lines += _section("Do next", [_plain(a) for a in verdict["advice"]], ordered=True)
-        lines += _section(
-            "Alternatives", [f"`{a['cause']}`: {_plain(a['why'])}" for a in verdict["alternatives"]]
-        )
-    else:
-        sources = ", ".join(f"{n} {kind}{'s' if n != 1 else ''}" for kind, n in view["sources"].items() if n)
-        lines += [f"Read: {sources or 'nothing'}, of {view['world_size']} ranks.", ""]
-        lines += _section("Collect next time", [_plain(m) for m in view.get("missing", [])])
-    warnings = [
-        _plain(f"{w['file']}: {w['message']}" if w.get("file") else w["message"]) for w in view["warnings"]
-    ]
-    lines += _section("Warnings", warnings[:6])
-    lines.append(f"<sub>hangscope {_plain(view['tool_version'])}</sub>")
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one kind of markup writes a heading, plain and strong text, code, a pair of a table, an item and a step."""
+
+    heading: str
+    escape: Callable[[str], str]
+    code: Callable[[str], str]
+    strong: str
+    table_head: tuple[str, ...]
+    row: str
+    item: str
+    step: str
+    footer: str
+
+    def line(self, line: Line) -> str:
+        """Return a line as markup."""
+        return "".join(self._piece(piece) for piece in line)
+
+    def _piece(self, piece: Piece) -> str:
+        if piece.code:
+            return self.code(" ".join(piece.text.split()))
+        lead = " " if piece.text[:1].isspace() else ""
+        tail = " " if piece.text[-1:].isspace() else ""
+        text = self.escape(" ".join(piece.text.split()))
+        return lead + (self.strong % text if piece.strong else text) + tail
+
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!@])")
+# What a forge makes a mention, a reference or a link of after Markdown is done, escaped or not: a word joiner, which is not seen,
+# parts it.
+_LINKED = re.compile(r"(@)(?=[\w-])|(#)(?=\d)|(:)(?=//)|(?<![a-z])(www)(?=\.)", re.IGNORECASE)
+_JIRA = re.compile(r"([\\*_{}\[\]<>#|~!@^+?-])")
+
+
+def _slack(text: str) -> str:
+    # Slack knows no escape but these three; a zero-width joiner keeps its marks from pairing up.
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([*_~`@])", "\\1\u2060", text)
+
+
+DIALECTS = {
+    "markdown": Dialect(
+        heading="## %s",
+        escape=lambda text: _LINKED.sub(lambda m: m.group() + "\u2060", _MARKDOWN.sub(r"\\\1", text)),
+        # A backtick or a pipe inside cannot end it.
+        code=lambda text: "`" + text.replace("`", "'").replace("|", "¦") + "`",
+        strong="**%s**",
+        table_head=("| | |", "| --- | --- |"),
+        row="| %s | %s |",
+        item="- %s",
+        step="%d. %s",
+        footer="<sub>hangscope %s</sub>",
+    ),
+    "jira": Dialect(
+        heading="h2. %s",
+        escape=lambda text: _JIRA.sub(r"\\\1", text),
+        code=lambda text: "{{" + _JIRA.sub(r"\\\1", text.replace("}", ")").replace("{", "(")) + "}}",
+        strong="*%s*",
+        table_head=(),
+        row="| *%s* | %s |",
+        item="* %s",
+        step="# %s",
+        footer="~hangscope %s~",
+    ),
+    "slack": Dialect(
+        heading="*%s*",
+        escape=_slack,
+        code=lambda text: "`" + _slack(text.replace("`", "'")).replace("\u2060", "") + "`",
+        strong="*%s*",
+        table_head=(),
+        row="• *%s:* %s",
+        item="• %s",
+        step="%d. %s",
+        footer="_hangscope %s_",
+    ),
+}
+
+
+def render_markdown(document: Document, dialect: str = "markdown") -> str:
+    """Return the report for a ticket: `dialect` is markdown, jira or slack."""
+    style = DIALECTS[dialect]
+    headline = style.escape(" ".join(document.headline.split()))
+    lines = [style.heading % f"hangscope: {headline}", ""]
+    for block in ticket(document):
+        lines += [*_block(style, block), ""]
+    lines.append(style.footer % style.escape(document.tool_version))
     return "\n".join(lines) + "\n"
 
 
-def _facts(verdict: Mapping[str, Any], view: Mapping[str, Any]) -> list[tuple[str, str]]:
-    rows = [
-        ("Cause", f"`{verdict['cause']}` ({verdict['category']})"),
-        ("Confidence", _confidence(verdict, view)),
-    ]
-    if verdict["culprits"]:
-        named = ", ".join(
-            f"rank {c['rank']}" + (f" on {_plain(str(c['host']))}" if c.get("host") else "")
-            for c in verdict["culprits"][:8]
-        )
-        rows.append(
-            ("Who", named if len(verdict["culprit_ranks"]) <= 8 else ranks_phrase(verdict["culprit_ranks"]))
-        )
-    else:
-        rows.append(("Who", "nobody is named"))
-    location = verdict.get("location")
-    if location:
-        rows.append(
-            (
-                "Where",
-                f"{_code(location['file'] + ':' + str(location['line']))} in {_code(location['function'])}",
-            )
-        )
-    if verdict.get("op"):
-        seq = f" seq {verdict['seq']}" if verdict.get("seq") is not None else ""
-        group = verdict.get("group")
-        rows.append(
-            (
-                "What",
-                f"{_code(verdict['op'])}{seq}" + (f" on group {_plain(_label(group))}" if group else ""),
-            )
-        )
-    if verdict["waiting_ranks"]:
-        explains = verdict["explains"]
-        rows.append(
-            (
-                "Waiting",
-                f"{ranks_phrase(verdict['waiting_ranks'])}; the root explains {explains['ranks']} of {explains['of']}",
-            )
-        )
-        others = len(verdict["waiting_ranks"]) - len(verdict["in_call"])
-        if others and verdict.get("op"):
-            rows.append(("In that call", f"{ranks_phrase(verdict['in_call'])}; {others:,} more wait behind"))
-    rows.append(("Fingerprint", f"`{verdict['fingerprint']}`"))
-    return rows
+def _block(style: Dialect, block: Block) -> list[str]:
+    lines = [style.strong % style.escape(block.title), ""] if block.title else []
+    if block.form == "pairs":
+        return [
+            *lines,
+            *style.table_head,
+            *(style.row % (name, style.line(line)) for name, line in block.pairs),
+        ]
+    for number, line in enumerate(block.lines, 1):
+        text = style.line(line)
+        if block.form == "items":
+            lines.append(style.item % text)
+        elif block.form == "steps":
+            lines.append(style.step % ((number, text) if "%d" in style.step else text))
+        else:
+            lines.append(text)
+    return lines
 
 
-def _confidence(verdict: Mapping[str, Any], view: Mapping[str, Any]) -> str:
-    reasons = "; ".join(view.get("confidence_why") or [])
-    return str(verdict["confidence"]) + (f" ({_plain(reasons)})" if reasons else "")
-
-
-def _label(group: Mapping[str, Any]) -> str:
-    name, desc = str(group["name"]), str(group["desc"])
-    return f"{name} ({desc})" if desc and desc != name else name
-
-
-def _section(title: str, items: list[str], *, ordered: bool = False) -> list[str]:
-    if not items:
-        return []
-    return [
-        f"**{title}**",
-        "",
-        *(f"{f'{i}.' if ordered else '-'} {item}" for i, item in enumerate(items, 1)),
-        "",
-    ]
-
-
-def _item(evidence: Mapping[str, Any]) -> str:
-    source = evidence.get("source")
-    at = (
-        f" ({_code(source['file'] + (':' + str(source['line']) if source.get('line') else ''))})"
-        if source and source.get("file")
-        else ""
-    )
-    word = "" if evidence["stance"] == "for" else f"*{evidence['stance']}:* "
-    return f"{word}{_plain(evidence['text'])}{at}"
-
-
-def _plain(text: str) -> str:
-    """Return text with Markdown's special characters escaped, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
-
-
-def _code(text: str) -> str:
-    """Return text as inline code; a backtick or a pipe inside cannot end it."""
-    return "`" + " ".join(str(text).split()).replace("`", "'").replace("|", "¦") + "`"
+def cut_to(text: str, limit: int | None) -> str:
+    """Return text of at most `limit` bytes of UTF-8, cut behind a whole line, with a last line that says how many are missing."""
+    if limit is None or len(text.encode()) <= limit:
+        return text
+    lines = text.splitlines(keepends=True)
+    for kept in range(len(lines) - 1, -1, -1):
+        shown = "".join(lines[:kept]) + f"[{len(lines) - kept} lines cut: the report has them]\n"
+        if len(shown.encode()) <= limit:
+            return shown
+    return text.encode()[:limit].decode(errors="ignore")

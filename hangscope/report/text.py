@@ -1,129 +1,134 @@
-"""The terminal report: one screen, like a compiler's diagnosis: message, labels, notes, help."""
+"""The terminal report: one screen, like a compiler's diagnosis: message, labels, why, notes, help."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import textwrap
-from collections.abc import Mapping
-from typing import Any
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.report.reading import clean
+from hangscope.report.document import Document, EvidencePart, VerdictPart
+from hangscope.report.reasons import deciding_facts, other_facts, user_frame
+from hangscope.report.words import counted, duration, utc
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
 MIN_WIDTH, MAX_WIDTH = 60, 110
+_NOTES, _AGAINST, _WARNINGS, _WEIGHED = 4, 2, 3, 3
 
 
 def render_text(
-    view: Mapping[str, Any], *, color: bool = False, width: int | None = None, verbose: bool = False
+    document: Document, *, color: bool = False, width: int | None = None, verbose: bool = False
 ) -> str:
     """Return the report for a terminal; `width` defaults to the terminal's. `verbose` shows all evidence and warnings."""
-    return _Screen(clean(view), color, width or shutil.get_terminal_size((100, 24)).columns, verbose).render()
+    columns = width or shutil.get_terminal_size((100, 24)).columns
+    return _Screen(document, color, columns, verbose).render()
 
 
 class _Screen:
-    def __init__(self, view: Mapping[str, Any], color: bool, width: int, verbose: bool) -> None:
-        self.view, self.color, self.verbose = view, color, verbose
+    def __init__(self, document: Document, color: bool, width: int, verbose: bool) -> None:
+        self.document, self.color, self.verbose = document, color, verbose
         self.width = max(MIN_WIDTH, min(MAX_WIDTH, width))
         self.lines: list[str] = []
 
     def render(self) -> str:
-        verdict = self.view.get("verdict")
-        status = self.view["status"]
-        if self.view["partial"]["is_partial"]:  # before any claim
-            self.put(f"{self.paint('partial data', 'warning')}: {self.view['partial']['text']}", indent="  ")
-        headline = (
-            self.view["headline"].removeprefix("Inconclusive: ").removeprefix("No hang: ")
-        )  # the head says so
-        if verdict:
+        document, verdict = self.document, self.document.verdict
+        status = document.status
+        if document.partial.is_partial:  # before any claim
+            self.put(f"{self.paint('partial data', 'warning')}: {document.partial.text}", indent="  ")
+        # the head says these words already
+        headline = document.headline.removeprefix("Inconclusive: ").removeprefix("No hang: ")
+        if verdict is not None:
             style = "error" if status == "hang" else "warning"
-            head = f"{'hang' if status == 'hang' else status}[{verdict['cause']}]"
+            head = f"{'hang' if status == 'hang' else status}[{verdict.cause}]"
             self.put(f"{self.paint(head, style)}: {headline}", indent="  ")
             self.where(verdict)
+            for fact in deciding_facts(verdict):
+                self.fact("why", fact)
+            self.standing(verdict)
             self.notes(verdict)
-            self.help(verdict)
+            for advice in verdict.advice:
+                self.labelled("help", advice)
         else:
             self.put(
                 f"{self.paint(status, 'ok' if status == 'no_hang' else 'warning')}: {headline}", indent="  "
             )
-            sources = self.view["sources"].items()
-            read = ", ".join(f"{n} {kind}{'s' if n != 1 else ''}" for kind, n in sources if n) or "nothing"
-            self.labelled("read", f"{read}, of {self.view['world_size']} ranks")
-            for text in self.view.get("missing", []):
+            read = ", ".join(counted(n, kind) for kind, n in document.sources.items() if n) or "nothing"
+            self.labelled("read", f"{read}, of {counted(document.world_size, 'rank')}")
+            for text in document.missing:
                 self.labelled("missing", text)
         self.warnings()
         return "\n".join(self.lines) + "\n"
 
-    def where(self, verdict: Mapping[str, Any]) -> None:
-        location, waiting = verdict.get("location"), verdict.get("waiting_call")
-        if location:
-            who = f"rank {location['rank']}" if location.get("rank") is not None else "one side"
-            call = verdict.get("culprit_call") or {}
-            places = {(frame["file"], frame["line"]) for frame in call.get("frames") or []}
+    def where(self, verdict: VerdictPart) -> None:
+        location, waiting, call = verdict.location, verdict.waiting_call, verdict.culprit_call
+        if location is not None:
+            who = f"rank {location.rank}" if location.rank is not None else "one side"
+            places = {(frame.file, frame.line) for frame in call.frames} if call is not None else set()
             tail = ""
-            if call.get("op") and (not places or (location["file"], location["line"]) in places):
-                tail = f", {'in' if call.get('seq') == verdict.get('seq') else 'last call'} {call['op']}" + (
-                    f" seq {call['seq']}" if call.get("seq") is not None else ""
+            if call is not None and call.op and (not places or (location.file, location.line) in places):
+                word = "in" if call.seq == verdict.seq else "last call on that group:"
+                tail = f", {word} {call.op}" + (f" seq {call.seq}" if call.seq is not None else "")
+            self.place(f"{location.file}:{location.line} in {location.function}", f"{who}{tail}")
+        if waiting is not None and verdict.in_call:
+            frame = user_frame(waiting.frames)
+            ranks = ranks_phrase(verdict.in_call)
+            if frame is not None:
+                self.place(
+                    f"{frame.file}:{frame.line} in {frame.name}",
+                    f"{ranks} waiting in {waiting.op or 'a call'}",
                 )
-            self.put(
-                f"  {self.paint('-->', 'label')} {location['file']}:{location['line']} in {location['function']}  ({who}{tail})",
-                indent="      ",
-            )
-        frame = _user_frame(waiting, self.view)
-        if waiting and verdict["in_call"]:
-            ranks = ranks_phrase(verdict["in_call"])
-            at = f"{frame['file']}:{frame['line']} in {frame['name']}" if frame else "no frame recorded"
-            self.put(
-                f"  {self.paint('-->', 'label')} {at}  ({ranks} waiting in {waiting['op'] or 'a call'})",
-                indent="      ",
-            )
-        explains = verdict["explains"]
-        if explains["of"]:
+        if verdict.api:
+            self.labelled("inside", f"{verdict.api}, the library call that makes this collective")
+
+    def place(self, where: str, who: str) -> None:
+        self.put(f"  {self.paint('-->', 'label')} {where}  ({who})", indent="      ")
+
+    def standing(self, verdict: VerdictPart) -> None:
+        explains = verdict.explains
+        if explains.of:
+            self.labelled("explains", f"{explains.ranks} of {counted(explains.of, 'waiting rank')}")
+        if verdict.since is not None:
+            stood = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
+            line = f"no progress since {utc(int(verdict.since))}"
+            self.labelled("when", line + (f", for {duration(stood)}" if stood > 0 else ""))
+
+    def notes(self, verdict: VerdictPart) -> None:
+        notes = other_facts(verdict)
+        for fact in notes if self.verbose else notes[:_NOTES]:
+            self.fact("note", fact)
+        if not self.verbose and len(notes) > _NOTES:
+            self.labelled("note", f"{counted(len(notes) - _NOTES, 'more fact')}; -v shows them")
+        against = other_facts(verdict, "against")
+        for fact in against if self.verbose else against[:_AGAINST]:
+            self.fact("against", fact)
+        for fact in other_facts(verdict, "missing") if self.verbose else ():
+            self.fact("missing", fact)
+        reasons = "; ".join(self.document.confidence_why)
+        self.labelled("confidence", f"{verdict.confidence}" + (f" ({reasons})" if reasons else ""))
+        weighed = [h for h in self.document.hypotheses[1:] if h.would_decide or h.contradicts]
+        for h in weighed[:_WEIGHED]:
+            who = f" of {ranks_phrase(h.ranks)}" if h.ranks else ""
+            told = f"{h.contradicts[0]}" if h.contradicts else "it fits as well"
             self.labelled(
-                "explains",
-                f"{explains['ranks']} of {explains['of']} waiting rank{'s' if explains['of'] > 1 else ''}",
+                "or",
+                f"{h.cause}{who}: {told}" + (f"; would decide: {h.would_decide}" if h.would_decide else ""),
             )
+        for item in verdict.alternatives if not weighed else ():
+            self.labelled("or", f"{item.cause}: {item.why}")
 
-    def notes(self, verdict: Mapping[str, Any]) -> None:
-        shown = (
-            verdict["evidence"]
-            if self.verbose
-            else [e for e in verdict["evidence"] if e["stance"] == "for"][:5]
-        )
-        for item in shown:
-            source = item.get("source")
-            at = (
-                f"  [{source['file']}{':' + str(source['line']) if source.get('line') else ''}]"
-                if source and source.get("file")
-                else ""
-            )
-            word = {"for": "note", "against": "against", "missing": "missing"}[item["stance"]]
-            self.labelled(word, item["text"] + at)
-        if not self.verbose:
-            for item in [e for e in verdict["evidence"] if e["stance"] == "against"][:2]:
-                self.labelled("against", item["text"])
-        reasons = "; ".join(self.view.get("confidence_why") or [])
-        self.labelled("confidence", f"{verdict['confidence']}" + (f" ({reasons})" if reasons else ""))
-        for item in verdict["alternatives"]:
-            self.labelled("or", f"{item['cause']}: {item['why']}")
-
-    def help(self, verdict: Mapping[str, Any]) -> None:
-        for advice in verdict["advice"]:
-            self.labelled("help", advice)
+    def fact(self, label: str, fact: EvidencePart) -> None:
+        self.labelled(label, fact.text + (f"  [{fact.at}]" if fact.at else ""))
 
     def warnings(self) -> None:
-        warnings = self.view["warnings"]
-        for item in warnings if self.verbose else warnings[:3]:
-            at = f"{item['file']}: " if item.get("file") else ""
-            self.labelled(
-                "warning", f"{at}{item['message']}" + (f" ({item['hint']})" if item.get("hint") else "")
-            )
-        if len(warnings) > 3 and not self.verbose:
-            self.labelled("warning", f"{len(warnings) - 3} more; -v shows them")
+        warnings = self.document.warnings
+        for item in warnings if self.verbose else warnings[:_WARNINGS]:
+            at = f"{item.file}: " if item.file else ""
+            self.labelled("warning", f"{at}{item.message}" + (f" ({item.hint})" if item.hint else ""))
+        if len(warnings) > _WARNINGS and not self.verbose:
+            self.labelled("warning", f"{len(warnings) - _WARNINGS} more; -v shows them")
 
     def labelled(self, label: str, text: str) -> None:
-        style = {"help": "ok", "warning": "warning", "against": "warning"}.get(label, "label")
+        style = {"help": "ok", "warning": "warning", "against": "warning", "why": "bold"}.get(label, "label")
         self.put(f"   {self.paint('=', 'dim')} {self.paint(label + ':', style)} {text}", indent="       ")
 
     def put(self, text: str, *, indent: str) -> None:
@@ -148,14 +153,3 @@ class _Screen:
 
 def _plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
-
-
-def _user_frame(call: Mapping[str, Any] | None, view: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    if not call:
-        return None
-    stack = (view.get("stacks") or {}).get("waiting") or {}
-    for frame in stack.get("frames") or []:
-        if frame.get("user"):
-            found: Mapping[str, Any] = frame
-            return found
-    return None

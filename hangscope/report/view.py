@@ -1,74 +1,84 @@
-"""What a report shows: the analysis as the JSON report's plain data (schema `hangscope.report/1`).
-
-Every other reporter works from this dictionary alone. Keys may be added within a major version, never renamed or
-removed; nanoseconds are strings, because a browser's numbers lose integers above 2^53; ranks and inputs are folded into
-classes above 1,024.
-"""
+"""From an analysis to the document that every output is made of."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.analysis import Analysis
 from hangscope.incident import Incident, Input, RankRecord
+from hangscope.report.document import (
+    FOLD_ABOVE,
+    SCHEMA,
+    CandidatePart,
+    CoveragePart,
+    Document,
+    FrontierRow,
+    GroupPart,
+    HypothesisPart,
+    InputPart,
+    Partial,
+    RankPart,
+    WarningPart,
+    WindowPart,
+)
+from hangscope.report.masking.redaction import redact
 from hangscope.report.masking.secrets import mask
-from hangscope.report.pictures import gather
-from hangscope.report.verdict_view import both_stacks, verdict_view
+from hangscope.report.pictures.gather import page_data
+from hangscope.report.plain import from_plain, to_plain
+from hangscope.report.sources import SourceFolder
+from hangscope.report.subject import Subject
+from hangscope.report.verdict_view import verdict_part
+from hangscope.report.words import clean
 
-SCHEMA = "hangscope.report/1"
-FOLD_ABOVE = 1024
-View = dict[str, Any]
+_WINDOWS = 200
 
 
-def build_view(analysis: Analysis, tool_version: str) -> View:
-    """Return the report of an analysis as plain data, with secrets in quoted text masked."""
+def build_document(
+    analysis: Analysis,
+    tool_version: str,
+    *,
+    redacted: Collection[str] = (),
+    source: SourceFolder | None = None,
+) -> Document:
+    """Return the document of an analysis, with secrets masked, control characters out and `redacted` removed."""
     incident, judgement = analysis.incident, analysis.judgement
-    verdict = judgement.verdict
-    view: View = {
-        "schema": SCHEMA,
-        "status": judgement.status,
-        "headline": _headline(analysis),
-        "world_size": incident.world_size,
-        "partial": _partial(incident),
-        "verdict": verdict_view(verdict, incident) if verdict is not None else None,
-        "confidence_why": judgement.reasons if verdict is not None else [],
-        "missing": judgement.missing,
-        "sources": _sources(incident),
-        "candidates": [
-            {"ranks": compress(c.ranks), "cause": c.what, "why_set_aside": c.why_set_aside}
-            for c in judgement.candidates
-        ],
-        "hypotheses": [
-            {
-                "cause": h.cause,
-                "ranks": list(h.ranks),
-                "fits": list(h.fits),
-                "contradicts": list(h.contradicts),
-                "would_decide": h.would_decide,
-            }
+    verdict, subject = judgement.verdict, Subject(analysis)
+    document = Document(
+        schema=SCHEMA,
+        status=judgement.status,
+        headline=_headline(analysis),
+        world_size=incident.world_size,
+        partial=_partial(incident),
+        verdict=verdict_part(verdict, incident) if verdict is not None else None,
+        confidence_why=tuple(judgement.reasons) if verdict is not None else (),
+        missing=tuple(judgement.missing),
+        sources=_sources(incident),
+        candidates=tuple(
+            CandidatePart(compress(c.ranks), c.what, c.why_set_aside) for c in judgement.candidates
+        ),
+        hypotheses=tuple(
+            HypothesisPart(h.cause, tuple(h.ranks), tuple(h.fits), tuple(h.contradicts), h.would_decide)
             for h in judgement.hypotheses
-        ],
-        "groups": _groups(analysis),
-        "ranks": _ranks(analysis),
-        "inputs": _inputs(incident.inputs),
-        "coverage": _coverage(analysis),
-        "stacks": both_stacks(verdict, incident),
-        "lanes": gather.lanes(analysis),
-        "rankmap": gather.rankmap(analysis),
-        "waitfor": gather.waitfor(analysis),
-        "timeline": gather.timeline(analysis),
-        "warnings": [
-            {"code": n.code, "file": n.file, "line": n.line, "message": n.message, "hint": n.hint}
-            for n in incident.notes
-        ],
-        "tool_version": tool_version,
-    }
-    masked: View = mask(view)
-    return masked
+        ),
+        groups=_groups(analysis),
+        ranks=_ranks(subject),
+        inputs=_inputs(incident.inputs),
+        coverage=_coverage(analysis),
+        warnings=tuple(WarningPart(n.code, n.file, n.line, n.message, n.hint) for n in incident.notes),
+        tool_version=tool_version,
+        page=page_data(subject, source),
+    )
+    return _fit_to_leave(document, redacted)
+
+
+def _fit_to_leave(document: Document, redacted: Collection[str]) -> Document:
+    """Return the document as every output may show it: masking works on plain data, so that it misses no field."""
+    plain: dict[str, Any] = mask(clean(to_plain(document)))
+    return from_plain(Document, redact(plain, redacted) if redacted else plain)
 
 
 def _headline(analysis: Analysis) -> str:
@@ -82,17 +92,17 @@ def _headline(analysis: Analysis) -> str:
     return "Inconclusive: what was left behind does not tell whether the job stopped, or where."
 
 
-def _partial(incident: Incident) -> dict[str, Any]:
+def _partial(incident: Incident) -> Partial:
     missing = [r for r, record in sorted(incident.ranks.items()) if record.dump_file is None]
     dumped = incident.world_size - len(missing)
     if not missing:
-        return {"is_partial": False, "text": f"dumps of all {incident.world_size} ranks", "missing_ranks": ""}
-    text = (
-        f"dumps of {dumped} of {incident.world_size} ranks; {ranks_phrase(missing)} left none"
-        if dumped
-        else f"no dumps; text of {sum(1 for r in incident.ranks.values() if r.files or r.events)} of {incident.world_size} ranks"
-    )
-    return {"is_partial": True, "text": text, "missing_ranks": compress(missing)}
+        return Partial(False, f"dumps of all {incident.world_size} ranks")
+    if dumped:
+        text = f"dumps of {dumped} of {incident.world_size} ranks; {ranks_phrase(missing)} left none"
+    else:
+        told = sum(1 for r in incident.ranks.values() if r.files or r.events)
+        text = f"no dumps; text of {told} of {incident.world_size} ranks"
+    return Partial(True, text, compress(missing))
 
 
 def _sources(incident: Incident) -> dict[str, int]:
@@ -107,65 +117,55 @@ def _sources(incident: Incident) -> dict[str, int]:
     }
 
 
-def _groups(analysis: Analysis) -> list[dict[str, Any]]:
+def _groups(analysis: Analysis) -> tuple[GroupPart, ...]:
     rows = []
     for view in analysis.views:
         classes: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
         for rank, member in view.members.items():
             classes[(member.enqueued, view.completed(rank))].append(rank)
+        group, size = view.group, analysis.incident.world_size
         rows.append(
-            {
-                "name": view.group.name,
-                "desc": view.group.desc,
-                "role": view.group.role,
-                "ranks": _folded(view.group.ranks, analysis.incident.world_size),
-                "members_known": view.group.members_known,
-                "frontier": [
-                    {"ranks": compress(ranks), "enqueued": enqueued, "completed": completed}
+            GroupPart(
+                group.name,
+                group.desc,
+                group.role,
+                tuple(group.ranks) if size <= FOLD_ABOVE else compress(group.ranks),
+                group.members_known,
+                tuple(
+                    FrontierRow(compress(ranks), enqueued, completed)
                     for (enqueued, completed), ranks in sorted(classes.items(), key=lambda kv: kv[1])
-                ],
-            }
+                ),
+            )
         )
-    return rows
+    return tuple(rows)
 
 
-def _folded(ranks: Sequence[int], world_size: int) -> list[int] | str:
-    return list(ranks) if world_size <= FOLD_ABOVE else compress(ranks)
-
-
-def _ranks(analysis: Analysis) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for rank, record in sorted(analysis.incident.ranks.items()):
+def _ranks(subject: Subject) -> tuple[RankPart, ...]:
+    rows = []
+    for rank, record in sorted(subject.incident.ranks.items()):
+        absence = record.absence.value if record.absence else None
         rows.append(
-            {
-                "rank": rank,
-                "host": record.host,
-                "state": gather.role_of(analysis, rank),
-                "absence": record.absence.value if record.absence else None,
-                "last_call": _last_call(analysis, record),
-                "files": record.files,
-            }
+            RankPart(
+                rank=rank,
+                host=record.host,
+                state=subject.role(rank),
+                absence=absence,
+                last_call=_last_call(subject.incident, record),
+                files=tuple(record.files),
+            )
         )
     if len(rows) <= FOLD_ABOVE:
-        return rows
+        return tuple(rows)
     classes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for row in rows:
-        classes[(row["state"], row["absence"], row["last_call"])].append(row["rank"])
-    return [
-        {
-            "ranks": compress(ranks),
-            "count": len(ranks),
-            "state": state,
-            "absence": absence,
-            "last_call": last,
-            "host": None,
-            "files": [],
-        }
+        classes[(row.state, row.absence, row.last_call)].append(row.rank or 0)
+    return tuple(
+        RankPart(ranks=compress(ranks), count=len(ranks), state=state, absence=absence, last_call=last)
         for (state, absence, last), ranks in sorted(classes.items(), key=lambda kv: kv[1])
-    ]
+    )
 
 
-def _last_call(analysis: Analysis, record: RankRecord) -> str | None:
+def _last_call(incident: Incident, record: RankRecord) -> str | None:
     """Return the last call that a rank enqueued on any group, for a person."""
     best: tuple[int, Any, int] | None = None
     for queues in (record.queues, record.p2p):
@@ -175,36 +175,34 @@ def _last_call(analysis: Analysis, record: RankRecord) -> str | None:
     if best is None:
         return None
     _, queue, index = best
-    kind = analysis.incident.kinds[index]
+    kind = incident.kinds.without_sizes(index)
     frame = user_frame(kind.stack)
-    group = analysis.incident.groups[queue.gid]
+    group = incident.groups[queue.gid]
     return f"{kind.op} seq {int(queue.seq[-1])} on group {group.label}" + (f" at {frame}" if frame else "")
 
 
-def _inputs(inputs: Sequence[Input]) -> list[dict[str, Any]]:
+def _inputs(inputs: Sequence[Input]) -> tuple[InputPart, ...]:
     if len(inputs) <= FOLD_ABOVE:
-        return [
-            {"file": i.file, "kind": i.kind, "rank": i.rank, "status": i.status, "reason": i.reason}
-            for i in inputs
-        ]
+        return tuple(
+            InputPart(file=i.file, kind=i.kind, rank=i.rank, status=i.status, reason=i.reason) for i in inputs
+        )
     classes: dict[tuple[str, str, str], list[Input]] = defaultdict(list)
     for item in inputs:
         classes[(item.kind, item.status, item.reason)].append(item)
-    return [
-        {
-            "file": f"{len(items)} files, {items[0].file} and others",
-            "count": len(items),
-            "kind": kind,
-            "rank": None,
-            "ranks": compress(i.rank for i in items if i.rank is not None),
-            "status": status,
-            "reason": reason,
-        }
+    return tuple(
+        InputPart(
+            file=f"{len(items)} files, {items[0].file} and others" if len(items) > 1 else items[0].file,
+            count=len(items),
+            kind=kind,
+            ranks=compress(i.rank for i in items if i.rank is not None),
+            status=status,
+            reason=reason,
+        )
         for (kind, status, reason), items in sorted(classes.items())
-    ]
+    )
 
 
-def _coverage(analysis: Analysis) -> dict[str, Any]:
+def _coverage(analysis: Analysis) -> CoveragePart:
     inputs = analysis.incident.inputs
     windows = []
     for view in analysis.views:
@@ -213,13 +211,14 @@ def _coverage(analysis: Analysis) -> dict[str, Any]:
             if member.first_row:
                 classes[(member.first_row, member.last_row)].append(rank)
         windows += [
-            {"ranks": compress(r), "group": view.group.label, "from_seq": a, "to_seq": b}
+            WindowPart(compress(r), view.group.label, a, b)
             for (a, b), r in sorted(classes.items(), key=lambda kv: kv[1])
         ]
-    return {
-        "files": len(inputs),
-        "used": sum(1 for i in inputs if i.status == "used"),
-        "set_aside": sum(1 for i in inputs if i.status in ("set aside", "failed")),
-        "ignored": sum(1 for i in inputs if i.status == "ignored"),
-        "windows": windows[:200],
-    }
+    return CoveragePart(
+        files=len(inputs),
+        used=sum(1 for i in inputs if i.status == "used"),
+        set_aside=sum(1 for i in inputs if i.status in ("set aside", "failed")),
+        ignored=sum(1 for i in inputs if i.status == "ignored"),
+        windows=tuple(windows[:_WINDOWS]),
+        windows_left_out=len(windows) - _WINDOWS if len(windows) > _WINDOWS else None,
+    )

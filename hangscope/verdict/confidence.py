@@ -20,6 +20,18 @@ from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, Stor
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 
+#: Causes that say how a rank's program differs, and not only that its call does.
+_OF_PROGRAMS = frozenset(
+    {
+        "shape_mismatch",
+        "gradient_sync_mismatch",
+        "rank_conditional_collective",
+        "uneven_loader",
+        "collective_order_mismatch",
+        "collective_mismatch",
+    }
+)
+
 
 def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     """Return the level (2 high, 1 medium, 0 low) that a match has earned, and the reasons of each step."""
@@ -87,9 +99,23 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     if (
         case.from_text
         and not case.solid
-        and match.cause not in ("crashed_rank", "early_exit", "model_mismatch", "init_hang")
+        and match.cause not in ("crashed_rank", "early_exit", "model_mismatch", "init_hang", "slow_rank")
     ):
         lower(1, "there is no record of the calls: it rests on lines of text")
+    own = finding.own_kind
+    other_op = own is not None and finding.waiting_kind is not None and own.op != finding.waiting_kind.op
+    same_place = not finding.elsewhere and not finding.assumed
+    if (
+        match.cause in _OF_PROGRAMS
+        and match.culprits
+        and all(incident.ranks[r].absence is Absence.TOLD for r in match.culprits if r in incident.ranks)
+        and finding.view is not None
+        and not (other_op and same_place)
+    ):
+        lower(
+            0,
+            "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well",
+        )
     silent = [r for r, record in incident.ranks.items() if not record.files and not record.events]
     if case.from_text and len(silent) * 2 > len(incident.ranks):
         lower(1, f"most ranks left no text ({len(silent)} of {len(incident.ranks)})")
@@ -151,7 +177,7 @@ def _half_retired(case: Case) -> bool:
     states: dict[tuple[int, int], set[bool]] = defaultdict(set)
     for record in case.incident.ranks.values():
         for gid, queue in record.queues.items():
-            if len(queue) and case.incident.kinds[int(queue.kind[-1])].backend == "gloo":
+            if len(queue) and case.incident.kinds.without_sizes(int(queue.kind[-1])).backend == "gloo":
                 states[(gid, int(queue.seq[-1]))].add(int(queue.state[-1]) == State.PENDING)
     return any(len(found) > 1 for found in states.values())
 

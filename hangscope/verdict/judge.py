@@ -29,7 +29,9 @@ from hangscope.incident import (
     Verdict,
 )
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
+from hangscope.knowledge.library import own_knowledge
 from hangscope.verdict import confidence, substantiation
+from hangscope.verdict.library_terms import in_library_terms
 
 LEVELS = ("low", "medium", "high")
 
@@ -69,7 +71,7 @@ def judge(case: Case) -> Judgement:
             missing=missing,
             candidates=case.finding.candidates,
         )
-    best = matches[0]
+    best = in_library_terms(case, matches[0], own_knowledge())
     level, reasons = confidence.confidence(case, best)
     verdict = _verdict(case, best, matches[1:], LEVELS[level], missing)
     if best.cause == "slow_rank" and not case.graph.waiting and case.finding.form != "late":
@@ -112,6 +114,7 @@ def _verdict(
         culprit_call=_ref(finding.own_kind, finding.own_seq),
         waiting_call=_ref(kind, finding.seq),
         location=location,
+        api=match.api,
         evidence=substantiation.collect(case, match, missing),
         advice=match.advice[:3],
         alternatives=substantiation.alternatives(match, others, case),

@@ -147,7 +147,7 @@ def _against(case: Case, match: Match) -> list[Evidence]:
 
 def alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alternative]:
     """Return at most three other causes that the evidence allows, each with why."""
-    result: list[Alternative] = []
+    result = [Alternative(cause, why) for cause, why in match.rivals if cause != match.cause]
     for other in others:
         if other.cause == "collective_mismatch" and (
             match.sure == 2 or match.cause == "collective_order_mismatch"

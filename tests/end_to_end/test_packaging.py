@@ -81,6 +81,28 @@ def test_the_wheel_holds_templates_scenarios_types_and_every_module(wheel: Path)
     assert not [name for name in names if not name.startswith(("hangscope/", "hangscope-"))]
 
 
+def test_the_wheel_holds_the_templates_compiled_and_renders_the_same_page_with_them(
+    installed: Path, tmp_path: Path
+) -> None:
+    code = (
+        "import sys, hangscope; from hangscope.report.html.templates import COMPILED, page_environment;"
+        "page = hangscope.analyze(sys.argv[1]).to_html(); print(type(page_environment().loader).__name__, COMPILED);"
+        "open(sys.argv[2], 'w').write(page)"
+    )
+    pages = []
+    for name, root in (("installed", installed), ("checkout", ROOT)):
+        done = call("-c", code, INCIDENT, tmp_path / name, cwd=tmp_path, PYTHONPATH=str(root))
+        assert done.returncode == 0, done.stderr
+        loader, compiled = done.stdout.split()
+        assert loader == ("ModuleLoader" if name == "installed" else "FileSystemLoader")
+        pages.append((tmp_path / name).read_text(encoding="utf-8"))
+    assert pages[0] == pages[1]
+    (installed / "hangscope" / "report_templates" / compiled).rename(tmp_path / "other")  # of another jinja2
+    done = call("-c", code, INCIDENT, tmp_path / "again", cwd=tmp_path, PYTHONPATH=str(installed))
+    (tmp_path / "other").rename(installed / "hangscope" / "report_templates" / compiled)
+    assert done.returncode == 0 and (tmp_path / "again").read_text(encoding="utf-8") == pages[0]
+
+
 def test_an_installed_wheel_analyses_and_renders_the_page(installed: Path, tmp_path: Path) -> None:
     where = call("-c", "import hangscope; print(hangscope.__file__)", cwd=tmp_path, PYTHONPATH=str(installed))
     assert Path(where.stdout.strip()).is_relative_to(installed), (

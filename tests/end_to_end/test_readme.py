@@ -8,11 +8,8 @@ import json
 import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +18,6 @@ from typing import Any
 import click
 import pytest
 
-import hangscope
 from hangscope import cli
 from hangscope.causes.catalog import CATALOG
 
@@ -201,101 +197,12 @@ def test_the_failure_hook_answers_for_any_folder(
     assert (tmp_path / f"{folder.name}-hang.html").stat().st_size > 1000
 
 
-def test_the_exit_trap_diagnoses_and_keeps_the_exit_code(environment: dict[str, str], tmp_path: Path) -> None:
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    (tools / "hangscope").write_text(f'#!/bin/sh\nexec {sys.executable} -m hangscope "$@"\n')
-    (tools / "torchrun").write_text(f'#!/bin/sh\ncp -r {INCIDENT}/. "$DIR/dumps"\nexit 7\n')
-    for tool in tools.iterdir():
-        tool.chmod(0o755)
-    trap = block(ROOT / "docs" / "hooks.md", "torchrun", "bash")
-    job = tmp_path / "job"
-    settings = {
-        **environment,
-        "DIR": str(job),
-        "GRACE": "0",
-        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
-    }
-    done = subprocess.run(
-        ["bash", "-c", trap, "launch.sh", "train.py"],
-        env=settings,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 7, done.stderr
-    assert "hang[rank_conditional_collective]" in done.stdout
-    assert (tmp_path / "job.html").exists()
-    assert json.loads((tmp_path / "job.json").read_text())["verdict"]["culprit_ranks"] == [0]
-
-
 def test_the_retry_example_tells_code_from_hardware(environment: dict[str, str]) -> None:
     code = block(ROOT / "docs" / "hooks.md", "def should_retry")
     namespace: dict[str, Any] = {}
     exec(compile(code, "hooks.md", "exec"), namespace)
     assert namespace["should_retry"](str(INCIDENT)) is False
     assert namespace["should_retry"](str(ROOT / "no-such-folder")) is True
-
-
-def test_a_signal_leaves_evidence_of_a_blocked_job(environment: dict[str, str], tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    code = block(ROOT / "docs" / "capture.md", "leave_evidence_on_sigusr1")
-    (tmp_path / "train.py").write_text(
-        code + "import torch, torch.distributed as dist\n"
-        "leave_evidence_on_sigusr1('left', int(os.environ['RANK']))\n"
-        "dist.init_process_group('gloo')\n"
-        "for step in range(3):\n    dist.all_reduce(torch.ones(4))\n"
-        "print('ready', flush=True)\n"
-        "if dist.get_rank() == 0:\n    dist.all_reduce(torch.ones(4))\n"
-        "else:\n    signal.pause()\n    signal.pause()\n"
-    )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    shared = {
-        **environment,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-        "WORLD_SIZE": "2",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "OMP_NUM_THREADS": "1",
-    }
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "train.py"],
-            cwd=tmp_path,
-            env={**shared, "RANK": str(r)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for r in range(2)
-    ]
-    try:
-        for rank in ranks:
-            assert rank.stdout is not None and rank.stdout.readline() == "ready\n"
-        time.sleep(0.5)
-        for rank in ranks:
-            rank.send_signal(signal.SIGUSR1)
-        wanted = [
-            tmp_path / "left" / name
-            for r in range(2)
-            for name in (f"comm_lib_trace_rank_{r}", f"stack_rank_{r}.txt")
-        ]
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and not all(
-            path.exists() and path.stat().st_size for path in wanted
-        ):
-            time.sleep(0.1)
-        assert [path.name for path in wanted if not path.exists()] == []
-        assert ranks[0].poll() is None, "the job goes on"
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.communicate()
-    report = hangscope.analyze(tmp_path / "left")
-    assert report.status == "hang"
-    assert sorted(report.table["rank"].unique()) == [0, 1]
-    assert "all_reduce" in (tmp_path / "left" / "stack_rank_0.txt").read_text()
 
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:

@@ -29,7 +29,7 @@ from hangscope.ingest.recorder.members import Members, parse_members
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers import reader
 from hangscope.ingest.workers.reading import Reading
-from hangscope.report.view import build_view
+from hangscope.report.view import build_document
 from tests.conftest import analyze
 from tests.in_thread import InThisThread
 
@@ -140,7 +140,7 @@ def test_work_in_the_parent_grows_with_the_ranks_and_not_faster(tmp_path: Path, 
         folder = tmp_path / str(ranks)
         generate(folder, Job(ranks, entries=60, layout=layout))
         read = readings(folder)
-        report, lines[ranks] = python_lines(lambda read=read: build_view(analyse(assemble(read)), "test"))
+        report, lines[ranks] = python_lines(lambda read=read: build_document(analyse(assemble(read)), "test"))
         assert report["verdict"]["explains"]["ranks"] == ranks - 1
     assert lines[256] - lines[128] < 2.1 * (lines[128] - lines[64])
 

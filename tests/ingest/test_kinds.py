@@ -87,8 +87,16 @@ def test_a_verdict_shows_the_sizes_of_its_calls_and_a_pack_keeps_them(experts: P
     assert packed is not None and packed.waiting_call == report.verdict.waiting_call
 
 
-@pytest.mark.parametrize("forged", [(b"", b"\x80\x02]."), (b"\x09\0\0\0", b"\x80\x02].")])
-def test_forged_sizes_are_refused(experts: Path, forged: tuple[bytes, bytes]) -> None:
+@pytest.mark.parametrize(
+    "forged",
+    [
+        (b"", [((1,), (1,))], b"", b""),  # fewer than there are calls
+        (b"\x09\0\0\0" * 88, [((1,), (1,))], b"\0\0\0\0", bytes(16)),  # of the tenth of one
+        (bytes(4 * 88), [((2,), (1,))], b"\0\0\0\0", bytes(16)),  # with two numbers of three
+        (bytes(4 * 88), [((-1,), (3,))], b"\0\0\0\0", bytes(16)),
+    ],
+)
+def test_forged_sizes_are_refused(experts: Path, forged: tuple[object, ...]) -> None:
     wire = reader.read_file(str(experts / f"{PREFIX}0"), "x")
     check_wire("x", wire, Interner())
     wire["recordings"][0]["own_sizes"] = forged

@@ -109,7 +109,8 @@ def _some_early(left: Remains, rng: random.Random) -> Kept:
     ranks = sorted(left.full.dumps)
     early = rng.sample(ranks, (len(ranks) + 3) // 4)
     by = 10 ** rng.uniform(-2.5, 0.7)
-    taken = {rank: max(0.1, left.outcome.last - by * rng.uniform(0.5, 1)) for rank in early}
+    end = {rank: left.full.taken.get(rank, left.outcome.last) for rank in early}
+    taken = {rank: max(0.1, end[rank] - by * rng.uniform(0.5, 1)) for rank in early}
     return dataclasses.replace(left.full, taken={**left.full.taken, **taken})
 
 
@@ -130,7 +131,8 @@ def _mixed(left: Remains, rng: random.Random) -> Kept:
     """Lose dumps (a culprit's more often), take some early, and lose all text half of the time."""
     full, guilty = left.full, left.job.truth.culprits
     kept = frozenset(r for r in sorted(full.dumps) if rng.random() >= (0.3 if r in guilty else 0.12))
-    early = {r: max(1.0, left.outcome.last - rng.uniform(1, 30)) for r in sorted(kept) if rng.random() < 0.08}
+    end = {r: full.taken.get(r, left.outcome.last) for r in sorted(kept)}
+    early = {r: max(1.0, time - rng.uniform(1, 30)) for r, time in end.items() if rng.random() < 0.08}
     options = dataclasses.replace(
         full.options,
         as_json=full.options.as_json or rng.random() < 0.05,

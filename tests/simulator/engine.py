@@ -100,6 +100,12 @@ class RankState:
         open_calls = [*self.unfinished, *(made for made in self.detached if made.completed is None)]
         return sorted(open_calls, key=lambda made: made.created)
 
+    def pending_at(self, time: float | None) -> list[Made]:
+        """Return the calls that had been made and had not completed at a time, oldest first; None: at the end."""
+        if time is None:
+            return self.pending
+        return [m for m in self.made if m.created <= time and (m.completed is None or m.completed > time)]
+
     @property
     def done(self) -> bool:
         """Whether the program ran to its end or the process ended."""
@@ -110,7 +116,8 @@ class RankState:
 class Devices:
     """Faults below the program: `dead` rank -> the number of its call that never completes there, though it
     takes part in it (nothing later starts); `broken` (gid, seq) of calls whose transport fails; `slow`: ranks
-    whose network card makes calls with others last `factor` times as long from the second `since` on.
+    whose network card makes calls with others last `factor` times as long from the second `since` on; `late`:
+    (gid, seq) -> seconds by which a call completes later still.
     """
 
     dead: dict[int, int] = field(default_factory=dict)
@@ -118,6 +125,7 @@ class Devices:
     slow: frozenset[int] = frozenset()
     since: float = 0.0
     factor: float = 1.0
+    late: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def delay(self, call: Call, time: float) -> float:
         """Return how many times as long as usual a call lasts that starts at a time."""
@@ -361,6 +369,7 @@ class Engine:
         if call is not None:
             begin = max(made.started or 0.0 for made in joined)
             end = begin + _duration(call) * self._devices.delay(call, begin)
+            end += self._devices.late.get((joined[0].gid, joined[0].seq), 0.0)
             for made in joined:
                 if made.completed is None:
                     self._complete(made, end)

@@ -88,7 +88,7 @@ def _run(
 
 def _shows(fault: str, job: Job, outcome: Outcome) -> bool:
     """Return whether the run shows the fault as its truth says it."""
-    if fault in ("healthy", "slow_rank", "still_moving"):
+    if fault in ("healthy", "slow_rank", "still_moving", "slow_network_card"):
         return not outcome.frozen
     if job.ended_together:
         return True
@@ -106,7 +106,7 @@ def _shows(fault: str, job: Job, outcome: Outcome) -> bool:
             or (s.rank in job.devices.dead and _outlived(outcome, s.rank, job.devices.dead[s.rank]))
             for s in states
         )
-    if fault in ("network_stall", "slow_network_card"):
+    if fault == "network_stall":
         (key,) = job.devices.broken
         members = job.layout.groups[key[0]].ranks
         return all(

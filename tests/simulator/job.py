@@ -64,7 +64,7 @@ class Job:
     `first_epoch`: the first that a fault is drawn for; `shows`: the fault whose marks the run must show, where
     it has another name; `earlier`: the fault of an attempt before this one; `after`: what happens between the
     freeze and the dumps; `taken`: rank -> when its dump was made; `seen_until`: the job was looked at then and
-    went on.
+    went on; `alarm`: when the first timeout struck in a job that went on.
     """
 
     layout: Layout
@@ -92,6 +92,7 @@ class Job:
     after: Callable[[Job, Outcome], None] | None = None
     taken: dict[int, float] = field(default_factory=dict)
     seen_until: float | None = None
+    alarm: float | None = None
 
     def epoch_number(self, epoch: int) -> int:
         """Return the number that the script prints for a simulated epoch."""

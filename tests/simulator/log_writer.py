@@ -58,9 +58,9 @@ class LogWriter:
         self._pids = [4000 + 17 * rank + job.layout.world_size for rank in range(job.layout.world_size)]
         self.endings = self._ended_early()
         self._pending = {
-            state.rank: state.pending[0]
+            state.rank: stuck[0]
             for state in outcome.ranks
-            if state.pending and state.rank not in self.endings
+            if state.rank not in self.endings and (stuck := state.pending_at(job.alarm))
         }
         self._detector = min(self._pending, key=lambda rank: self._pending[rank].created, default=0)
         first = self._pending[self._detector].created if self._pending else outcome.last
@@ -143,9 +143,10 @@ class LogWriter:
             timed += [(state.time, f"[rank{rank}]: {line}") for line in state.ended.lines]
         if job.lines.get(rank):
             timed += [(self._outcome.last + 31, line) for line in job.lines[rank]]
-        if self._cancelled is None and self._outcome.frozen and not job.ended_together and self.lives(rank):
+        alarmed = self._outcome.frozen or job.alarm is not None
+        if self._cancelled is None and alarmed and not job.ended_together and self.lives(rank):
             timed += self._alarm_lines(state)
-        if self._cancelled is None and not self._outcome.frozen:
+        if self._cancelled is None and not alarmed:
             timed += [(made.created + job.timeout, self._caught(made)) for made in self._late(state)]
         if job.seen_until is not None:
             timed = [(time, text) for time, text in timed if time <= job.seen_until]
@@ -209,8 +210,11 @@ class LogWriter:
     def _counters(self, state: RankState, gid: int) -> tuple[int, int]:
         """Return the numbers of the last work enqueued and completed on a group, -1 for none."""
         none = self._bases[state.rank].collectives.get(gid, -1)
-        work = [made for made in reversed(state.made) if made.gid == gid and made.batch is None]
-        completed = next((made for made in work if made.completed is not None), None)
+        end = float("inf") if self._job.alarm is None else self._job.alarm
+        work = [m for m in reversed(state.made) if m.gid == gid and m.batch is None and m.created <= end]
+        completed = next(
+            (made for made in work if made.completed is not None and made.completed <= end), None
+        )
         return self._number(work[0]) if work else none, self._number(completed) if completed else none
 
     def _pg(self, rank: int, gid: int) -> str:

@@ -15,6 +15,7 @@ from hangscope.events import Event
 from hangscope.incident import Group, RankRecord
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
+from hangscope.ingest.evidence.restarts import without_earlier
 from hangscope.ingest.evidence.snapshots import Claim
 from hangscope.ingest.evidence.stack_owners import owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
@@ -42,6 +43,18 @@ class TextEvidence:
     world_size: int = 0
     cut: set[tuple[int, str]] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)  # restart attempts that were told of, taken or not
+
+    def ranks(self) -> set[int]:
+        """Return the ranks of which any text tells."""
+        told = {e.rank for e in self.events if e.rank is not None}
+        return told | self.threads.keys() | self.files.keys() | {claim.rank for claim in self.recorded}
+
+    def leave_out(self, limit: int) -> None:
+        """Forget whose it is what is told of ranks from `limit` on."""
+        self.events = [e if e.rank is None or e.rank < limit else replace(e, rank=None) for e in self.events]
+        self.threads = {rank: told for rank, told in self.threads.items() if rank < limit}
+        self.files = {rank: files for rank, files in self.files.items() if rank < limit}
+        self.recorded = [claim for claim in self.recorded if claim.rank < limit]
 
     def claims_beside(self, dumped: set[int]) -> list[Claim]:
         """Return the text recordings of ranks that left no dump, of the kind of recorder that more ranks have.
@@ -116,25 +129,15 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
         for recording in reading.log.recordings if reading.log else ():
             if recording.rank is not None:
                 text.recorded.append(Claim(reading.file, recording, recording.rank))
-    text.events = [
-        e if e.rank is None or e.rank < MAX_RANKS else replace(e, rank=None)
-        for e in _of_attempt(merge_repeats(events), attempt, text, notes)
-    ]
+    text.events = _of_attempt(merge_repeats(events), attempt, text, notes)
+    text.leave_out(MAX_RANKS)
     _join_nccl(readings, text, notes)
     text.events = _name_victims(text.events)
     for event in text.events:
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
-    text.threads = {rank: told for rank, told in text.threads.items() if rank < MAX_RANKS}
-    text.files = {rank: files for rank, files in text.files.items() if rank < MAX_RANKS}
-    text.recorded = [claim for claim in text.recorded if claim.rank < MAX_RANKS]
-    seen = (
-        [e.rank for e in text.events if e.rank is not None]
-        + list(text.threads)
-        + list(text.files)
-        + [c.rank for c in text.recorded]
-    )
-    text.world_size = max([max(seen, default=-1) + 1, *(n for e in text.events for n in sizes(e))])
+    text.leave_out(MAX_RANKS)
+    text.world_size = max([max(text.ranks(), default=-1) + 1, *(n for e in text.events for n in sizes(e))])
     return text
 
 
@@ -210,4 +213,8 @@ def _of_attempt(
             )
         )
     text.recorded = [c for c in text.recorded if c.recording.attempt in (None, chosen)]
-    return [e for e in events if e.attempt in (None, chosen)]
+    over = max(
+        (e.stamp for e in events if e.attempt is not None and e.attempt < chosen and e.stamp), default=0.0
+    )
+    later = [e for e in events if e.attempt in (None, chosen)]
+    return without_earlier(later, over) if over and wanted is None else later

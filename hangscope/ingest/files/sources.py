@@ -61,7 +61,6 @@ class _Search:
     def __init__(self, notes: list[Note], cleanup: ExitStack, max_unpacked: int | None) -> None:
         self._notes, self._cleanup = notes, cleanup
         self._unpacking = Unpacking(max_unpacked)
-        self._cleanup.callback(self._unpacking.close)
         self._scratch: str | None = None
         self._archives = 0
 
@@ -127,6 +126,7 @@ class _Search:
         """Return the folder that holds what was in an archive; None where the file is none."""
         if self._scratch is None:
             self._scratch = self._cleanup.enter_context(scratch_folder())
+            self._cleanup.callback(self._unpacking.close)  # before the folder goes
         self._archives += 1
         folder = os.path.join(self._scratch, str(self._archives))
         os.mkdir(folder)

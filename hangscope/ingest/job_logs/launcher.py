@@ -11,6 +11,7 @@ code 0 is not in its table.
 
 from __future__ import annotations
 
+import datetime
 import re
 import signal
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
 from hangscope.ingest.recorder.values import short_number
 
 _TASKS_SHOWN = 64
+_SLURM_TIME = re.compile(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
+_A_YEAR = 2024  # stamps count from 1 January of a leap year, whatever the year
 _WORDS = {
     "Killed": -9,
     "Terminated": -15,
@@ -139,7 +142,16 @@ def _slurm(line: Line, match: re.Match[str]) -> Event:
         if "NODE" in why
         else "cancelled"
     )
-    return line.event(ExternalEnd, reason=reason)
+    event = line.event(ExternalEnd, reason=reason)
+    at = _SLURM_TIME.search(match.group(0))
+    if at is None or event.time is not None or event.stamp is not None:
+        return event
+    month, day, hour, minute, second = map(int, at.groups())
+    try:
+        moment = datetime.datetime(_A_YEAR, month, day, hour, minute, second)
+    except ValueError:
+        return event
+    return replace(event, stamp=(moment - datetime.datetime(_A_YEAR, 1, 1)).total_seconds())
 
 
 def _evicted(line: Line, match: re.Match[str]) -> Event:

@@ -27,9 +27,8 @@ class Batch:
     @property
     def state(self) -> State:
         """Return the end's state; a batch without one is pending."""
-        return (
-            State.PENDING if self.end is None or self.end.call.state == State.UNKNOWN else self.end.call.state
-        )
+        told = State.UNKNOWN if self.end is None else State(self.end.call.state)
+        return State.PENDING if told == State.UNKNOWN else told
 
 
 def coalesced_batches(rows: Sequence[Row]) -> dict[tuple[str, bool, int], Batch]:

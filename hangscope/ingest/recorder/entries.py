@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
+from sys import (
+    intern,
+)  # one object for equal texts: what two dumps have in common is told by its pickled bytes
 from typing import Any
 
 from hangscope.errors import Note
@@ -15,7 +17,7 @@ from hangscope.ingest.recorder.coalesced import (
     coalesced_batches,
     end_key,
 )
-from hangscope.ingest.recorder.own_sizes import Both, OwnSizes, may_differ
+from hangscope.ingest.recorder.own_sizes import OwnSizes, may_differ
 from hangscope.ingest.recorder.recording import KindRow, Recording, StackRow
 from hangscope.ingest.recorder.rows import Call, Name, Row
 from hangscope.ingest.recorder.values import (
@@ -28,6 +30,9 @@ from hangscope.ingest.recorder.values import (
     p2p_sides,
     user_op,
 )
+
+#: rows of stacks by the identity of their frames, with the frames
+Stacks = dict[tuple[int, ...], tuple[list[Any], StackRow]]
 
 
 def names_a_call(entry: Any) -> bool:
@@ -46,18 +51,21 @@ class Entries:
     fraction of the time of looking the call up.
     """
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, stacks: Stacks | None = None) -> None:
+        """`stacks`: those of other dumps, by the identity of their frames, which `stacks` keeps."""
         self.recording = recording
         self.stack_by_ids: dict[tuple[int, ...], int] = {}
+        self.rows_by_ids = {} if stacks is None else stacks
         self.kind_by_parts: dict[Any, int] = {}
-        self.followed_by: dict[int, tuple[tuple[Any, ...], Call]] = {}
+        self.calls: dict[Any, Call] = {}
+        self.followed_by: dict[int, tuple[tuple[Any, ...], Call, tuple[Any, Any]]] = {}
         self.last_call = -1
         self.names: dict[str, Name] = {}
         self.places: dict[Any, tuple[str, int]] = {}
         self.tensors = Tensors()
-        self.own_sizes: dict[Any, int] = {}
-        self.sizes: list[Both] = []
-        self.picks: array[int] = array("i")
+        self.own_sizes = OwnSizes()
+        self.own_by_key: dict[Any, int] = {}
+        self.kept: Sequence[int] = ()  # which of the entries became calls
 
     def reduce(self, entries: list[Any]) -> None:
         """Add the rows of a dump's entries, oldest first, to the recording."""
@@ -69,45 +77,55 @@ class Entries:
                     f"{len(entries) - len(rows)} of {len(entries)} entries are not recorder entries and were skipped",
                 )
             )
-        self.add(rows, bool(entries) and rows[-1:] != [] and rows[-1].call.entry is entries[-1])
+        calls = [row.call for row in rows]
+        numbers = [number for row in rows for number in row[1:5]]
+        self.add(
+            calls,
+            numbers,
+            [row.own for row in rows if row.own >= 0],
+            bool(rows) and rows[-1].call.entry is not entries[-1],
+        )
 
-    def add(self, rows: Sequence[Row], last_is_call: bool = True) -> None:
-        """Add rows, oldest first, to the recording. `last_is_call`: no other entry stands behind them."""
+    def add(
+        self, calls: Sequence[Call], numbers: Sequence[int], own: Sequence[int], cut: bool = False
+    ) -> None:
+        """Add entries, oldest first, to the recording.
+
+        `numbers`: order, seq, p2p_seq and created of each, one after the other; `own`: the numbers of the sizes of those
+        that have them; `cut`: whether other entries stand behind them.
+        """
         names = self.names.values()
-        ends = coalesced_batches(rows) if any(name.ends_batch for name in names) else {}
-        lost_ends = batches_without_end(rows, ends)
-        if ends or lost_ends or any(name.backend == "gloo" for name in names):
-            self._add_one_by_one(rows, ends, lost_ends, last_is_call)
+        members = any(name.ends_batch or name.backend == "gloo" for name in names) or any(
+            c.is_p2p for c in calls
+        )
+        if members:
+            self._add_one_by_one(_rows(calls, numbers, own), cut)
         else:
-            calls = [row.call for row in rows]
             for call in dict.fromkeys(calls):
                 self._kind(call)
             columns = self.recording.columns
             columns["group"].extend([call.group for call in calls])
-            columns["seq"].extend([row.p2p_seq if row.call.is_p2p else row.seq for row in rows])
+            columns["seq"].extend(numbers[1::4])
             columns["kind"].extend([call.kind for call in calls])
             columns["state"].extend([call.state for call in calls])
-            columns["created"].extend([row.created for row in rows])
-            columns["order"].extend([row.order for row in rows])
-            if self.sizes:
-                self.picks.extend([row.own for row in rows if row.own >= 0])
-        if self.picks:
-            self.recording.own_sizes = OwnSizes(self.picks, self.sizes)
+            columns["created"].extend(numbers[3::4])
+            columns["order"].extend(numbers[0::4])
+            self.own_sizes.picks.extend(own)
+            self.kept = range(len(calls))
+        if self.own_sizes.picks:
+            self.recording.own_sizes = self.own_sizes
         if self.tensors.cut:
             self.recording.notes.append(
                 Note("sizes_cut", "its calls have more and larger shapes than are kept; some were left out")
             )
 
-    def _add_one_by_one(
-        self,
-        rows: Sequence[Row],
-        ends: dict[tuple[str, bool, int], Batch],
-        lost_ends: set[tuple[str, int]],
-        last_is_call: bool,
-    ) -> None:
-        """Add rows of which some are members of a batch, or whose state is told by others."""
+    def _add_one_by_one(self, rows: Sequence[Row], cut: bool) -> None:
+        """Add rows of which some may be members of a batch, or whose state is told by others."""
+        ends = coalesced_batches(rows) if any(name.ends_batch for name in self.names.values()) else {}
+        lost_ends = batches_without_end(rows, ends)
         last_on_gloo: dict[str, int] = {}
         columns = self.recording.columns
+        kept = self.kept = []
         rows_done: set[tuple[str, int]] = set()
         for position, row in enumerate(rows):
             call = row.call
@@ -134,12 +152,13 @@ class Entries:
                     and (call.local_id, seq) in lost_ends
                     and is_p2p
                     and call.name.backend == "nccl"
-                    and not (last_is_call and position == len(rows) - 1)
+                    and (cut or position < len(rows) - 1)
                 ):
                     state = State.DONE
             if call.name.backend == "gloo":
                 state = State.DONE if call.entry.get("retired") else State.PENDING
                 last_on_gloo[call.local_id] = len(columns["seq"])
+            kept.append(position)
             self.recording.add(
                 group=call.group, seq=seq, kind=kind, state=state, created=row.created, order=row.order
             )
@@ -158,14 +177,21 @@ class Entries:
             name = self.names[raw] = Name(backend, op, is_p2p, ends, differ)
         local_id, group = self._place(entry)
         is_p2p = name.is_p2p or bool(entry.get("is_p2p"))
-        return Call(entry, name, is_p2p, local_id, group, as_state(entry.get("state")))
+        return Call(entry, name, is_p2p, local_id, group, int(as_state(entry.get("state"))))
 
-    def own(self, key: Any, inputs: Any, outputs: Any) -> int:
-        """Return the number of a call's own sizes, which `key` tells from others."""
-        index = self.own_sizes.get(key)
+    def own(self, inputs: Any, outputs: Any) -> int:
+        """Return the number of a call's own sizes."""
+        key = as_key((inputs, outputs))
+        index = self.own_by_key.get(key)
         if index is None:
-            index = self.own_sizes[key] = len(self.sizes)
-            self.sizes.append((self.tensors.sizes(inputs), self.tensors.sizes(outputs)))
+            both = self.tensors.sizes(inputs), self.tensors.sizes(outputs)
+            form = tuple(map(len, both[0])), tuple(map(len, both[1]))
+            numbers = tuple(number for part in both for shape in part for number in shape)
+            # Sizes that are cut may be those of another call.
+            index = self.own_by_key.get((form, numbers))
+            if index is None:
+                index = self.own_by_key[form, numbers] = self.own_sizes.add(form, numbers)
+            self.own_by_key[key] = index
         return index
 
     def _row(self, entry: dict[str, Any], position: int) -> Row:
@@ -176,14 +202,11 @@ class Entries:
             get("input_dtypes"), get("output_dtypes"),
         )  # fmt: skip
         guess = self.followed_by.get(self.last_call)
-        call = None
-        if guess is not None and guess[0] == parts:
+        if guess is not None and guess[0] == parts and (guess[1].own or guess[2] == sizes):
             call = guess[1]
-            if not call.own and (call.entry.get("input_sizes"), call.entry.get("output_sizes")) != sizes:
-                call = None
-        if call is None:
-            call = self.call(entry)
-            self.followed_by[self.last_call] = parts, call
+        else:
+            call = self._same_call(entry, parts, sizes)
+            self.followed_by[self.last_call] = parts, call, sizes
         self.last_call = id(call)
         seq = as_int(get("collective_seq_id", get("seq_id")))
         return Row(
@@ -192,8 +215,16 @@ class Entries:
             seq,
             as_int(entry["p2p_seq_id"]) if "p2p_seq_id" in entry else seq,
             as_int(get("time_created_ns")),
-            self.own(as_key(sizes), *sizes) if call.own else -1,
+            self.own(*sizes) if call.own else -1,
         )
+
+    def _same_call(self, entry: dict[str, Any], parts: tuple[Any, ...], sizes: tuple[Any, Any]) -> Call:
+        """Return the call that an equal entry before had, a new one where there was none."""
+        call = self.call(entry)
+        frames = parts[1]
+        ids = tuple(map(id, frames)) if isinstance(frames, list) else ()
+        key = ids, as_key((parts[0], *parts[2:], () if call.own else sizes))
+        return self.calls.setdefault(key, call)
 
     def _place(self, entry: dict[str, Any]) -> tuple[str, int]:
         """Return the local id of an entry's group, and the group's index."""
@@ -219,7 +250,7 @@ class Entries:
     def _kind_of(self, row: Row) -> int:
         """Return the index of a row's kind; its own sizes are those of the next call."""
         if row.own >= 0:
-            self.picks.append(row.own)
+            self.own_sizes.picks.append(row.own)
         return self._kind(row.call)
 
     def _kind(self, call: Call) -> int:
@@ -237,7 +268,7 @@ class Entries:
                     plain, src, dst = p2p_sides(name.op)
                 tensors = self.tensors
                 row: KindRow = (
-                    user_op(plain), name.backend, tensors.sizes(sizes[0]), tensors.sizes(sizes[1]), tensors.types(types[0]),
+                    intern(user_op(plain)), intern(name.backend), tensors.sizes(sizes[0]), tensors.sizes(sizes[1]), tensors.types(types[0]),
                     tensors.types(types[1]), src, dst, stack, None,
                 )  # fmt: skip
                 index = self.kind_by_parts[key] = self.recording.kind(row)
@@ -256,16 +287,19 @@ class Entries:
         for member in members:
             entry = member.call.entry
             told = (entry.get("input_sizes"), entry.get("output_sizes"))
-            for part, value in zip(sizes, self.sizes[member.own] if member.own >= 0 else told, strict=True):
+            for part, value in zip(
+                sizes, self.own_sizes.of(member.own) if member.own >= 0 else told, strict=True
+            ):
                 part.extend(value if isinstance(value, (list, tuple)) else [])
             for part, key in zip(types, ("input_dtypes", "output_dtypes"), strict=True):
                 value = entry.get(key)
                 part.extend(value if isinstance(value, list) else [])
-        if own := may_differ(op):
-            self.picks.append(self.own(as_key(sizes), *sizes))
+        own = may_differ(op)
+        if own:
+            self.own_sizes.picks.append(self.own(*sizes))
         tensors = self.tensors
         row: KindRow = (
-            op, backend, () if own else tensors.sizes(sizes[0]), () if own else tensors.sizes(sizes[1]), tensors.types(types[0]),
+            intern(op), intern(backend), () if own else tensors.sizes(sizes[0]), () if own else tensors.sizes(sizes[1]), tensors.types(types[0]),
             tensors.types(types[1]), None, None, stack, None,
         )  # fmt: skip
         return self.recording.kind(row)
@@ -276,10 +310,22 @@ class Entries:
         ids = tuple(map(id, frames))  # frame dicts are shared objects in a pickle, and alive while we read it
         index = self.stack_by_ids.get(ids)
         if index is None:
-            row: StackRow = tuple(
-                (as_text(f.get("name", "")), as_text(f.get("filename", "")), as_int(f.get("line")))
-                for f in frames
-                if isinstance(f, dict)
-            )
-            index = self.stack_by_ids[ids] = self.recording.stack(row)
+            known = self.rows_by_ids.get(ids)
+            if known is None:
+                known = self.rows_by_ids[ids] = (
+                    frames,
+                    tuple(_frame(f) for f in frames if isinstance(f, dict)),
+                )
+            index = self.stack_by_ids[ids] = self.recording.stack(known[1])
         return index
+
+
+def _frame(frame: dict[str, Any]) -> tuple[str, str, int]:
+    name, file = as_text(frame.get("name", "")), as_text(frame.get("filename", ""))
+    return intern(name), intern(file), as_int(frame.get("line"))
+
+
+def _rows(calls: Sequence[Call], numbers: Sequence[int], own: Sequence[int]) -> list[Row]:
+    numbered = zip(calls, numbers[0::4], numbers[1::4], numbers[2::4], numbers[3::4], strict=True)
+    sizes = iter(own)
+    return [Row(*parts, own=next(sizes) if parts[0].own else -1) for parts in numbered]

@@ -12,11 +12,14 @@ from typing import Any
 from hangscope.ingest.recorder import safe_pickle
 from hangscope.ingest.recorder.members import Members, Runs
 
+MAX_MEMBERS = 2**23  # of all groups of a job together: a few bytes can claim a quarter of a million each
+
 
 class Interner:
     """Gives one object for equal content."""
 
     def __init__(self) -> None:
+        self._listed = 0
         self._columns: dict[tuple[str, bytes], array[int]] = {}
         self._tables: dict[bytes, Any] = {}
         self._members: dict[Runs, Members] = {}
@@ -35,9 +38,13 @@ class Interner:
             found = self._tables[data] = safe_pickle.load(data)
         return found
 
-    def members(self, runs: Runs) -> Members:
-        """Return the members that `runs` describes."""
+    def members(self, runs: Runs) -> Members | None:
+        """Return the members that `runs` describes; None once all groups together have more than any job's."""
         found = self._members.get(runs)
         if found is None:
+            count = sum(count for _, count, _ in runs)
+            if self._listed + count > MAX_MEMBERS:
+                return None
+            self._listed += count
             found = self._members[runs] = Members.of_runs(runs)
         return found

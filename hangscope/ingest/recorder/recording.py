@@ -160,6 +160,9 @@ class Recording:
             name: (desc, interner.members(runs) if runs else None)
             for name, (desc, runs) in wire["config"].items()
         }
+        left_out = sum(1 for _, runs in wire["config"].values() if runs) - sum(
+            1 for _, ranks in recording.config.values() if ranks
+        )
         recording.status = wire["status"]
         recording.kinds, recording.stacks = interner.table(wire["calls"])
         for name, data in wire["columns"].items():
@@ -169,4 +172,7 @@ class Recording:
             )
         recording.own_sizes = OwnSizes.from_wire(wire["own_sizes"]) if wire["own_sizes"] else None
         recording.notes = [Note(*row) for row in wire["notes"]]
+        if left_out:
+            text = f"the members of {left_out:,} groups were not taken: all files together list more than any job has"
+            recording.notes.append(Note("too_many_members", text, hint="a file is damaged or forged"))
         return recording

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hangscope.incident import State
-
 
 @dataclass(slots=True, eq=False)
 class Name:
@@ -26,7 +24,7 @@ class Name:
 class Call:
     """What several entries of a dump have in common: all but their numbers, times and, where `own` holds, their sizes.
 
-    `entry` is the first of them as it was loaded; `group` the index of the recording's local group, `kind` that of the
+    `entry` is the first of them as it was loaded; `group` the index of the recording's local group, `state` an `incident.State`, `kind` the index of the
     recording's kind (-1: not asked for yet).
     """
 
@@ -35,7 +33,7 @@ class Call:
     is_p2p: bool
     local_id: str
     group: int
-    state: State
+    state: int
     kind: int = -1
 
     @property

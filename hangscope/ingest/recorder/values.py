@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import marshal
 import re
+from sys import intern
 from typing import Any, TypeVar
 
 from hangscope.incident import State
@@ -128,11 +129,17 @@ class Tensors:
                 shapes.append(tuple(as_int(n) for n in shape[:DIMS_PER_TENSOR]))
         return self._kept(tuple(shapes), sum(map(len, shapes)) + len(shapes), whole)
 
+    def room(self, count: int) -> bool:
+        """Take room for so many numbers of shapes, where there is as much."""
+        fits = count <= self._left
+        self._left -= count if fits else 0
+        return fits
+
     def types(self, raw: Any) -> tuple[str, ...]:
         """Return the element types of a call's tensors."""
         if not isinstance(raw, list):
             return ()
-        types = tuple(as_text(t)[:TYPE_LENGTH] for t in raw[:TENSORS_PER_CALL])
+        types = tuple(intern(as_text(t)[:TYPE_LENGTH]) for t in raw[:TENSORS_PER_CALL])
         return self._kept(types, len(types), len(raw) <= TENSORS_PER_CALL)
 
     def _kept(self, values: tuple[_T, ...], count: int, whole: bool) -> tuple[_T, ...]:

@@ -115,6 +115,15 @@ class AsyncError(GroupEvent):
     peer_rank: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessDown(GroupEvent):
+    """The line "To avoid data inconsistency, we are taking the entire process down": what the rank says later is another attempt's."""
+
+    kind: ClassVar[str] = "process_down"
+    same_by: ClassVar[tuple[str, ...] | None] = ("group_name",)
+    prints_group_rank: ClassVar[bool] = True
+
+
 OfGroup = TypeVar("OfGroup", bound=GroupEvent)
 
 
@@ -223,6 +232,11 @@ RULES: tuple[Rule, ...] = (
         "Observed flight recorder dump signal",
         r"Observed flight recorder dump signal from another rank",
         lambda line, match: group_event(line, DumpObserved),
+    ),
+    rule(
+        "taking the entire process down",
+        r"we are taking the entire process down",
+        lambda line, match: group_event(line, ProcessDown),
     ),
     rule("watchdog got stuck for", r"watchdog got stuck for \d+ seconds", _heartbeat("watchdog_stuck")),
     rule("NCCL monitor thread timeout", r"NCCL monitor thread timeout", _heartbeat("watchdog_stuck")),

@@ -29,14 +29,18 @@ def read_files(
     max_bytes: int = reader.DEFAULT_MAX_BYTES,
     executor: Executor | None = None,
     progress: Progress | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Iterable[tuple[SourceFile, Wire]]:
     """Yield every file with what it says, in any order.
 
     `jobs` is the number of children (default: the processors that this process may use). `executor` replaces the
-    children by any `concurrent.futures.Executor`; isolation is then the executor's. `progress` is called after each file.
+    children by any `concurrent.futures.Executor`; isolation is then the executor's. `progress` is called after each file,
+    `meanwhile` once when the reading has begun.
     """
+    meanwhile = meanwhile or (lambda: None)
     if executor is not None:
         futures = {_submit(executor, file, max_bytes): file for file in files}
+        meanwhile()
         yield from _collect(futures, progress)
         return
     wanted = jobs or (
@@ -47,7 +51,9 @@ def read_files(
     pool = Pool(count, max_bytes)
     threads = ThreadPoolExecutor(max(count, fetches), thread_name_prefix="hangscope-reader")
     try:
-        yield from _collect({threads.submit(pool.read, f): f for f in files}, progress)
+        futures = {threads.submit(pool.read, f): f for f in files}
+        meanwhile()
+        yield from _collect(futures, progress)
     finally:
         pool.stop()  # where it ends early, such as by Ctrl-C, no file is waited for
         threads.shutdown(wait=True, cancel_futures=True)

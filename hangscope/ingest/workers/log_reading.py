@@ -21,7 +21,8 @@ from hangscope.ingest.nccl.last_error import LastErrorParser
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.abort import AbortParser
 from hangscope.ingest.torch_logs.analyzer import AnalyzerParser
-from hangscope.ingest.torch_logs.c10d import watchdog_parser
+from hangscope.ingest.torch_logs.c10d import ProcessDown, watchdog_parser
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.nccl2 import nccl2_parser
@@ -29,6 +30,8 @@ from hangscope.ingest.torch_logs.store import store_parser
 from hangscope.ingest.torch_logs.traceback import TracebackParser
 from hangscope.ingest.torch_logs.wrapper import wrapper_parser
 from hangscope.ingest.workers.identity import merge_repeats
+
+AFTERMATH = 30.0  # seconds that a process may go on talking after its watchdog has ended it
 
 
 @dataclass(slots=True)
@@ -224,7 +227,8 @@ def _attempts(events: list[Event], attempt: int | None) -> list[Event]:
 
     An agent prints `failed (exitcode …` once per attempt, after its workers' last output; so an agent that
     prints it again is one attempt further, and what stands between belongs to the later one. Behind the last
-    such line only a line of a rank shows that one more attempt began.
+    such line only a line of a rank shows that one more attempt began. Without an agent, a rank that speaks again
+    after its watchdog ended its process is one attempt further.
     """
     if attempt is not None:
         return [replace(event, attempt=attempt) for event in events]
@@ -234,6 +238,8 @@ def _attempts(events: list[Event], attempt: int | None) -> list[Event]:
     for index, event in enumerate(events):
         agent = _ends_attempt(event)
         if agent is None:
+            if last >= 0 and isinstance(event, Exit) and event.via == "table":
+                last = index  # an agent's table closes what it told before
             continue
         if agent in spoken:
             ends.append(last)
@@ -242,9 +248,26 @@ def _attempts(events: list[Event], attempt: int | None) -> list[Event]:
         last = index
     if last >= 0 and any(_of_a_rank(event) for event in events[last + 1 :]):
         ends.append(last)
+    ends = ends or _ends_of_processes(events)
     if not ends:
         return events
     return [replace(event, attempt=bisect_left(ends, index)) for index, event in enumerate(events)]
+
+
+def _ends_of_processes(events: list[Event]) -> list[int]:
+    """Return the index of the last line of each attempt that a rank's watchdog ended, where that rank speaks well after it."""
+    ends: list[int] = []
+    down: dict[int | None, float] = {}
+    last = -1
+    for index, event in enumerate(events):
+        if not isinstance(event, GroupEvent) or event.stamp is None:
+            continue
+        if isinstance(event, ProcessDown):
+            down[event.rank], last = event.stamp, index
+        elif event.stamp > down.get(event.rank, event.stamp) + AFTERMATH:
+            ends.append(last)
+            down.clear()
+    return ends
 
 
 def _ends_attempt(event: Event) -> Any:

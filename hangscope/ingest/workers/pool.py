@@ -18,9 +18,8 @@ from hangscope.ingest.files.opening import plain_size
 from hangscope.ingest.files.sources import SourceFile
 from hangscope.ingest.workers import child
 from hangscope.ingest.workers.answer import Wire, failed
+from hangscope.ingest.workers.memory import Memory, real_size
 
-MEMORY_FLOOR = 3 * 2**30
-MEMORY_PER_BYTE = 40  # a loaded dump takes about twelve times its size on disk
 DEADLINE = 60.0  # seconds for a small file
 BYTES_PER_SECOND = 2 * 2**20  # and this much more per byte: a tenth of the slowest reading measured
 ANSWER_FLOOR = 256 * 2**20
@@ -34,6 +33,7 @@ class Pool:
     def __init__(self, count: int, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._places = threading.Semaphore(count)
+        self._memory = Memory(count)
         self._lock = threading.Lock()
         self._idle: list[subprocess.Popen[bytes]] = []
         self._all: list[subprocess.Popen[bytes]] = []
@@ -51,19 +51,20 @@ class Pool:
                 size = plain_size(path)
             except OSError as error:
                 return failed("unreadable", "unreadable", f"could not be fetched: {error}"[:300])
-            with self._places:
-                first = self._ask(file, path, size, fresh=False)
+            memory = self._memory.limit(min(real_size(path, size), self._max_bytes))
+            with self._places, self._memory.take(memory):
+                first = self._ask(file, path, size, memory, fresh=False)
                 if not isinstance(first, str):
                     return first
                 if self._closing.is_set():
                     return failed("unreadable", "reader_died", first)
-                second = self._ask(file, path, size, fresh=True)
+                second = self._ask(file, path, size, memory, fresh=True)
                 if not isinstance(second, str):
                     return second
         ends = f"{first}, twice" if first == second else f"{first}, then {second}"
         return failed("unread", "killed_reader", f"{ends}, and was set aside")
 
-    def _ask(self, file: SourceFile, path: str, size: int, *, fresh: bool) -> Wire | str:
+    def _ask(self, file: SourceFile, path: str, size: int, memory: int, *, fresh: bool) -> Wire | str:
         """Return a child's answer, or in words why there is none."""
         try:
             process = self._start() if fresh else self._idle_child() or self._start()
@@ -71,7 +72,6 @@ class Pool:
             return f"found no process to read it ({error})"
         assert process.stdin is not None and process.stdout is not None
         seconds = DEADLINE + size / BYTES_PER_SECOND
-        memory = MEMORY_FLOOR + MEMORY_PER_BYTE * min(size, self._max_bytes)
         with self._lock:
             self._deadlines[process] = time.monotonic() + seconds
         payload, end = None, ""

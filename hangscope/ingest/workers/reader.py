@@ -19,7 +19,7 @@ from hangscope.ingest.files import sniff
 from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.recorder.templates import Twins
+from hangscope.ingest.recorder.templates import Templates
 from hangscope.ingest.workers.answer import Wire, answer, failed
 
 DEFAULT_MAX_BYTES = 2 * 2**30
@@ -31,7 +31,7 @@ _DUMP_SIGN = re.compile(rb'"(?:entries|pg_config|pg_status)"\s*:')
 class Known:
     """What helps to read a dump of those that were read before."""
 
-    twins: Twins = field(default_factory=Twins)
+    templates: Templates = field(default_factory=Templates)
 
 
 def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES, known: Known | None = None) -> Wire:
@@ -97,9 +97,9 @@ def _peek(stream: BinaryIO) -> bytes:
 
 
 def _read_pickle(data: bytes, known: Known) -> Wire:
-    twin = known.twins.read(data)
-    if twin is not None:
-        return _recorded(twin)
+    recording = known.templates.read(data)
+    if recording is not None:
+        return _recorded(recording)
     try:
         value = safe_pickle.load(data)
     except safe_pickle.HostilePickle as error:
@@ -127,9 +127,7 @@ def _read_pickle(data: bytes, known: Known) -> Wire:
         )
     if not flight_recorder.looks_like_dump(value):
         return answer("pickle", "ignored", "a pickle file that is no Flight Recorder dump")
-    recording = flight_recorder.reduce_dump(value)
-    known.twins.learn(data, recording)
-    return _recorded(recording)
+    return _recorded(flight_recorder.reduce_dump(value))
 
 
 def _recorded(recording: Recording) -> Wire:

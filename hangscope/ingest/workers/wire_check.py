@@ -126,11 +126,10 @@ def _check_own_sizes(recording: Recording, own: OwnSizes) -> None:
         sum(differ[kind] for kind in recording.columns["kind"]) == len(own.picks), "calls with own sizes"
     )
     _require(
-        isinstance(own.table, list)
-        and all(
-            isinstance(both, tuple) and len(both) == 2 and all(map(_is_sizes, both)) for both in own.table
-        )
-        and (not own.picks or (min(own.picks) >= 0 and max(own.picks) < len(own.table))),
+        isinstance(own.forms, list)
+        and all(isinstance(both, tuple) and len(both) == 2 and _is_sizes(both) for both in own.forms)
+        and all(n >= 0 for both in own.forms for part in both for n in part)
+        and own.consistent,
         "sizes",
     )
 

@@ -1,154 +1,121 @@
-"""The whole page as plain data: the report dict read defensively, cut to fit and laid out for the templates.
-
-Whatever the report does not hold becomes a sentence that says so, never an error.
-"""
+"""All that the templates show, laid out from a document."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from hangscope.report.html.coverage import Coverage, Row, candidates, coverage, rank_rows
-from hangscope.report.html.first_screen import (
-    FACT_CHARS,
-    STANCES,
-    Fact,
-    Sureness,
-    facts,
-    first_facts,
-    headline,
-    partial_data,
-    sureness,
-    waiting,
-    what,
-    who,
-)
-from hangscope.report.pictures.lanes import Lanes, draw_lanes
-from hangscope.report.pictures.rankmap_svg import RankMap, draw_rankmap
-from hangscope.report.pictures.timeline_svg import Timeline, draw_timeline
-from hangscope.report.pictures.waitfor_svg import WaitFor, draw_waitfor
-from hangscope.report.reading import (
-    LINE_CHARS,
-    choice,
-    cut,
-    is_number,
-    items,
-    mapping,
-    mappings,
-    rank_count,
-    rank_text,
-    text,
-    texts,
-)
-from hangscope.report.sides import Side, sides
+from hangscope.report.document import Document, EvidencePart
+from hangscope.report.html import first_screen as first
+from hangscope.report.html import tables
+from hangscope.report.html.diff_rows import DiffList, diff_list
+from hangscope.report.html.map_svg import RankMap, draw_rankmap
+from hangscope.report.html.order_svg import OrderDrawing, draw_order
+from hangscope.report.html.waits_svg import WaitFor, draw_waitfor
+from hangscope.report.page_data import OrderStory, PageData
+from hangscope.report.reasons import deciding_facts
+from hangscope.report.words import LINE_CHARS, STATUS_WORDS, cut
 
-STATUS_WORDS = {"hang": "Hang", "no_hang": "No hang", "inconclusive": "Inconclusive"}
-STATIC_RANKS = 64
-# A headline above this length is set smaller.
-LONG_HEADLINE = 120
+_STEPS = 3
+#: What a page without an analysis shows: nothing but its words.
+_NOTHING = PageData()
+
+
+@dataclass(frozen=True, slots=True)
+class FirstScreen:
+    """The first screen in words."""
+
+    headline: str
+    long: bool
+    partial: str
+    who: tuple[tuple[str, str], ...]
+    waiting: str
+    places: tuple[first.Place, ...]
+    what: tuple[str, ...]
+    why: tuple[tuple[str, str, bool], ...]
+    sources: str
+    reasons: tuple[str, ...]
+    missing: tuple[str, ...]
+    next_title: str
+    steps: tuple[str, ...]
+    more_steps: tuple[str, ...]
+    commands: tuple[str, ...]
+    moments: tuple[tuple[str, str, str, str], ...]
+    cost: str
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All that the templates show."""
+    """The document with its first screen, its drawings and its tables."""
 
-    status: str
+    document: Document
+    data: PageData
     status_word: str
-    headline: str
-    headline_long: bool
-    cause: str
-    category: str
-    fingerprint: str
-    partial: str
-    who: tuple[tuple[str, str], ...]
-    waiting: str
-    sides: tuple[Side, ...]
-    what: tuple[str, ...]
-    what_op: str
-    why: tuple[Fact, ...]
-    sure: Sureness
-    next_title: str
-    next_steps: tuple[str, ...]
-    next_more: int
-    lanes: Lanes | None
+    first: FirstScreen
+    calls: DiffList | None
     rankmap: RankMap | None
     waitfor: WaitFor | None
-    timeline: Timeline | None
-    candidates: tuple[Row, ...]
-    alternatives: tuple[Row, ...]
-    evidence: tuple[tuple[str, tuple[Fact, ...]], ...]
-    advice: tuple[str, ...]
-    missing: tuple[str, ...]
-    coverage: Coverage
-    ranks: tuple[Row, ...]
-    rank_count: int
-    world_size: int
-    tool_version: str
-    schema: str
+    order: OrderDrawing | None
+    story_kind: str
+    evidence: tuple[tuple[str, str, tuple[EvidencePart, ...]], ...]
+    coverage: str
+    lists: tuple[tables.Table, ...]
+    ranks: tables.Table
 
 
-def build_page(view: Mapping[str, Any]) -> Page:
-    """Return the page of one cleaned report dict with its optional view keys."""
-    verdict = mapping(view.get("verdict"))
-    status = choice(view.get("status"), STATUS_WORDS, "inconclusive")
-    culprits = rank_text(verdict.get("culprit_ranks"))
-    missing = texts(view.get("missing"), LINE_CHARS)
-    advice = texts(verdict.get("advice"), LINE_CHARS)
-    found = facts(verdict)
-    steps = [*missing, *(a for a in advice if a not in missing)] if status == "inconclusive" else advice
-    ranks = items(view.get("ranks"))
-    heading = headline(view, verdict, status)
+def build_page(document: Document) -> Page:
+    """Return the page of a document."""
+    data = document.page or _NOTHING
+    verdict = document.verdict
+    calls = diff_list(data.calls) if data.calls is not None else None
+    story = data.story
     return Page(
-        status=status,
-        status_word=STATUS_WORDS[status],
-        headline=heading,
-        headline_long=len(heading) > LONG_HEADLINE,
-        cause=text(verdict.get("cause"), 60),
-        category=text(verdict.get("category"), 40),
-        fingerprint=text(verdict.get("fingerprint"), 80),
-        partial=partial_data(mapping(view.get("partial"))),
-        who=who(verdict, culprits, status),
-        waiting=waiting(verdict),
-        sides=sides(view, verdict, culprits),
-        what=what(view, verdict),
-        what_op=text(verdict.get("op"), 60),
-        why=first_facts(found),
-        sure=sureness(view, verdict, missing),
-        next_title="Collect next time" if status == "inconclusive" else "Do next",
-        next_steps=tuple(cut(step, FACT_CHARS) for step in steps[:3]),
-        next_more=max(0, len(steps) - 3),
-        lanes=draw_lanes(mapping(view.get("lanes"))),
-        rankmap=draw_rankmap(mapping(view.get("rankmap"))),
-        waitfor=draw_waitfor(mapping(view.get("waitfor"))),
-        timeline=draw_timeline(mapping(view.get("timeline"))),
-        candidates=candidates(view, verdict),
-        alternatives=tuple(
-            Row((text(entry.get("cause"), 60), text(entry.get("why"), LINE_CHARS)))
-            for entry in mappings(verdict.get("alternatives"))
-        ),
+        document=document,
+        data=data,
+        status_word=STATUS_WORDS.get(document.status, document.status),
+        first=_first_screen(document, data),
+        calls=calls,
+        rankmap=draw_rankmap(data.rankmap, data.topology) if data.rankmap is not None else None,
+        waitfor=draw_waitfor(data.waitfor) if data.waitfor is not None else None,
+        order=draw_order(story) if isinstance(story, OrderStory) else None,
+        story_kind=type(story).__name__.removesuffix("Story").lower() if story is not None else "",
         evidence=tuple(
-            (title, chosen)
-            for stance, title in STANCES
-            if (chosen := tuple(fact for fact in found if fact.stance == stance))
+            (stance, title, chosen)
+            for stance, title in first.STANCES
+            if (chosen := tuple(f for f in (verdict.evidence if verdict else ()) if f.stance == stance))
         ),
-        advice=tuple(cut(step, LINE_CHARS) for step in advice),
-        missing=tuple(cut(item, LINE_CHARS) for item in missing),
-        coverage=coverage(view),
-        ranks=rank_rows(ranks) if len(ranks) <= STATIC_RANKS else (),
-        rank_count=len(ranks),
-        world_size=world_size(view),
-        tool_version=text(view.get("tool_version"), 60) or "unknown",
-        schema=text(view.get("schema"), 60),
+        coverage=tables.coverage(document),
+        lists=tuple(
+            table
+            for table in (tables.groups(document), tables.windows(document), tables.inputs(document))
+            if table.rows
+        ),
+        ranks=tables.ranks(document),
     )
 
 
-def world_size(view: Mapping[str, Any]) -> int:
-    """Return how many ranks the report speaks of, as far as it tells; 0 where it does not."""
-    sizes = [
-        view.get("world_size"),
-        mapping(view.get("rankmap")).get("world_size"),
-        len(items(view.get("ranks"))),
-    ]
-    sizes += [rank_count(mapping(group).get("ranks")) for group in items(view.get("groups"))]
-    return max((size for size in sizes if is_number(size)), default=0)
+def _first_screen(document: Document, data: PageData) -> FirstScreen:
+    verdict = document.verdict
+    undecided = document.status == "inconclusive"
+    advice = list(verdict.advice) if verdict is not None else []
+    steps = [*document.missing, *(a for a in advice if a not in document.missing)] if undecided else advice
+    heading = first.headline(document)
+    facts = deciding_facts(verdict) if verdict is not None else ()
+    return FirstScreen(
+        headline=heading,
+        long=len(heading) > first.LONG_HEADLINE,
+        partial=cut(document.partial.text, first.FACT_CHARS) if document.partial.is_partial else "",
+        who=first.who(verdict, document.status),
+        waiting=first.waiting(verdict),
+        places=first.places(data.sides, verdict),
+        what=first.what(verdict),
+        why=first.shown_facts(facts),
+        sources=first.sources(document),
+        reasons=tuple(cut(line, first.NOTE_CHARS) for line in document.confidence_why[:2]),
+        missing=tuple(cut(line, first.NOTE_CHARS) for line in document.missing[:2]),
+        next_title="Collect next time" if undecided else "Do next",
+        steps=tuple(cut(step, LINE_CHARS) for step in steps[:_STEPS]),
+        more_steps=tuple(cut(step, LINE_CHARS) for step in steps[_STEPS:]),
+        commands=first.commands(document, data.strip),
+        moments=first.moments(data.strip),
+        cost=first.cost(data.strip),
+    )

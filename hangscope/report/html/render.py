@@ -1,69 +1,54 @@
 """The HTML report: one self-contained file, safe to open whatever the job wrote into its logs.
 
-Everything shown passes through autoescape. The page carries a Content-Security-Policy that allows its one
-style and one script by their hashes and nothing else; data reaches the script only as inert JSON.
+Everything shown passes through autoescape. The page carries a Content-Security-Policy that allows its one style and one
+script by their hashes and nothing else; data reaches the script only as inert JSON.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.resources
 import json
 import zlib
-from collections.abc import Mapping
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from hangscope.report.document import Document
+from hangscope.report.html.page import build_page
+from hangscope.report.html.templates import page_environment
+from hangscope.report.json import report_data
+from hangscope.report.page_data import DetailData
+from hangscope.report.plain import to_plain
+from hangscope.report.words import STATE_WORDS, rank_words, some_ranks
 
-from hangscope.report.html.page import build_page, world_size
-from hangscope.report.reading import clean
-
-#: Keys of a view that only feed the page; the embedded JSON is the report itself, without them.
-VIEW_ONLY = (
-    "candidates",
-    "confidence_why",
-    "coverage",
-    "headline",
-    "lanes",
-    "missing",
-    "partial",
-    "rankmap",
-    "sources",
-    "stacks",
-    "timeline",
-    "waitfor",
-)
 #: Above this many ranks the embedded JSON is compressed.
 PLAIN_RANKS = 256
 
 
-def render_html(view: Mapping[str, Any], *, markdown: str = "") -> str:
+def render_html(document: Document, *, markdown: str = "") -> str:
     """Render the report as one HTML page without any outside reference.
 
-    `view` is the JSON report (schema `hangscope.report/1`) plus optional keys for the pictures (`VIEW_ONLY`);
-    a picture whose key is absent is left out with a sentence that says so. `markdown` is what the copy button
-    copies; without it there is no such button. Returns the page as text; the same view gives the same text.
+    `markdown` is what the copy button copies; without it there is no such button. Returns the page as text; the same
+    document gives the same text.
     """
-    cleaned: dict[str, Any] = clean(view)
-    report = {key: value for key, value in cleaned.items() if key not in VIEW_ONLY}
-    environment = _environment()
+    environment = page_environment()
     # As the page includes them, to the last character: the policy allows what has their hashes, and nothing else.
     style, script = (environment.get_template(name).render() for name in ("report.css", "report.js"))
+    report = report_data(document)
+    detail = to_plain(document.page.detail if document.page is not None else DetailData())
+    environment.globals["states"] = STATE_WORDS
+    environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))
     return environment.get_template("report.html.j2").render(
-        page=build_page(cleaned),
+        page=build_page(document),
         policy=_policy(style, script),
-        report=report,
-        packed=_packed(report) if world_size(cleaned) > PLAIN_RANKS else "",
-        markdown=clean(markdown),
+        report=_packed(report) if document.world_size > PLAIN_RANKS else report,
+        detail=_packed(detail),
+        markdown=markdown,
     )
 
 
-def _packed(report: Mapping[str, Any]) -> str:
-    """Return base64 of raw deflate (RFC 1951) of the report's JSON."""
-    text = json.dumps(report, separators=(",", ":"), allow_nan=False)
+def _packed(data: Any) -> str:
+    """Return base64 of raw deflate (RFC 1951) of data's JSON."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     return base64.b64encode(packer.compress(text.encode("ascii")) + packer.flush()).decode("ascii")
 
@@ -77,25 +62,3 @@ def _policy(style: str, script: str) -> str:
     }
     allowed = "; ".join(f"{name} 'sha256-{digest}'" for name, digest in hashes.items())
     return f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=FunctionLoader(_read),
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    return environment
-
-
-@lru_cache(maxsize=32)
-def _read(name: str) -> str:
-    """Return a template's text: from the installed package, else from the top of the checkout."""
-    packaged = importlib.resources.files("hangscope") / "report_templates" / name
-    if packaged.is_file():
-        return packaged.read_text(encoding="utf-8")
-    return (Path(__file__).parents[3] / "report_templates" / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A twin is read as it would be if it were loaded in full, and what is no twin is not taken for one."""
+"""A dump is read as it would be if it were loaded, whether it is like a template, has known entries, or neither."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
-from hangscope.ingest.recorder.templates import SIGHTINGS, Twins
+from hangscope.ingest.recorder.plain_entry import NotPlain
+from hangscope.ingest.recorder.templates import SIGHTINGS, SMALLEST, UNUSED, Templates
 from hangscope.ingest.workers import reader
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
@@ -25,46 +26,70 @@ def loaded(data: bytes) -> dict[str, Any]:
     return flight_recorder.reduce_dump(safe_pickle.load(data)).to_wire()
 
 
-def taught(dumps: list[bytes]) -> Twins:
-    """Return what is known after `dumps` were loaded in full."""
-    twins = Twins()
+def taught(dumps: list[bytes]) -> Templates:
+    """Return what is known after `dumps` were read."""
+    templates = Templates()
     for data in dumps:
-        twins.learn(data, flight_recorder.reduce_dump(safe_pickle.load(data)))
-    return twins
+        assert templates.read(data) is not None
+    return templates
+
+
+def by_template(templates: Templates, data: bytes) -> Any:
+    """Return the recording of a dump that is like a template, None of any other."""
+
+    class NoForms:
+        def read(self, *_: Any) -> None:
+            raise NotPlain
+
+    forms, templates._forms = templates._forms, NoForms()  # type: ignore[assignment]
+    try:
+        return templates.read(data)
+    finally:
+        templates._forms = forms
+
+
+def dumps_of(folder: Path, job: Job) -> list[bytes]:
+    generate(folder, job)
+    return [(folder / f"{PREFIX}{rank}").read_bytes() for rank in range(job.ranks)]
 
 
 @pytest.fixture(scope="module")
 def dumps(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """Return the dumps of a mesh job, by rank."""
-    folder = tmp_path_factory.mktemp("mesh")
-    generate(folder, Job(RANKS, entries=500, layout="mesh"))
-    return [(folder / f"{PREFIX}{rank}").read_bytes() for rank in range(RANKS)]
+    return dumps_of(tmp_path_factory.mktemp("mesh"), Job(RANKS, entries=500, layout="mesh"))
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Twins]:
+def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Templates]:
     """Return a dump, and what is known after it was seen often enough."""
-    folder = tmp_path_factory.mktemp("world")
-    generate(folder, Job(8, entries=500, layout="world"))
-    data = (folder / f"{PREFIX}0").read_bytes()
+    data = dumps_of(tmp_path_factory.mktemp("world"), Job(8, entries=500, layout="world"))[0]
     return data, taught([data] * SIGHTINGS)
 
 
-def test_a_twin_is_read_as_if_it_were_loaded(dumps: list[bytes]) -> None:
-    twins, read = Twins(), 0
-    for data in dumps:
-        recording = twins.read(data)
-        if recording is None:
-            twins.learn(data, flight_recorder.reduce_dump(safe_pickle.load(data)))
-        else:
-            read += 1
-            assert recording.to_wire() == loaded(data)
-    assert read >= RANKS // 2
+@pytest.mark.parametrize("layout", ["mesh", "experts", "pipeline"])
+@pytest.mark.parametrize(
+    "more", [{}, {"timing": True}, {"ragged": True}, {"own_stacks": True, "timing": True}], ids=str
+)
+def test_a_dump_is_read_as_if_it_were_loaded(layout: str, more: dict[str, bool], tmp_path: Path) -> None:
+    """Dumps as torch writes them are never loaded, whatever the job."""
+    templates = Templates()
+    for data in dumps_of(tmp_path, Job(RANKS, entries=1000, layout=layout, **more)):
+        recording = templates.read(data)
+        assert recording is not None
+        assert recording.to_wire() == loaded(data)
+
+
+@pytest.mark.parametrize("timing", [False, True])
+def test_ranks_of_one_role_are_like_a_template(timing: bool, tmp_path: Path) -> None:
+    dumps = dumps_of(tmp_path, Job(64, entries=2000, layout="pipeline", timing=timing))
+    templates = taught(dumps)
+    assert min(map(len, dumps)) > SMALLEST
+    like = sum(by_template(templates, data) is not None for data in dumps)
+    assert like == 63  # all but the culprit, the only one of its kind
 
 
 def test_the_names_of_its_groups_are_its_own(dumps: list[bytes]) -> None:
-    twins = taught(dumps[:SIGHTINGS])
-    recording = twins.read(dumps[12])
+    recording = by_template(taught(dumps[:4]), dumps[12])
     assert recording is not None
     assert sorted(recording.groups) == [
         ("0", "0", "default_pg"),
@@ -95,76 +120,102 @@ def test_one_process_reads_all_ranks_like_many_do(dumps: list[bytes], tmp_path: 
         (b"2.27.5", b"2.27.6"),  # the version of NCCL, in the head, which no call refers to
     ],
 )
-def test_a_difference_is_seen(model: tuple[bytes, Twins], old: bytes, new: bytes) -> None:
-    data, twins = model
+def test_a_difference_is_seen(model: tuple[bytes, Templates], old: bytes, new: bytes) -> None:
+    data, templates = model
     other = data.replace(old, new, 1)
-    recording = twins.read(other)
-    assert other != data and (recording is None or recording.to_wire() == loaded(other))
-    assert (recording is not None) == (old in (b"default_pg", b"2.27.5"))
+    assert other != data
+    like = by_template(templates, other)
+    assert (like is not None) == (old in (b"default_pg", b"2.27.5"))
+    for recording in (like, Templates().read(other), templates.read(other)):
+        assert recording is None or recording.to_wire() == loaded(other)
 
 
-def test_what_is_cut_or_longer_is_no_twin(model: tuple[bytes, Twins]) -> None:
-    data, twins = model
-    assert twins.read(data) is not None
+def test_what_is_cut_or_longer_is_left_to_loading(model: tuple[bytes, Templates]) -> None:
+    data, templates = model
+    assert templates.read(data) is not None
     for other in (data[:-1], data[: len(data) // 2], data + b".", b"", b"\x80\x02}."):
-        assert twins.read(other) is None
+        assert templates.read(other) is None
 
 
 @pytest.mark.parametrize("inserted", [b"cos\nsystem\n0", b"N.", b"\x95"])
-def test_a_head_that_is_not_plain_is_no_twin(model: tuple[bytes, Twins], inserted: bytes) -> None:
+def test_a_head_that_is_not_plain_is_left_to_loading(model: tuple[bytes, Templates], inserted: bytes) -> None:
     """It asks for a global, ends the pickle, or holds an opcode that torch does not write."""
-    data, twins = model
+    data, templates = model
     split = data.index(b"X\x07\x00\x00\x00entries")
-    assert twins.read(data[:split] + inserted + data[split:]) is None
+    assert templates.read(data[:split] + inserted + data[split:]) is None
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_whatever_changes_a_twin_is_read_like_a_load(
-    model: tuple[bytes, Twins], draws: st.DataObject
+def test_whatever_changes_in_a_dump_it_is_read_like_a_load(
+    model: tuple[bytes, Templates], draws: st.DataObject
 ) -> None:
-    data, twins = model
+    data, templates = model
     raw = bytearray(data)
     near = (
         data.index(b"X\x07\x00\x00\x00entries") + 1500
     )  # the head and the first entries hold every kind of value
     for _ in range(draws.draw(st.integers(1, 3))):
         raw[draws.draw(st.integers(2, near) | st.integers(2, len(raw) - 1))] = draws.draw(st.integers(0, 255))
-    recording = twins.read(bytes(raw))
-    if recording is not None:
-        assert recording.to_wire() == loaded(bytes(raw))
+    for recording in (templates.read(bytes(raw)), Templates().read(bytes(raw))):
+        if recording is not None:
+            assert recording.to_wire() == loaded(bytes(raw))
 
 
 def test_the_order_of_memo_numbers_in_the_head_matters() -> None:
     """The calls refer to the head by number: where another text stands behind it, they are other calls."""
 
     def dump(first: str, second: str) -> bytes:
-        names = {"op": first, "kind": second}
-        entries = [
-            {"pg_id": 0, "process_group": ("0", "pg"), "profiling_name": names["op"], "state": "completed"}
-            | {
-                "collective_seq_id": i,
-                "time_created_ns": 10**18 + i,
-                "record_id": i,
-                "note": "x" * 60 + str(i),
-            }
-            for i in range(1000)
-        ]
-        return pickle.dumps({"version": "2.10", "texts": [first, second], "entries": entries}, protocol=2)
+        texts = b"".join(
+            b"X" + len(t).to_bytes(4, "little") + t.encode() + b"q%c" % n
+            for n, t in ((0, first), (1, second))
+        )
+        body = bytearray()
+        for i in range(1000):
+            entry = pickle.dumps(
+                {"note": "x" * 60, "pg_id": 0, "state": "completed", "record_id": 256 + i, "collective_seq_id": 256 + i,
+                 "p2p_seq_id": 0, "time_created_ns": 10**18 + i, "is_p2p": False}, protocol=2,
+            )  # fmt: skip
+            entry = _without_memo(entry)
+            body += entry[:-1] + b"X\x0e\x00\x00\x00profiling_name" + b"h\x00u"
+        return (
+            b"\x80\x02}(X\x05\x00\x00\x00texts]("
+            + texts
+            + b"eX\x07\x00\x00\x00version"
+            + (b"X\x04\x00\x00\x002.10X\x07\x00\x00\x00entries](" + bytes(body) + b"eu.")
+        )
 
     one, other = dump("nccl:all_reduce", "nccl:all_gather"), dump("nccl:all_gather", "nccl:all_reduce")
-    assert len(one) == len(other)
-    twins = taught([one] * SIGHTINGS)
-    assert twins.read(one) is not None
-    recording = twins.read(other)
-    assert recording is None or recording.to_wire() == loaded(other)
+    assert len(one) == len(other) > SMALLEST
+    templates = taught([one] * SIGHTINGS)
+    assert by_template(templates, one) is not None
+    assert by_template(templates, other) is None
+    recording = templates.read(other)
+    assert recording is not None and recording.to_wire() == loaded(other)
     assert loaded(one) != loaded(other)
 
 
-def test_dumps_without_twins_are_not_looked_through_for_long(dumps: list[bytes], monkeypatch: Any) -> None:
+def _without_memo(data: bytes) -> bytes:
+    """Return a pickle of one dict of plain values as torch writes it: nothing memoized, and without head and end."""
+    import pickletools
+
+    operations = list(pickletools.genops(data))
+    ends = [at for _, _, at in operations[1:]] + [len(data)]
+    kept = [
+        data[at:end]
+        for (code, _, at), end in zip(operations, ends, strict=True)  # type: ignore[type-var]
+        if code.name not in ("PROTO", "STOP") and "PUT" not in code.name
+    ]
+    return b"".join(kept)
+
+
+def test_templates_that_nobody_is_like_are_not_made_for_long(tmp_path: Path, monkeypatch: Any) -> None:
     from hangscope.ingest.recorder import templates as module
 
-    looked = []
-    monkeypatch.setattr(module, "_model", lambda *parts: looked.append(parts))
-    taught(dumps * 4)
-    assert 0 < len(looked) <= 2
+    made = []
+    real = module._template
+    monkeypatch.setattr(module, "_template", lambda *parts: made.append(1) or real(*parts))
+    first, *_ = dumps_of(tmp_path, Job(8, entries=500, layout="world", own_stacks=True))
+    digits = first.index(b"/rank_") + len(b"/rank_")
+    taught([first[:digits] + b"%06d" % n + first[digits + 6 :] for n in range(2 * UNUSED)])
+    assert len(made) == UNUSED

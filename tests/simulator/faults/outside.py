@@ -75,19 +75,20 @@ def slow_network_card(job: Job) -> None:
         raise Unsuitable
     place, call = rng.choice(calls)
     key = (call.group.gid, job.seq_number(rank, place))
-    job.devices.broken.add(key)
+    job.devices.late[key] = job.timeout + 1.2
     job.devices.slow, job.devices.factor = host, 10 ** rng.uniform(2, 4)
     job.devices.since = rng.uniform(0, step * job.plan.seconds)
-    job.after = lambda job, outcome: _complete_late(job, outcome, key)
+    job.after = _look_while_it_completes
     job.blame([], "network_stall", "slow_rank")
 
 
-def _complete_late(job: Job, outcome: Outcome, key: tuple[int, int]) -> None:
-    members = [m for s in outcome.ranks for m in s.made if (m.gid, m.seq) == key and not m.is_p2p]
-    alarm = min(made.created for made in members) + job.timeout
-    for made in members:
-        made.completed = alarm + 1.2
+def _look_while_it_completes(job: Job, outcome: Outcome) -> None:
+    """Let the first timeout make all ranks dump, some of them after the call has completed at last."""
+    ((gid, seq),) = job.devices.late
+    members = [m for s in outcome.ranks for m in s.made if (m.gid, m.seq) == (gid, seq) and not m.is_p2p]
+    job.alarm = alarm = min(made.created for made in members) + job.timeout
     job.taken = {rank: alarm + job.rng.uniform(0.1, 2.5) for rank in range(job.layout.world_size)}
+    job.seen_until = alarm + 3
 
 
 def init_hang(job: Job) -> None:

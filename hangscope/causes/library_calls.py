@@ -1,0 +1,283 @@
+"""What the calls of libraries tell about the cause: whether a rank left its loop, or called something alone.
+
+Structure decides: where a library's own loop stands on both sides, whether the user's code made the call, whether it was
+made before. No name of the user's is looked at, and no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hangscope.align.callsite import shared_line, user_frame
+from hangscope.align.rankset import ranks_phrase
+from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.difference import Difference
+from hangscope.incident import CallKind, Evidence, Frame, Source, Stack
+from hangscope.knowledge.library import Knowledge, Reading, own_knowledge
+
+#: Stages that a library's loop reaches only when its batches are over.
+_BEHIND = frozenset({"epoch start", "epoch end", "evaluation", "teardown"})
+#: Calls that no loop ends with: one rank alone makes them because a condition told it to.
+_CONDITIONAL = frozenset({"turns", "construction", "gradients", "logging"})
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Two calls that met: the culprits' and the one that the others wait in, and what was called until then.
+
+    `history` are the stacks of a waiting rank's calls before, oldest first (empty: unknown), `before` how often the culprits'
+    call was made by all until then. `position` is where it stands to the loop (`callsite.position_to_loop`), None if unknown.
+    `culprits` are global ranks.
+    """
+
+    own: Stack
+    peer: Stack
+    culprits: tuple[int, ...]
+    history: tuple[Stack, ...] = ()
+    before: int = 0
+    position: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the libraries' calls say: the cause, why, how sure that can be (`Match.sure`), and the causes that rival it."""
+
+    cause: str
+    why: str
+    sure: int
+    rivals: tuple[tuple[str, str], ...] = ()
+
+
+_SKIPPED = (
+    "gradient_sync_mismatch",
+    "a rank that left out a backward pass (no_sync, a skipped batch) is early at the end of the loop in the same way",
+)
+_SHORT = ("uneven_loader", "a rank with fewer batches makes the call behind the loop first")
+_ALONE = (
+    "rank_conditional_collective",
+    "a call that one rank alone makes behind the loop leaves the same record",
+)
+
+
+def tell(meeting: Meeting, knowledge: Knowledge) -> Told | None:
+    """Return what the libraries' calls say about two calls that met, or None where they say nothing."""
+    own, peer = knowledge.read(meeting.own), knowledge.read(meeting.peer)
+    if (
+        not meeting.peer
+    ):  # autograd's device thread has no Python frames: a backward pass, of the loop that the others are in
+        peer = Reading(stage="step", loop=own.loop)
+    if own.loop is not None and peer.loop is not None:
+        return _in_a_librarys_loop(meeting, own, peer)
+    if own.call is None or not own.by_user or (own.call is peer.call and own.caller == peer.caller):
+        return None
+    return _in_the_users_loop(meeting, own, peer, knowledge)
+
+
+def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Told | None:
+    """Compare where one library's loop stands on both sides."""
+    loop = own.loop.api if own.loop is not None else "the loop"
+    who, verb = ranks_phrase(meeting.culprits), "is" if len(meeting.culprits) == 1 else "are"
+    if own.by_user:
+        if meeting.before:
+            return None
+        if own.stage in ("step", "") or (own.stage in _BEHIND and meeting.culprits == (0,)):
+            alone = f"{who} alone called {own.api}{_at(own.caller)}, in {_words(own.stage)} of {loop}"
+            return Told(
+                "rank_conditional_collective",
+                alone,
+                2 if own.stage == "step" and peer.stage == "step" else 1,
+                (_SHORT,),
+            )
+        if peer.stage == "step":
+            why = f"{who} {verb} in {own.api}{_at(own.caller)}, which {loop} makes at {_words(own.stage)}, while the others are in a step"
+            return Told("uneven_loader", why, 1, (_ALONE, _SKIPPED))
+        return None
+    if own.stage in _BEHIND and peer.stage == "step":
+        why = f"{who} {verb} at {_words(own.stage)} of {loop}, while the others are in a training step"
+        return Told(
+            "uneven_loader",
+            why,
+            1,
+            (
+                _SKIPPED,
+                (
+                    "rank_conditional_collective",
+                    "a step that one rank skipped, or a loop that it stopped by itself, leaves the same record",
+                ),
+            ),
+        )
+    if own.stage == "step" and peer.stage in _BEHIND:
+        why = (
+            f"{who} {verb} in one more training step, while the others are at {_words(peer.stage)} of {loop}"
+        )
+        return Told("uneven_loader", why, 1, (_SKIPPED,))
+    return None
+
+
+def _in_the_users_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge: Knowledge) -> Told | None:
+    """Compare two calls of a loop that the user wrote."""
+    who, verb = ranks_phrase(meeting.culprits), "is" if len(meeting.culprits) == 1 else "are"
+    here = f"{own.api}{_at(own.caller)}"
+    even = _even_loader(meeting, knowledge)
+    behind = meeting.position == "beyond" or (not meeting.history and _after(meeting))
+    if own.kind == "step":
+        return None
+    if own.kind == "epoch start":
+        if peer.kind == "epoch start":
+            return None
+        why = f"{who} {verb} at {here}: it has begun the next loop, while the others are still inside one"
+        return _short_or_skipped(who, why, even, meeting)
+    if own.kind in _CONDITIONAL and not meeting.before:
+        return Told("rank_conditional_collective", f"{who} alone called {here}", 1)
+    if meeting.before:
+        if even is not None and behind and _is_step(peer):
+            return _short_or_skipped(who, f"{who} {verb} in {here} behind the loop", even, meeting)
+        return None  # everybody calls it: who is early or late there is no matter of what the call is
+    if behind and meeting.culprits != (0,):
+        why = f"{who} {verb} in {here} behind the loop, while the others are in it"
+        return _short_or_skipped(who, why, even, meeting)
+    rivals = (_SHORT, _SKIPPED) if behind or meeting.position is None else ()
+    return Told(
+        "rank_conditional_collective",
+        f"{who} alone called {here}",
+        2 if meeting.position == "inside" else 1,
+        rivals,
+    )
+
+
+def _short_or_skipped(who: str, why: str, even: Frame | None, meeting: Meeting) -> Told:
+    """Return that a rank left its loop before the others: with fewer batches, or with as many and a step less."""
+    if even is not None:
+        why += f"; the loader of that loop ({even}) deals out equally many batches, so {who} left out a backward pass"
+        return Told(
+            "gradient_sync_mismatch",
+            why,
+            1,
+            (
+                _SHORT,
+                ("rank_conditional_collective", "a step that it skipped leaves out all calls of that step"),
+            ),
+        )
+    return Told("uneven_loader", why, 1, (_SKIPPED, _ALONE))
+
+
+def _even_loader(meeting: Meeting, knowledge: Knowledge) -> Frame | None:
+    """Return the line at which the others' loop began over a loader that gives every rank equally many batches, or None.
+
+    A loader whose library synchronises the order of its samples over the ranks deals that one order out to all of them.
+    """
+    inside = user_frame(meeting.peer)
+    if inside is None:
+        return None
+    starts = (knowledge.read(stack) for stack in reversed(meeting.history))
+    lines = (r.caller for r in starts if r.kind == "epoch start" and r.by_user and r.caller is not None)
+    around = (c for c in lines if (c.name, c.file) == (inside.name, inside.file) and c.line < inside.line)
+    return next(around, None)
+
+
+def _after(meeting: Meeting) -> bool:
+    """Return whether the culprits' line stands behind the others' in the function that both are in."""
+    shared = shared_line(meeting.own, meeting.peer)
+    return shared is not None and shared[0].line > shared[1].line
+
+
+def _is_step(reading: Reading) -> bool:
+    return reading.kind == "step" or reading.stage == "step"
+
+
+def _at(frame: Frame | None) -> str:
+    return f" ({frame.file.rsplit('/', 1)[-1]}:{frame.line})" if frame is not None else ""
+
+
+def _words(stage: str) -> str:
+    words = {
+        "step": "a training step",
+        "epoch end": "the end of an epoch",
+        "epoch start": "the start of an epoch",
+        "evaluation": "the evaluation",
+        "teardown": "the end",
+        "construction": "the set-up",
+    }
+    return words.get(stage, "the loop")
+
+
+def called_from_a_library(case: Case) -> Match | None:
+    """A call whose library says what it is: made alone, or behind a loop that the others are still in."""
+    finding = case.finding
+    told_absent = (
+        finding.form == "absent" and case.from_text
+    )  # by a barrier that it did not reach, being in another call
+    if finding.tie or not finding.culprits or finding.edit is not None:
+        return None
+    if finding.form != "different" and not (told_absent and _inside(case, finding.culprits)):
+        return None
+    d = Difference(case)
+    own, peer = _stack(d.own, case, finding.culprits), _stack(d.peer, case, finding.waiting)
+    if not own or (not peer and not d.peer_gradient) or d.skips(finding.culprits):
+        return None
+    position = d.position[0] if d.position is not None else None
+    history = tuple(kind.stack for kind in d.history)
+    meeting = Meeting(own, peer, finding.culprits, history, d.times_before(d.own), position)
+    told = tell(meeting, own_knowledge())
+    if told is None:
+        return None
+    return Match(
+        told.cause,
+        finding.culprits,
+        told.why,
+        sure=told.sure,
+        category="data" if told.cause == "uneven_loader" else "code",
+        evidence=[quote(e) for e in finding.events[:3]],
+        frame=user_frame(
+            peer if told.cause == "gradient_sync_mismatch" else own
+        ),  # the pass that it left out
+        frame_rank=finding.culprits[0],
+        rivals=list(told.rivals),
+    )
+
+
+def interrupted_elsewhere(case: Case) -> Match | None:
+    """A rank whose signal handler joined a collective: where it stood when the signal came is what the others wait for."""
+    finding = case.finding
+    if finding.form != "different" or not case.from_text or not finding.culprits:
+        return None
+    places = [case.facts.whereabouts.get(rank) for rank in finding.culprits]
+    stood = [
+        w for w in places if w is not None and w.kind == "stack" and not w.inside and user_frame(w.stack)
+    ]
+    if len(stood) < len(places):
+        return None
+    frame, who = user_frame(stood[0].stack), ranks_phrase(finding.culprits)
+    return Match(
+        "stuck_rank",
+        finding.culprits,
+        f"{who} stood at {frame} outside of any collective when a signal ended the job",
+        sure=1,
+        evidence=[
+            Evidence("stack", f"rank {w.rank} stood at {user_frame(w.stack)}", w.rank, Source(w.source))
+            for w in stood[:4]
+        ],
+        frame=frame,
+        frame_rank=finding.culprits[0],
+        advice=[f"See what {who} does at {frame}: I/O, a lock, a data loader, a download."],
+    )
+
+
+def _inside(case: Case, ranks: Sequence[int]) -> bool:
+    """Return whether the tracebacks of all these ranks show them in a call."""
+    places = [case.facts.whereabouts.get(rank) for rank in ranks]
+    return all(where is not None and where.inside for where in places)
+
+
+def _stack(kind: CallKind | None, case: Case, ranks: Sequence[int]) -> Stack:
+    """Return where a call was made, from its frames, else from the stack or traceback of one of those who made it."""
+    if kind is not None and kind.stack:
+        return kind.stack
+    if kind is not None and not case.from_text:
+        return ()
+    for rank in ranks:
+        where = case.facts.whereabouts.get(rank)
+        if where is not None and where.stack:
+            return where.stack
+    return ()

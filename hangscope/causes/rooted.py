@@ -1,0 +1,72 @@
+"""The rule about calls with a root (broadcast, scatter, gather, reduce) whose members may believe in different ones."""
+
+from __future__ import annotations
+
+from hangscope.align.callsite import user_frame, user_frames
+from hangscope.causes.case import Case, Match, quote
+from hangscope.incident import CallKind, Evidence
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.wrapper import GlooTimeout
+
+_ROOTED = (
+    "broadcast",
+    "scatter",
+    "gather",
+    "reduce",
+    "broadcast_object_list",
+    "scatter_object_list",
+    "gather_object",
+)
+_DESTINATION = ("gather", "reduce", "gather_object")
+
+
+def other_roots(case: Case) -> Match | None:
+    """All members are in the same call with a root and none finishes it: they may disagree about who that is.
+
+    No recorder keeps the root, so that two ranks which both send, or which wait for different ranks, look alike in it.
+    """
+    finding = case.finding
+    if any(event.tier <= 2 for event in case.facts.all(NcclWarn)):
+        return None  # the transport itself reports a fault
+    kind = (
+        finding.waiting_kind if finding.form == "stalled" and finding.pair is None else _all_at_one_line(case)
+    )
+    if kind is None or kind.op not in _ROOTED or kind.root is not None:
+        return None
+    root = "dst" if kind.op in _DESTINATION else "src"
+    frame = user_frame(kind.stack)
+    here = f" ({frame.file.rsplit('/', 1)[-1]}:{frame.line})" if frame is not None else ""
+    backends = {k.backend for k in case.incident.kinds if k.backend}
+    return Match(
+        "collective_mismatch",
+        (),
+        f"every rank is in the same {kind.op}{here} and none finishes it: the ranks may disagree about `{root}`",
+        sure=1 if backends <= {"gloo"} else 0,
+        category="code",
+        evidence=[*_lines(case), Evidence("method", f"recorders do not keep the root of a call: that all ranks pass the same `{root}` is not known")],
+        advice=[
+            f"Print `{root}` on every rank in front of that line: it must be the same global rank everywhere, taken from something that all ranks agree on and not from a rank's own values.",
+            f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
+        ],
+        frame=frame,
+        frame_rank=finding.waiting_rank,
+        rivals=[("network_stall", "a transport that moves nothing leaves the same record")],
+        stack=kind.stack,
+    )  # fmt: skip
+
+
+def _lines(case: Case) -> list[Evidence]:
+    """Return a line of those that waited to send and one of those that waited to receive: two senders are two roots."""
+    return [quote(event) for event in case.facts.all(GlooTimeout)[:4]]
+
+
+def _all_at_one_line(case: Case) -> CallKind | None:
+    """Return the call that all ranks timed out in at one line of the user's, of a job of which only text is left."""
+    places = case.facts.whereabouts
+    if case.finding.form != "none" or len(places) < 2 or set(places) != set(case.incident.ranks):
+        return None
+    stood = list(places.values())
+    lines = {(where.op, user_frames(where.stack)) for where in stood}
+    if len(lines) > 1 or not all(where.inside and where.kind == "log" for where in stood):
+        return None
+    return stood[0].call if case.facts.witnesses else None

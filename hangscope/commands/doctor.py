@@ -1,0 +1,25 @@
+"""`hangscope doctor`: what an incident lacks, and which setting gives it next time."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from hangscope.live.doctor import examine
+
+
+@click.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+def doctor(paths: tuple[str, ...]) -> None:
+    """Say what PATH lacks for a sure verdict, and what gives it next time."""
+    from hangscope import analyze
+
+    for finding in examine(analyze(list(paths)).to_dict()):
+        click.echo(f"{'ok  ' if finding.enough else 'LACK'} {finding.subject}: {finding.there}")
+        if finding.advice:
+            click.echo(
+                textwrap.fill(
+                    finding.advice, 100, initial_indent="       next time: ", subsequent_indent="         "
+                )
+            )

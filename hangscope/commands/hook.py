@@ -1,0 +1,18 @@
+"""`hangscope hook`: the tested file that plugs hangscope in somewhere."""
+
+from __future__ import annotations
+
+import click
+
+from hangscope import hooks
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(list(hooks.HOOKS)), required=False)
+def hook(kind: str | None) -> None:
+    """Print the file of KIND, which docs/hooks.md shows and the tests run; without KIND, list them."""
+    if kind is None:
+        for name, (_, what) in hooks.HOOKS.items():
+            click.echo(f"{name:11} {what}")
+        return
+    click.echo(hooks.text(kind), nl=False)

@@ -1,0 +1,58 @@
+"""A report read from a file, with every type checked, or made anew from what a job left behind."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hangscope.errors import NoInputError
+from hangscope.report.document import SCHEMA, Document
+from hangscope.report.plain import ShapeError, from_plain
+from hangscope.report.words import clean
+
+MAX_FILE = 64 << 20
+MAX_UNPACKED = 256 << 20
+_DATA = re.compile(rb'<script type="application/json" id="report-data">(.{0,67108864}?)</script>', re.DOTALL)
+
+
+def load(path: str, *, progress: Callable[[int, int, int, int], None] | None = None) -> Document:
+    """Return the report at `path`, or the report of analysing what lies there. Raises NoInputError where there is neither."""
+    file = Path(path)
+    if file.is_file() and file.stat().st_size <= MAX_FILE:
+        data = file.read_bytes()
+        if b'"hangscope.report/' in data[:4096]:
+            return _read(path, data)
+        if b'content="hangscope' in data[:4096] and (found := _DATA.search(data)):
+            return _read(path, found[1])
+    from hangscope.api import analyze
+
+    return analyze(path, progress=progress).document
+
+
+def _read(path: str, data: bytes) -> Document:
+    hint = "write it anew with hangscope analyze --json"
+    try:
+        value: Any = json.loads(data)
+        if isinstance(value, str):
+            value = json.loads(_unpacked(value))
+        document = from_plain(Document, clean(value))
+    except (ValueError, RecursionError, zlib.error, binascii.Error) as error:
+        what = str(error) if isinstance(error, ShapeError) else type(error).__name__
+        raise NoInputError(f"{path} is no report that can be read: {what[:200]}", hint) from None
+    if document.schema != SCHEMA:
+        raise NoInputError(f"{path} has the schema {document.schema[:60]!r}, not {SCHEMA!r}", hint)
+    return document
+
+
+def _unpacked(packed: str) -> bytes:
+    machine = zlib.decompressobj(-15)
+    data = machine.decompress(base64.b64decode(packed, validate=True), MAX_UNPACKED)
+    if machine.unconsumed_tail:
+        raise ValueError(f"more than {MAX_UNPACKED >> 20} MiB")
+    return data

@@ -1,0 +1,56 @@
+"""Whether a job had stopped moving before somebody or something ended it: the time of its last call against that of the end."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+
+from hangscope.events import Event
+from hangscope.incident import Incident
+
+ZONES = 900.0  # seconds: a printed clock may be in any time zone, and zones differ by quarters of an hour
+DAY = 26 * 3600.0  # seconds by which the clocks of two time zones may differ
+LEAST = 10.0  # seconds without a call that are no standstill yet
+USUAL = 5.0  # times the longest pause between calls that the job made before
+LEAP = 2024
+RECENT = 256  # calls of a rank whose pauses are looked at
+ASKED = 64  # ranks whose pauses are looked at
+
+
+def stood_still(incident: Incident, end: Event) -> bool | None:
+    """Return whether the job had made no call for longer than it ever paused before, when `end` was printed; None: unknown."""
+    stamp = end.stamp
+    if end.time is not None:
+        stamp = _since_new_year(end.time)
+    last, usual = _calls(incident)
+    if stamp is None or not last:
+        return None
+    apart = stamp - _since_new_year(last / 1e9)
+    if abs(apart) > DAY:
+        return None  # clocks of two different days
+    gap = apart % ZONES
+    # Just below a whole number of zones the two clocks merely disagree.
+    return max(LEAST, USUAL * usual) < gap < ZONES - LEAST
+
+
+def _since_new_year(seconds: float) -> float:
+    """Return seconds since 1 January of a leap year, as stamps without a year are counted."""
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    leap = moment.replace(year=LEAP) if (moment.month, moment.day) != (2, 29) else moment
+    return (leap - datetime.datetime(leap.year, 1, 1, tzinfo=datetime.timezone.utc)).total_seconds()
+
+
+def _calls(incident: Incident) -> tuple[int, float]:
+    """Return when the last call of any dump was enqueued (ns, 0: unknown) and the longest pause between two of a rank (s)."""
+    last, usual = 0, 0.0
+    for number, record in enumerate(incident.ranks.values()):
+        made = [q.created for q in (*record.queues.values(), *record.p2p.values()) if len(q)]
+        if not made:
+            continue
+        last = max(last, *(int(created.max()) for created in made))
+        if number < ASKED:
+            times = np.sort(np.concatenate([created[-RECENT:] for created in made]))
+            times = times[times > 0]
+            usual = max(usual, float(np.diff(times).max(initial=0)) / 1e9)
+    return last, usual

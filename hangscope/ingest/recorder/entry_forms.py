@@ -1,0 +1,247 @@
+"""The entries of a recorder's dump, read by their form: entries of one form differ in numbers and times only.
+
+A training job makes the same few calls over and over, so most entries of a dump are, byte for byte, one that was seen before
+but for the operands of its numbers. Such an entry is not loaded: it is compared under a mask, and its numbers are picked out,
+which takes a third of the time. Only the first entry of a form is parsed.
+
+An entry of a known form is believed only where every byte that is not masked is equal and everything that it refers to is
+what it was, so that it would be loaded as the first one was.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+from hangscope.ingest.recorder.entries import Entries, Stacks, names_a_call
+from hangscope.ingest.recorder.own_sizes import Ranks
+from hangscope.ingest.recorder.plain_entry import Field, NotPlain, PlainEntry, parse
+from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.rows import Call
+
+MAX_FOLLOWERS = 24  # forms that are tried as the next of one
+KEPT = 1 << 23  # bytes of forms that are kept from dump to dump
+FREE_PARSES = 96  # entries of a dump that are parsed beyond those that need it least
+PARSED_SHARE = 8  # of a dump's entries one in so many may be parsed
+TENSORS = 64  # of a call with sizes of its own; more of them make more forms than they save
+_TAKEN = ("record_id", "collective_seq_id", "p2p_seq_id", "time_created_ns")
+
+
+@dataclass(slots=True, eq=False)
+class Form:
+    """What entries have in common as bytes: length, mask and value, and where their numbers stand.
+
+    `steady` is the mask under which entries are equal in everything but times. `own` says of how many dimensions the tensors
+    are, where its calls have sizes of their own; None where they have not.
+    """
+
+    entry: PlainEntry
+    length: int
+    mask: int
+    value: int
+    steady: bytes
+    numbers: struct.Struct
+    created: int
+    own: Ranks | None
+    followers: list[Form] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Found:
+    """A dump's entries as columns, and their forms in order."""
+
+    calls: list[Call]
+    numbers: list[int]  # order, seq, p2p_seq and created, one after the other
+    own: list[int]
+    forms: list[Form]
+
+
+class EntryForms:
+    """The forms of the dumps that one process reads."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._known: dict[tuple[int, int, int], list[Form]] = {}
+        self._first: list[Form] = []
+        self._bytes = 0
+        self.stacks: Stacks = {}  # of the forms that are known
+
+    def entries(self, recording: Recording) -> Entries:
+        """Return what takes the entries of a dump that `read` is asked for next."""
+        if self._bytes > KEPT:
+            self._forget()
+        return Entries(recording, self.stacks)
+
+    def read(self, body: bytes, memo: dict[int, Any], entries: Entries) -> Found:
+        """Return the entries of a dump, without adding them to `entries`. Raises NotPlain where they have no such form.
+
+        `body` begins behind the key of the entries, `memo` holds what stands before it.
+        """
+        if not body.startswith(b"](") or not body.endswith(b"eu."):
+            raise NotPlain
+        return _Reader(self, body, memo, entries).read()
+
+    def learn(self, entry: PlainEntry, data: bytes, own: bool) -> Form:
+        """Return the form of an entry whose bytes are `data`."""
+        form = _form(entry, data, own)
+        alike = self._known.setdefault((form.length, form.mask, form.value), [])
+        for known in alike:
+            same = (known.entry.gets, known.entry.puts, known.entry.pair, known.entry.frames)
+            if same == (entry.gets, entry.puts, entry.pair, entry.frames):
+                return known
+        alike.append(form)
+        self._bytes += 4 * form.length + 2048
+        return form
+
+    @property
+    def first(self) -> list[Form]:
+        """Return the forms that dumps begin with."""
+        return self._first
+
+
+class _Reader:
+    """Reads the entries of one dump."""
+
+    def __init__(self, forms: EntryForms, body: bytes, memo: dict[int, Any], entries: Entries) -> None:
+        self.forms, self.body, self.memo, self.entries = forms, body, dict(memo), entries
+        self.bound: dict[Form, Call] = {}
+        self.parsed = 0
+
+    def read(self) -> Found:
+        body, bound, from_bytes = self.body, self.bound, int.from_bytes
+        found = Found([], [], [], [])
+        add_call, add_form, numbers = found.calls.append, found.forms.append, found.numbers
+        own: dict[tuple[Ranks, tuple[int, ...]], int] = {}
+        followers, at, end = self.forms.first, 2, len(body) - 3
+        while at < end:
+            for form in followers:
+                if from_bytes(body[at : at + form.length], "little") & form.mask == form.value:
+                    call = bound.get(form) or self._bind(form)
+                    if call is not None:
+                        break
+            else:
+                form, call = self._parse(at, len(found.calls))
+                if form not in followers:
+                    followers.insert(0, form)
+                    del followers[MAX_FOLLOWERS:]
+            add_call(call)
+            add_form(form)
+            picked = form.numbers.unpack_from(body, at)
+            if form.own is not None:
+                key = form.own, picked[4:]
+                number = own.get(key)
+                found.own.append(own.setdefault(key, len(own)) if number is None else number)
+                picked = picked[:4]
+            numbers += picked
+            at += form.length
+            followers = form.followers
+        if at != end:
+            raise NotPlain
+        for ranks, sizes in own:
+            if not self.entries.tensors.room(len(sizes) + sum(map(len, ranks))):
+                raise NotPlain
+            self.entries.own_sizes.add(ranks, sizes)
+        return found
+
+    def _parse(self, at: int, before: int) -> tuple[Form, Call]:
+        """Return the form of the entry at `at`, which is not known, and its call."""
+        self.parsed += 1
+        if self.parsed > FREE_PARSES + before // PARSED_SHARE:
+            raise NotPlain
+        entry = parse(self.body, at, self.memo)
+        if not names_a_call(entry.value):
+            raise NotPlain
+        own = self.entries.call(entry.value).own
+        form = self.forms.learn(entry, self.body[at : at + entry.length], own)
+        call = self._bind(form)
+        if call is None:
+            raise NotPlain
+        return form, call
+
+    def _bind(self, form: Form) -> Call | None:
+        """Return the call of a form in this dump, None where it refers to something else here."""
+        entry, memo = form.entry, self.memo
+        for number, value in entry.gets.items():
+            if memo.get(number) != value:
+                return None
+        if entry.puts:
+            if not memo.keys().isdisjoint(entry.puts):
+                return None
+            memo.update(entry.puts)
+        value = entry.value
+        if entry.pair is not None:
+            names = memo.get(entry.pair[0]), memo.get(entry.pair[1])
+            if not all(type(name) is str for name in names):
+                raise NotPlain
+            value = {**value, "process_group": names}
+        if entry.frames is not None:
+            frames = [memo.get(number) for number in entry.frames]
+            if not all(isinstance(frame, dict) for frame in frames):
+                raise NotPlain
+            value = {**value, "frames": frames}
+        call = self.entries.call(value)
+        if call.own != (form.own is not None):
+            raise NotPlain
+        if not entry.puts:  # what is memoized is memoized once
+            self.bound[form] = call
+        return call
+
+
+def _form(entry: PlainEntry, data: bytes, own: bool) -> Form:
+    """Return the form of an entry. Raises NotPlain where it lacks a number that is taken of every call."""
+    taken: dict[str, Field] = {}
+    mask, steady = bytearray(b"\xff") * len(data), bytearray(b"\xff") * len(data)
+    for number in (*entry.numbers, *entry.times):
+        taken[number.key] = number
+        mask[number.start : number.end] = bytes(number.end - number.start)
+    for time in entry.times:
+        steady[time.start : time.end] = bytes(time.end - time.start)
+        if time.form == "q":
+            mask[time.end - 1] = steady[time.end - 1] = (
+                0xC0  # neither negative nor beyond 2^62, like this one
+            )
+    if entry.thread is not None:
+        start, end = entry.thread
+        mask[start:end] = steady[start:end] = b"\x80" * (end - start)  # other texts, too, are ASCII
+    fields = [taken[key] for key in _TAKEN if key in taken]
+    ranks = _ranks(entry) if own else None
+    if own:
+        fields += entry.sizes
+        for size in entry.sizes:
+            mask[size.start : size.end] = bytes(size.end - size.start)
+    ends = [0, *(one.end for one in fields)]
+    gaps = [one.start - end for end, one in zip(ends, fields, strict=False)]
+    if len(fields) < len(_TAKEN) or min(gaps) < 0:
+        raise NotPlain
+    bits = int.from_bytes(mask, "little")
+    return Form(
+        entry=entry,
+        length=len(data),
+        mask=bits,
+        value=int.from_bytes(data, "little") & bits,
+        steady=bytes(steady),
+        numbers=struct.Struct(
+            "<" + "".join(f"{gap}x{one.form}" for gap, one in zip(gaps, fields, strict=True))
+        ),
+        created=taken["time_created_ns"].start,
+        own=ranks,
+    )
+
+
+def _ranks(entry: PlainEntry) -> Ranks:
+    """Return of how many dimensions an entry's inputs and outputs are. Raises NotPlain where they are no plain shapes."""
+    both = []
+    for key in ("input_sizes", "output_sizes"):
+        shapes = entry.value.get(key, [])
+        if not isinstance(shapes, list) or len(shapes) > TENSORS:
+            raise NotPlain
+        for shape in shapes:
+            if not isinstance(shape, list) or len(shape) > TENSORS or not all(type(n) is int for n in shape):
+                raise NotPlain
+        both.append(tuple(map(len, shapes)))
+    if sum(map(sum, both)) != len(entry.sizes):
+        raise NotPlain
+    return both[0], both[1]

@@ -1,0 +1,1 @@
+"""What libraries' calls imply, as data: TOML files, one per library, that a site can extend with its own."""

@@ -1,0 +1,63 @@
+"""One entry of knowledge: which frames, ops, groups, lines or causes it is about, and what it says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from hangscope.incident import Frame
+
+#: Where a library's own control flow stands when this frame is on the stack. `loop` holds everything and tells nothing.
+STAGES = ("loop", "construction", "epoch start", "step", "epoch end", "evaluation", "teardown")
+#: A frame that runs because a signal arrived: the frames outside of it are where the process stood.
+HANDLER = "signal handler"
+#: What a call is that users make by themselves.
+CALLS = ("barrier", "turns", "exchange", "metric", "logging", "checkpoint", "weights", "gradients", "buffers")
+
+
+@dataclass(frozen=True, slots=True)
+class FramePattern:
+    """A frame by the end of its file's path and its function; both may hold `*`."""
+
+    path: str
+    function: str
+
+    def matches(self, frame: Frame) -> bool:
+        """Return whether a frame is meant."""
+        if not (frame.name == self.function or fnmatchcase(frame.name, self.function)):
+            return False
+        file = frame.file.replace("\\", "/")
+        if "*" not in self.path:
+            return file == self.path or file.endswith("/" + self.path)
+        return fnmatchcase(file, self.path) or fnmatchcase(file, "*/" + self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is known of one library call, or of one situation. Conditions that are empty do not matter.
+
+    `implies` is one of STAGES or CALLS, or empty. `legal` says when the call is right, as the end of a sentence that begins
+    with the call's name. `advice` may hold `{who}`, `{api}` and `{line}`. `log`, `op` and `group` are glob patterns.
+    """
+
+    library: str = ""
+    api: str = ""
+    frames: tuple[FramePattern, ...] = ()
+    op: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+    cause: tuple[str, ...] = ()
+    implies: str = ""
+    legal: str = ""
+    advice: tuple[str, ...] = ()
+    docs: str = ""
+    versions: str = ""
+    owner: str = ""
+    runbook: str = ""
+    owns_loader: bool = False
+    origin: str = ""
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether the rule tells where the library's own control flow stands."""
+        return self.implies in STAGES

@@ -1,0 +1,280 @@
+"""The report as typed objects: what every output is made of. The field names of `Document` are the keys of the JSON report.
+
+Keys may be added within a major version, never renamed or removed; nanoseconds are strings, because a browser's numbers
+lose integers above 2^53; ranks and inputs are folded into classes above `FOLD_ABOVE` ranks. Ranks are global.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hangscope.report.page_data import PageData
+from hangscope.report.plain import OMITTED
+
+SCHEMA = "hangscope.report/1"
+FOLD_ABOVE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Which ranks left no dump; `missing_ranks` is written `0-2,5`."""
+
+    is_partial: bool
+    text: str
+    missing_ranks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CulpritPart:
+    """A named rank and where it ran."""
+
+    rank: int
+    host: str | None = None
+    local_rank: int | None = None
+    device: int | None = None
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRef:
+    """The group of the verdict."""
+
+    name: str
+    desc: str
+    role: str | None = None
+    ranks: tuple[int, ...] = ()
+    members_known: bool = True
+
+    @property
+    def label(self) -> str:
+        """Return how the group is written for a person: `0 (default_pg)`."""
+        name = self.name or "(unnamed)"
+        return f"{name} ({self.desc})" if self.desc and self.desc != self.name else name
+
+
+@dataclass(frozen=True, slots=True)
+class Explains:
+    """How many of the waiting ranks the root accounts for."""
+
+    ranks: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class FramePart:
+    """One line of a stack."""
+
+    name: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallPart:
+    """One call as the verdict quotes it; frames are innermost first."""
+
+    op: str
+    seq: int | None
+    sizes: tuple[tuple[int, ...], ...] = ()
+    dtypes: tuple[str, ...] = ()
+    frames: tuple[FramePart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocationPart:
+    """The deepest line of user code on the culprit's side."""
+
+    file: str
+    line: int
+    function: str
+    rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """Where a piece of evidence stands."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class EvidencePart:
+    """One fact; `stance` is for, against or missing."""
+
+    kind: str
+    text: str
+    rank: int | None = None
+    stance: str = "for"
+    source: SourcePart | None = None
+
+    @property
+    def at(self) -> str:
+        """Return where it stands, as text; empty where that is not known."""
+        return str(self.source) if self.source is not None and self.source.file else ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlternativePart:
+    """Another cause that the evidence allows."""
+
+    cause: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictPart:
+    """The `verdict` of the report."""
+
+    cause: str
+    confidence: str
+    culprit_ranks: tuple[int, ...]
+    culprits: tuple[CulpritPart, ...]
+    category: str
+    group: GroupRef | None
+    op: str | None
+    seq: int | None
+    is_p2p: bool
+    waiting_ranks: tuple[int, ...]
+    in_call: tuple[int, ...]
+    explains: Explains
+    fingerprint: str
+    culprit_call: CallPart | None
+    waiting_call: CallPart | None
+    location: LocationPart | None
+    summary: str
+    evidence: tuple[EvidencePart, ...]
+    advice: tuple[str, ...]
+    alternatives: tuple[AlternativePart, ...]
+    deciding: tuple[int, ...] = ()
+    api: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatePart:
+    """Ranks that looked guilty and were set aside."""
+
+    ranks: str
+    cause: str
+    why_set_aside: str
+
+
+@dataclass(frozen=True, slots=True)
+class HypothesisPart:
+    """One explanation that was weighed."""
+
+    cause: str
+    ranks: tuple[int, ...]
+    fits: tuple[str, ...] = ()
+    contradicts: tuple[str, ...] = ()
+    would_decide: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierRow:
+    """Ranks that came equally far on one group (seqs)."""
+
+    ranks: str
+    enqueued: int | None
+    completed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """One process group; `ranks` is written `0-1023` in a large job."""
+
+    name: str
+    desc: str
+    role: str | None
+    ranks: tuple[int, ...] | str
+    members_known: bool
+    frontier: tuple[FrontierRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankPart:
+    """One rank, or a class of equal ranks (`ranks`, `count`) in a large job."""
+
+    rank: int | None = field(default=None, metadata=OMITTED)
+    ranks: str | None = field(default=None, metadata=OMITTED)
+    count: int | None = field(default=None, metadata=OMITTED)
+    host: str | None = None
+    state: str = "unseen"
+    absence: str | None = None
+    last_call: str | None = None
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InputPart:
+    """One file and what became of it, or a class of equal files in a large job."""
+
+    file: str
+    count: int | None = field(default=None, metadata=OMITTED)
+    kind: str = ""
+    rank: int | None = None
+    ranks: str | None = field(default=None, metadata=OMITTED)
+    status: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPart:
+    """Which calls of a group were kept by some ranks (seqs, both included)."""
+
+    ranks: str
+    group: str
+    from_seq: int
+    to_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoveragePart:
+    """What was read."""
+
+    files: int = 0
+    used: int = 0
+    set_aside: int = 0
+    ignored: int = 0
+    windows: tuple[WindowPart, ...] = ()
+    windows_left_out: int | None = field(default=None, metadata=OMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class WarningPart:
+    """What could not be read or does not fit."""
+
+    code: str
+    file: str | None
+    line: int | None
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One report. `page` is what only the HTML page shows; the JSON report is without it."""
+
+    schema: str
+    status: str
+    headline: str
+    world_size: int
+    partial: Partial
+    verdict: VerdictPart | None
+    confidence_why: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    sources: dict[str, int] = field(default_factory=dict)
+    candidates: tuple[CandidatePart, ...] = ()
+    hypotheses: tuple[HypothesisPart, ...] = ()
+    groups: tuple[GroupPart, ...] = ()
+    ranks: tuple[RankPart, ...] = ()
+    inputs: tuple[InputPart, ...] = ()
+    coverage: CoveragePart = CoveragePart()
+    warnings: tuple[WarningPart, ...] = ()
+    tool_version: str = ""
+    page: PageData | None = field(default=None, metadata=OMITTED)

@@ -1,0 +1,395 @@
+"""What only the HTML page shows: the call diff, pictures, the story of the cause and the detail of each rank, as typed data.
+
+Nothing here knows of pixels. Ranks are global; where they are text they are written `0-2,5`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DiffCell:
+    """One class's call in a row of the call diff.
+
+    `mark`: same, state (the same call, not equally far), extra, left_out, differs, swapped, not_reached, unseen or no_part.
+    `state`: done, pending, started, unknown, or empty where there is no call. `op`, `sizes` and `site` are empty there too.
+    """
+
+    mark: str
+    state: str = ""
+    op: str = ""
+    seq: int | None = None
+    sizes: str = ""
+    site: str = ""
+    group: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRow:
+    """One call of the aligned programs: one cell per class. `differs` is the number of the difference, from 1, or None."""
+
+    cells: tuple[DiffCell, ...]
+    differs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiffClass:
+    """Ranks of one behaviour. `role` is culprit, waiting, idle or unseen; `standing` says where they are now."""
+
+    ranks: str
+    count: int
+    role: str
+    standing: str
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiffGroup:
+    """A process group as the call diff names it; `number` picks its colour."""
+
+    gid: int
+    label: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallDiff:
+    """The programs of the classes, aligned; the first class is what the others are compared with.
+
+    `earlier` calls before the first row are alike and not listed. `left_out` are classes without a column.
+    """
+
+    classes: tuple[DiffClass, ...]
+    groups: tuple[DiffGroup, ...]
+    rows: tuple[DiffRow, ...]
+    earlier: int
+    differences: int
+    left_out: tuple[DiffClass, ...] = ()
+    classes_left_out: int = 0
+    ranks_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WaitNode:
+    """A host or a call. `root`: what the headline says that all wait for in the end."""
+
+    id: str
+    kind: str
+    label: str
+    group: str
+    ranks: str
+    count: int
+    root: bool = False
+    cycle: bool = False
+    culprit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WaitEdge:
+    """`source` waits for `target`; `assumed` where no record shows it."""
+
+    source: str
+    target: str
+    assumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WaitPicture:
+    """The wait-for graph, condensed, and the same in words."""
+
+    nodes: tuple[WaitNode, ...]
+    edges: tuple[WaitEdge, ...]
+    text: tuple[str, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StateLegend:
+    """One state of the rank map: its index in `ROLES` order, what it is called and its role."""
+
+    state: int
+    label: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankMapData:
+    """One state per rank as run-length pairs (state, count)."""
+
+    world_size: int
+    per_host: int
+    hosts: tuple[str, ...]
+    states: tuple[tuple[int, ...], ...]
+    legend: tuple[StateLegend, ...]
+    culprits: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of the job's mesh; ranks of one coordinate are `stride` apart in blocks of `size`."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyData:
+    """The mesh as the groups show it: its dimensions, and the coordinates of each rank in their order."""
+
+    dimensions: tuple[Dimension, ...]
+    labels: tuple[str, ...]
+    spread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One point of the incident. `at` is ns since the epoch as text."""
+
+    kind: str
+    at: str
+    text: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StripData:
+    """The incident on the wall clock. `stood_s`: seconds from the last progress to the end or the last sign of life."""
+
+    moments: tuple[Moment, ...]
+    stood_s: float | None
+    rank_hours: float | None
+    one_clock: bool
+    life: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageFrame:
+    """A stack frame; `differs`: the other side does not have it. `code` is the line's text where something quoted it."""
+
+    name: str
+    file: str
+    line: int
+    user: bool
+    differs: bool = False
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SidePart:
+    """One side of the divergence: who, in which call or stack, innermost frame first."""
+
+    role: str
+    title: str
+    call: str
+    rank: int | None
+    frames: tuple[PageFrame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnippetLine:
+    """One line of source; `hit` is the line that the label speaks of."""
+
+    number: int
+    text: str
+    hit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """Some lines of source around one that matters, with a label under it."""
+
+    role: str
+    file: str
+    label: str
+    lines: tuple[SnippetLine, ...]
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedCall:
+    """One call of an order story: equal `key`s are the same call on both sides."""
+
+    key: str
+    text: str
+    site: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderStory:
+    """Calls of two groups in different orders, side by side."""
+
+    left_title: str
+    right_title: str
+    left: tuple[OrderedCall, ...]
+    right: tuple[OrderedCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HalfPart:
+    """One half of a send and its receive."""
+
+    rank: int
+    verb: str
+    present: bool
+    text: str
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairStory:
+    """A send and its receive, of which one half is missing or different."""
+
+    pair: str
+    send: HalfPart
+    receive: HalfPart
+    instead: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRow:
+    """How far ranks came on one group (seqs; None: not known)."""
+
+    ranks: str
+    role: str
+    enqueued: int | None
+    started: int | None
+    completed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStory:
+    """Enqueued, started and completed per rank on the group of the verdict."""
+
+    group: str
+    progress: tuple[ProgressRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndStory:
+    """How a process ended: what its log or launcher says, with the frames of its traceback innermost first."""
+
+    who: str
+    ended: str
+    trace: tuple[PageFrame, ...]
+    told: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStory:
+    """Who joined a group or rendezvous and who did not."""
+
+    joined: str
+    missing: str
+    told: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of two calls that should be alike."""
+
+    name: str
+    left: str
+    right: str
+
+    @property
+    def differs(self) -> bool:
+        """Return whether the two differ."""
+        return self.left != self.right
+
+
+@dataclass(frozen=True, slots=True)
+class MismatchStory:
+    """Two calls that cannot match, argument by argument."""
+
+    left_title: str
+    right_title: str
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LastLine:
+    """What ranks said or did last."""
+
+    ranks: str
+    role: str
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStory:
+    """The ends of what two sides printed."""
+
+    endings: tuple[LastLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StackStory:
+    """Where the process stands that makes no call."""
+
+    who: str
+    since: str
+    stack: tuple[PageFrame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownStory:
+    """What is known where no cause is: what was waited for, the exits, and what each rank said last."""
+
+    awaited: tuple[str, ...]
+    last_lines: tuple[LastLine, ...]
+
+
+Story = (
+    OrderStory
+    | PairStory
+    | DeviceStory
+    | EndStory
+    | JoinStory
+    | MismatchStory
+    | LoopStory
+    | StackStory
+    | KnownStory
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RankDetail:
+    """What the side panel shows of one rank, or of a class of them. `queue` is an index into the queues."""
+
+    ranks: str
+    host: str | None
+    label: str
+    state: str
+    absence: str | None
+    waits: tuple[str, ...]
+    queue: int | None
+    stack: tuple[str, ...]
+    told: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DetailData:
+    """The side panel's data; each queue is a list of calls as text, oldest first."""
+
+    ranks: tuple[RankDetail, ...] = ()
+    queues: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PageData:
+    """All of it; None where the evidence gives no such picture."""
+
+    calls: CallDiff | None = None
+    waitfor: WaitPicture | None = None
+    rankmap: RankMapData | None = None
+    topology: TopologyData | None = None
+    strip: StripData | None = None
+    story: Story | None = None
+    sides: tuple[SidePart, ...] = ()
+    snippets: tuple[Snippet, ...] = ()
+    detail: DetailData = DetailData()

@@ -1,0 +1,88 @@
+"""Two programs laid side by side, as a code diff lays two texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+
+import numpy as np
+
+from hangscope.report.pictures.behaviour import Program
+
+
+@dataclass(slots=True)
+class Alignment:
+    """How one program lies against a base.
+
+    `start`: the first row of the base that both can be compared from. `matched` and `paired` give the other's row of a
+    base row: the same call, or a different call at the same place. `inserted[i]`: the other's rows before base row i.
+    """
+
+    start: int
+    matched: dict[int, int] = field(default_factory=dict)
+    paired: dict[int, int] = field(default_factory=dict)
+    inserted: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """Return the last base row that the other reached, -1 where it reached none."""
+        return max((*self.matched, *self.paired), default=-1)
+
+
+def align(base: Program, other: Program) -> Alignment:
+    """Return how `other` lies against `base`: their common beginning first, then the longest runs in common."""
+    begin, own_begin = _common_window(base, other)
+    a, b = base.tokens[begin:], other.tokens[own_begin:]
+    result = Alignment(begin)
+    common = 0
+    while common < min(len(a), len(b)) and a[common] == b[common]:
+        result.matched[begin + common] = own_begin + common
+        common += 1
+    matcher = SequenceMatcher(None, a[common:], b[common:], autojunk=False)
+    begin, own_begin = begin + common, own_begin + common
+    for word, i1, i2, j1, j2 in matcher.get_opcodes():
+        if word == "equal":
+            result.matched.update(
+                zip(range(begin + i1, begin + i2), range(own_begin + j1, own_begin + j2), strict=True)
+            )
+        else:
+            _pair(result, base, other, range(begin + i1, begin + i2), range(own_begin + j1, own_begin + j2))
+    return result
+
+
+def _common_window(base: Program, other: Program) -> tuple[int, int]:
+    """Return from which rows on both programs kept the calls of all groups that they share."""
+    begin = own_begin = 0
+    for purpose in set(base.purpose.tolist()) & set(other.purpose.tolist()):
+        rows, own_rows = _collectives(base, purpose), _collectives(other, purpose)
+        if len(rows) and len(own_rows):
+            first = max(int(base.seq[rows[0]]), int(other.seq[own_rows[0]]))
+            lost, own_lost = rows[base.seq[rows] < first], own_rows[other.seq[own_rows] < first]
+            # Where one lies wholly before the other, they have no window in common and are compared as they are.
+            if len(lost) < len(rows) and len(own_lost) < len(own_rows):
+                begin = max(begin, int(lost[-1]) + 1 if len(lost) else 0)
+                own_begin = max(own_begin, int(own_lost[-1]) + 1 if len(own_lost) else 0)
+    return begin, own_begin
+
+
+def _collectives(program: Program, purpose: int) -> np.ndarray:
+    return np.flatnonzero((program.purpose == purpose) & ~program.is_p2p)
+
+
+def _pair(result: Alignment, base: Program, other: Program, rows: range, own_rows: range) -> None:
+    """Pair calls that stand at the same place of the same group and differ; the rest is inserted or left out."""
+    rest = list(own_rows)
+    for row in rows:
+        for place, own in enumerate(rest):
+            if (
+                base.purpose[row] == other.purpose[own]
+                and base.seq[row] == other.seq[own]
+                and base.is_p2p[row] == other.is_p2p[own]
+            ):
+                if rest[:place]:
+                    result.inserted.setdefault(row, []).extend(rest[:place])
+                result.paired[row] = own
+                rest = rest[place + 1 :]
+                break
+    if rest:
+        result.inserted.setdefault(rows.stop, []).extend(rest)

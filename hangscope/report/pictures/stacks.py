@@ -1,0 +1,76 @@
+"""Both sides of the divergence: whose call or stack, and which frames the other side does not have."""
+
+from __future__ import annotations
+
+from hangscope.align.callsite import is_user
+from hangscope.align.rankset import ranks_phrase
+from hangscope.incident import CallRef, Stack
+from hangscope.report import told
+from hangscope.report.page_data import PageFrame, SidePart
+from hangscope.report.subject import Subject
+from hangscope.report.words import sizes_words
+
+
+def sides(subject: Subject) -> tuple[SidePart, ...]:
+    """Return the culprit's side and the waiting side; of which nothing is known is left out.
+
+    Of the culprit a traceback of its own comes first, then a stack that was taken of it, then its call.
+    """
+    verdict = subject.verdict
+    if verdict is None:
+        return ()
+    waiting = verdict.waiting_call
+    left, right = _culprit(subject), None
+    if waiting is not None and (waiting.frames or waiting.op):
+        rank = verdict.in_call[0] if verdict.in_call else None
+        who = (
+            ranks_phrase(verdict.in_call)
+            if 0 < len(verdict.in_call) <= 4
+            else f"rank {rank}"
+            if rank is not None
+            else "waiting"
+        )
+        right = SidePart(
+            "waiting", f"{who}, waiting".capitalize(), _call(waiting), rank, _frames(waiting.frames)
+        )
+    return tuple(_marked(side, other) for side, other in ((left, right), (right, left)) if side is not None)
+
+
+def _culprit(subject: Subject) -> SidePart | None:
+    verdict = subject.verdict
+    assert verdict is not None
+    rank = verdict.culprit_ranks[0] if verdict.culprit_ranks else None
+    call = verdict.culprit_call
+    if rank is not None:
+        trace = told.traceback_of(subject, rank)
+        if trace:
+            return SidePart("culprit", f"Rank {rank}, its traceback", "", rank, trace)
+        record = subject.incident.ranks.get(rank)
+        if record is not None and record.threads and record.threads[0][1]:
+            return SidePart("culprit", f"Rank {rank}, its stack", "", rank, _frames(record.threads[0][1]))
+    if call is None:
+        return None
+    who = f"Rank {rank}" if rank is not None else "The other side"
+    word = "its call" if call.seq == verdict.seq else "its last call on that group"
+    return SidePart("culprit", f"{who}, {word}", _call(call), rank, _frames(call.frames))
+
+
+def _call(call: CallRef) -> str:
+    seq = f" seq {call.seq}" if call.seq is not None else ""
+    sizes = sizes_words(call.sizes, call.dtypes)
+    return f"{call.op or 'a call'}{seq}" + (f" · {sizes}" if sizes else "")
+
+
+def _frames(stack: Stack) -> tuple[PageFrame, ...]:
+    return tuple(PageFrame(f.name, f.file, f.line, is_user(f)) for f in stack)
+
+
+def _marked(side: SidePart, other: SidePart | None) -> SidePart:
+    """Return a side with the frames marked that the other side, if it has any, does not have."""
+    there = {(f.file, f.line) for f in other.frames} if other is not None else set()
+    if not there:
+        return side
+    frames = tuple(
+        PageFrame(f.name, f.file, f.line, f.user, (f.file, f.line) not in there, f.code) for f in side.frames
+    )
+    return SidePart(side.role, side.title, side.call, side.rank, frames)

@@ -1,0 +1,104 @@
+"""The calls of the two sides where text tells them and no recorder does: a last row of the call diff, or all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangscope.align.callsite import user_frame
+from hangscope.align.rankset import compress
+from hangscope.incident import CallRef
+from hangscope.report.page_data import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
+from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.subject import Subject
+from hangscope.report.words import sizes_words
+
+_NOTE = "told by text"
+
+
+def told_row(subject: Subject, chosen: Sequence[Behaviour]) -> list[DiffRow]:
+    """Return the row of the verdict's two calls, if they differ and no column shows an open call of either side."""
+    verdict = subject.verdict
+    if verdict is None or not _told(subject) or any(subject.first_open(b.ranks[0]) for b in chosen):
+        return []
+    culprits, waiting = frozenset(verdict.culprit_ranks), frozenset(verdict.waiting_ranks)
+    cells = []
+    for behaviour in chosen:
+        ranks = set(behaviour.ranks)
+        if ranks & culprits:
+            cells.append(_cell(subject, verdict.culprit_call, "differs"))
+        elif ranks & waiting:
+            cells.append(_cell(subject, verdict.waiting_call, "same"))
+        else:
+            cells.append(DiffCell("no_part", note="text does not tell"))
+    differs = 1 if any(cell.mark == "differs" for cell in cells) else None
+    return [DiffRow(tuple(cells), differs)]
+
+
+def told_diff(subject: Subject) -> CallDiff | None:
+    """Return the diff that text alone gives: one row with the calls of both sides; None where they are not told."""
+    verdict = subject.verdict
+    if verdict is None or not _told(subject) or not verdict.waiting_ranks:
+        return None
+    classes, cells = [], []
+    waiting = verdict.in_call or verdict.waiting_ranks
+    for role, ranks, call in (
+        ("waiting", waiting, verdict.waiting_call),
+        ("culprit", verdict.culprit_ranks, verdict.culprit_call),
+    ):
+        if ranks:
+            words = _words(call)
+            classes.append(
+                DiffClass(
+                    compress(ranks), len(ranks), role, f"in {words}" if words else "not in it", ranks[0]
+                )
+            )
+            mark = "same" if role == "waiting" else "differs"
+            cells.append(
+                _cell(subject, call, mark) if call is not None else DiffCell("not_reached", note="not in it")
+            )
+    differs = 1 if len(cells) > 1 and cells[1].mark != "same" else None
+    group = subject.gid
+    groups = (DiffGroup(group, subject.label(group), 0),) if group is not None else ()
+    return CallDiff(tuple(classes), groups, (DiffRow(tuple(cells), differs),), 0, 1 if differs else 0)
+
+
+def told_standing(subject: Subject, behaviour: Behaviour) -> str:
+    """Return where text says that a class without an open call stands; empty where it does not tell."""
+    verdict = subject.verdict
+    if verdict is None:
+        return ""
+    if behaviour.role == "waiting":
+        words = _words(verdict.waiting_call) if set(behaviour.ranks) <= set(verdict.in_call) else ""
+        return f"in {words}, {_NOTE}" if words else f"waiting, {_NOTE}"
+    call = verdict.culprit_call
+    if behaviour.role == "culprit" and call is not None and call.seq is not None and call.seq == verdict.seq:
+        return f"in {_words(call)}, {_NOTE}"
+    return ""
+
+
+def _told(subject: Subject) -> bool:
+    verdict = subject.verdict
+    assert verdict is not None
+    return verdict.waiting_call is not None and bool(verdict.waiting_call.op)
+
+
+def _words(call: CallRef | None) -> str:
+    if call is None or not call.op:
+        return ""
+    return f"{call.op}" + (f" seq {call.seq}" if call.seq is not None else "")
+
+
+def _cell(subject: Subject, call: CallRef | None, mark: str) -> DiffCell:
+    if call is None:
+        return DiffCell("unseen", note="its call is not known")
+    frame = user_frame(call.frames)
+    return DiffCell(
+        mark,
+        "pending",
+        call.op,
+        call.seq,
+        sizes_words(call.sizes, call.dtypes),
+        str(frame) if frame is not None else "",
+        subject.gid,
+        _NOTE,
+    )

@@ -1,0 +1,332 @@
+"""Who waits for whom, as the report draws it: the wait-for graph with the verdict's root, condensed to nodes of equal standing.
+
+The root is what the headline says it is: the named ranks as a node of their own, although a rank that made another call is
+*in* the call that the others wait in; without a named rank the call, or the circle, in which all waiting ends. Hosts and
+calls fold where they wait for the same and are waited for alike, whatever group it is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from hangscope.align.components import components
+from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.align.waitgraph import Node
+from hangscope.report.page_data import WaitEdge, WaitNode, WaitPicture
+from hangscope.report.subject import Subject, gid_of, is_host, rank_of
+from hangscope.report.words import counted, cut, some_ranks
+
+NODES = 30
+_LINES = 16
+
+Edges = dict[Node, dict[Node, bool]]  # who waits for what, and whether that is assumed
+
+
+def wait_graph(subject: Subject) -> tuple[Edges, frozenset[Node]]:
+    """Return who waits for what, and the roots; empty where nobody is seen to wait."""
+    edges = _edges(subject) or _told_edges(subject)
+    roots = _roots(subject, edges) if edges else frozenset()
+    _lead_to_the_root(subject, edges, roots)
+    return edges, roots
+
+
+def steps_to_root(edges: Edges, roots: frozenset[Node]) -> dict[Node, Node]:
+    """Return for each node that leads to a root the next node on a shortest way there."""
+    back: dict[Node, list[Node]] = defaultdict(list)
+    for node, targets in edges.items():
+        for target in targets:
+            back[target].append(node)
+    step: dict[Node, Node] = {}
+    work = sorted(roots, key=str)
+    for node in work:  # grows as it is walked: breadth first
+        for before in back[node]:
+            if before not in step and before not in roots:
+                step[before] = node
+                work.append(before)
+    return step
+
+
+def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Node]) -> WaitPicture | None:
+    """Return the picture, or None where nobody is seen to wait."""
+    if not edges:
+        return None
+    cycle = _on_a_cycle(edges)
+    classes = _condense(subject, edges, roots)
+    order = sorted(
+        set(classes.values()),
+        key=lambda number: (
+            not any(classes[n] == number and n in roots for n in edges),
+            -sum(1 for n in edges if classes[n] == number),
+            number,
+        ),
+    )
+    members: dict[int, list[Node]] = defaultdict(list)
+    for node in edges:
+        members[classes[node]].append(node)
+    names = {number: f"n{i}" for i, number in enumerate(order[:NODES])}
+    nodes = tuple(_node(subject, names[number], members[number], roots, cycle) for number in order[:NODES])
+    drawn: dict[tuple[str, str], bool] = {}
+    for node, targets in edges.items():
+        for target, assumed in targets.items():
+            ends = (names.get(classes[node], ""), names.get(classes[target], ""))
+            if all(ends) and ends[0] != ends[1]:
+                drawn[ends] = drawn.get(ends, True) and assumed
+    arrows = tuple(WaitEdge(a, b, assumed) for (a, b), assumed in sorted(drawn.items()))
+    return WaitPicture(
+        nodes,
+        arrows,
+        _sentences(subject, nodes, arrows, _awaited(edges, classes, names)),
+        max(0, len(order) - NODES),
+    )
+
+
+def _edges(subject: Subject) -> Edges:
+    """Return what the graph says: of each rank's open calls the first, and what that waits for."""
+    graph = subject.graph
+    calls: dict[Node, bool] = {}
+    edges: Edges = {}
+    for rank in graph.waiting:
+        first = subject.first_open(rank)
+        host: Node = ("H", rank)
+        if first is None:
+            continue
+        assumed = (
+            next((a for t, a in graph.targets(host) if t == first.node), True)
+            if host in graph.index
+            else True
+        )
+        edges[host] = {first.node: assumed}
+        calls[first.node] = True
+    for root in graph.roots:
+        calls.update((n, True) for n in root.nodes if not is_host(n))
+    for node in calls:
+        edges[node] = _through(subject, node, calls)
+    for targets in list(edges.values()):
+        for target in targets:
+            edges.setdefault(target, {})
+    circular = any(root.kind == "cycle" and subject.culprits & set(root.ranks) for root in graph.roots)
+    if not circular:
+        for rank in subject.culprits:  # the headline's root waits for nobody
+            if ("H", rank) in edges or subject.node is not None:
+                edges[("H", rank)] = {}
+    if subject.node is not None and subject.node in edges:
+        for rank in sorted(subject.culprits):
+            inside = any(r == rank for r, _ in graph.calls_of(subject.node))
+            if inside and not circular:
+                edges[subject.node][("H", rank)] = False
+    return edges
+
+
+def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Node, bool]:
+    """Return the hosts and kept calls that a call waits for, straight or behind calls that are not kept."""
+    found: dict[Node, bool] = {}
+    seen = {node}
+    work = [(node, False)]
+    while work:
+        at, assumed = work.pop()
+        for target, step in subject.graph.targets(at):
+            if is_host(target) or target in kept:
+                if target != node:
+                    found[target] = found.get(target, True) and (assumed or step)
+            elif target not in seen:
+                seen.add(target)
+                work.append((target, assumed or step))
+    return found
+
+
+def _told_edges(subject: Subject) -> Edges:
+    """Return the verdict as a graph, where only text tells who waits."""
+    verdict = subject.verdict
+    if verdict is None or not verdict.waiting_ranks:
+        return {}
+    call: Node = ("V",)
+    edges: Edges = {("H", rank): {call: False} for rank in verdict.waiting_ranks}
+    edges[call] = {("H", rank): False for rank in verdict.culprit_ranks}
+    edges.update({("H", rank): {} for rank in verdict.culprit_ranks})
+    return edges
+
+
+def _roots(subject: Subject, edges: Edges) -> frozenset[Node]:
+    named = frozenset(n for n in edges if is_host(n) and rank_of(n) in subject.culprits)
+    if named:
+        return named
+    if subject.culprits:
+        edges.update({("H", rank): {} for rank in subject.culprits})
+        return frozenset(("H", rank) for rank in subject.culprits)
+    cycles = [root for root in subject.graph.roots if root.kind == "cycle"]
+    if subject.node is not None and subject.node in edges:
+        around = next((root.nodes for root in cycles if subject.node in root.nodes), None)
+        return frozenset(around or (subject.node,))
+    return frozenset(n for root in subject.graph.roots[:1] for n in root.nodes if n in edges) or frozenset(
+        n for n in edges if not edges[n] and not is_host(n)
+    )
+
+
+def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Node]) -> None:
+    """Let every chain end at the root where the verdict says that it explains all; such steps are assumed."""
+    verdict = subject.verdict
+    if verdict is None or not roots or verdict.explained < len(verdict.waiting_ranks):
+        return
+    reached = _reaching(edges, roots)
+    lost = [node for node in edges if node not in reached]
+    ends = [node for node in lost if not any(target in lost for target in edges[node])] or lost[:1]
+    target = min(roots, key=str)
+    for node in ends:
+        edges[node][target] = True
+    if ends and any(node not in _reaching(edges, roots) for node in edges):
+        for node in [n for n in edges if n not in _reaching(edges, roots) and not is_host(n)]:
+            edges[node][target] = True  # circles among those that wait
+
+
+def _reaching(edges: Edges, roots: frozenset[Node]) -> set[Node]:
+    return set(steps_to_root(edges, roots)) | set(roots)
+
+
+def _on_a_cycle(edges: Edges) -> frozenset[Node]:
+    names = list(edges)
+    index = {node: i for i, node in enumerate(names)}
+    parts = components([[(index[t], a) for t, a in edges[node].items()] for node in names])
+    return frozenset(names[i] for part in parts if len(part) > 1 for i in part)
+
+
+def _condense(subject: Subject, edges: Edges, roots: frozenset[Node]) -> dict[Node, int]:
+    """Return a class for each node: nodes of one class look alike and wait for the same classes (partition refinement)."""
+    colours: dict[Node, object] = {}
+    callers: dict[Node, set[Node]] = defaultdict(set)
+    for node, targets in edges.items():
+        for target in targets:
+            callers[target].add(node)
+        if is_host(node):
+            colours[node] = ("H", node in roots, rank_of(node) in subject.culprits, not targets)
+        elif node == ("V",):
+            colours[node] = ("V",)
+        else:
+            group = subject.incident.groups[gid_of(node)]
+            purpose = (group.role or group.desc or group.name, len(group.ranks))
+            own = str(node) if node in roots or node == subject.node or node[0] == "P" else ""
+            colours[node] = (subject.call_name(node), *purpose, node in roots, own)
+    numbers = _numbered(colours)
+    for _ in range(len(edges)):
+        refined = _numbered(
+            {
+                node: (numbers[node], tuple(sorted({(numbers[t], a) for t, a in edges[node].items()})))
+                for node in edges
+            }
+        )
+        if len(set(refined.values())) == len(set(numbers.values())):
+            break
+        numbers = refined
+    return numbers
+
+
+def _numbered(colours: dict[Node, object]) -> dict[Node, int]:
+    index: dict[object, int] = {}
+    return {node: index.setdefault(colour, len(index)) for node, colour in colours.items()}
+
+
+def _node(
+    subject: Subject, name: str, members: list[Node], roots: frozenset[Node], cycle: frozenset[Node]
+) -> WaitNode:
+    root, bold = any(n in roots for n in members), any(n in cycle for n in members)
+    if is_host(members[0]):
+        ranks = sorted(rank_of(n) for n in members)
+        culprit = bool(subject.culprits.intersection(ranks))
+        role = (
+            ""
+            if culprit
+            else {"waiting": "", "idle": "in no call", "unseen": "not seen"}[subject.role(ranks[0])]
+        )
+        return WaitNode(
+            name,
+            "host",
+            f"{'Rank' if len(ranks) == 1 else 'Ranks'} {some_ranks(ranks)}",
+            role,
+            compress(ranks),
+            len(ranks),
+            root,
+            bold,
+            culprit,
+        )
+    if members[0] == ("V",):
+        verdict = subject.verdict
+        assert verdict is not None
+        label = f"{verdict.op or 'a call'}{f' seq {verdict.seq}' if verdict.seq is not None else ''}"
+        group = f"group {verdict.group.label}" if verdict.group is not None else ""
+        inside = sorted(verdict.waiting_ranks)
+        return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
+    gids = sorted({gid_of(n) for n in members})
+    first = subject.incident.groups[gids[0]]
+    group = (
+        f"group {first.label}"
+        if len(gids) == 1
+        else f"{counted(len(gids), 'group')}, {first.role or first.desc or first.name} and others"
+    )
+    if (
+        len(gids) > 1
+        and len({subject.incident.groups[g].role or subject.incident.groups[g].desc for g in gids}) == 1
+    ):
+        group = f"{counted(len(gids), 'group')} ({first.role or first.desc or 'alike'})"
+    # A named rank that made another call there is a node of its own, and no part of this one; in a circle it is both.
+    left_out = subject.culprits if not bold else frozenset()
+    inside = sorted({r for n in members for r, _ in subject.graph.calls_of(n) if r not in left_out})
+    return WaitNode(
+        name,
+        "call",
+        subject.call_name(members[0]),
+        group,
+        compress(inside) if inside else "",
+        len(inside),
+        root,
+        bold,
+    )
+
+
+def _awaited(edges: Edges, classes: dict[Node, int], names: dict[int, str]) -> dict[str, list[int]]:
+    """Return the ranks that the calls of each node wait for."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for node, targets in edges.items():
+        if not is_host(node) and classes[node] in names:
+            found[names[classes[node]]].update(rank_of(t) for t in targets if is_host(t))
+    return {name: sorted(ranks) for name, ranks in found.items()}
+
+
+def _sentences(
+    subject: Subject,
+    nodes: tuple[WaitNode, ...],
+    edges: tuple[WaitEdge, ...],
+    awaited: dict[str, list[int]],
+) -> tuple[str, ...]:
+    """Return the picture as sentences, from the victims to the root."""
+    by_name = {node.id: node for node in nodes}
+    lines = []
+    for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
+        targets = [by_name[e.target] for e in edges if e.source == node.id]
+        for_whom = (
+            [f"rank{'s' if len(awaited[node.id]) > 1 else ''} {some_ranks(awaited[node.id])}"]
+            if awaited.get(node.id)
+            else []
+        )
+        behind = [f"{t.label} on {t.group}" for t in targets if t.kind == "call"]
+        tail = " and ".join(
+            filter(None, (", ".join(for_whom), "stands behind " + ", ".join(behind) if behind else ""))
+        )
+        word = "waits for " if for_whom else ""
+        where = f" on {node.group}" if node.group else ""
+        who = f"{_who_is(node)} in " if node.ranks else ""
+        lines.append(
+            f"{who}{node.label}{where}, which {word}{tail}."
+            if tail
+            else f"{who}{node.label}{where}, which all its members made."
+        )
+    left_out = len(lines) - _LINES
+    lines = lines[:_LINES] + ([f"{left_out} more calls."] if left_out > 0 else [])
+    verdict = subject.verdict
+    if verdict is not None and verdict.culprit_ranks and verdict.waiting_ranks:
+        explained = f"{verdict.explained} of {counted(len(verdict.waiting_ranks), 'waiting rank')}"
+        lines.append(f"Root: {ranks_phrase(verdict.culprit_ranks)}, which explains {explained}.")
+    return tuple(lines)
+
+
+def _who_is(node: WaitNode) -> str:
+    """Return `Rank 3 is` or `Ranks 0-2 are`."""
+    return f"Rank {node.ranks} is" if node.count == 1 else f"Ranks {cut(node.ranks, 80)} are"

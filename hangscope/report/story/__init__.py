@@ -1,0 +1,1 @@
+"""One story per cause: what picture tells it."""

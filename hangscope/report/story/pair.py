@@ -1,0 +1,48 @@
+"""A send and its receive, of which one half is missing or different."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangscope.align.p2p import Half
+from hangscope.report.page_data import HalfPart, PairStory
+from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.subject import Subject, is_pair, site_of, sizes_of, state_word
+
+
+def pair(subject: Subject, classes: Sequence[Behaviour]) -> PairStory | None:
+    """Return both halves and what the rank did that lacks its half, or None where no pair is known."""
+    node = subject.node
+    if node is None or not is_pair(node):
+        return None
+    found = subject.graph.pairs.get(node[1:])  # type: ignore[arg-type]
+    if found is None:
+        return None
+    _, source, destination, index = found.key
+    missing = destination if found.recv is None else source if found.send is None else None
+    behaviour = next((b for b in classes if missing in b.ranks), None)
+    instead = []
+    if behaviour is not None:
+        program = behaviour.program
+        for row in range(max(0, len(program) - 3), len(program)):
+            kind = subject.incident.kinds[int(program.kind[row])]
+            word = state_word(int(program.state[row]))
+            instead.append(
+                f"{kind.op} {sizes_of(kind)} at {site_of(kind) or 'a line that is not known'}, {word}"
+            )
+    return PairStory(
+        f"number {index + 1} from rank {source} to rank {destination}",
+        _half(subject, source, "send", found.send),
+        _half(subject, destination, "recv", found.recv),
+        tuple(instead),
+    )
+
+
+def _half(subject: Subject, rank: int, verb: str, half: Half | None) -> HalfPart:
+    if half is None:
+        return HalfPart(rank, verb, False, "not made", "")
+    kind = subject.incident.kinds[half.kind]
+    text = " ".join(
+        part for part in (f"seq {half.seq}", sizes_of(kind), f"({half.state.name.lower()})") if part
+    )
+    return HalfPart(rank, verb, True, text, site_of(kind))

@@ -1,0 +1,172 @@
+"""Which story a cause is told by, and the stories of one or two facts.
+
+A story that the evidence does not carry gives way to the next in its list; the last is always what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.report import told
+from hangscope.report.page_data import (
+    DeviceStory,
+    EndStory,
+    JoinStory,
+    KnownStory,
+    LastLine,
+    LoopStory,
+    PageFrame,
+    ProgressRow,
+    StackStory,
+    Story,
+)
+from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.story.arguments import mismatch
+from hangscope.report.story.order import order
+from hangscope.report.story.pair import pair
+from hangscope.report.subject import Subject
+from hangscope.report.words import cut
+
+_LINES, _WIDTH = 6, 240
+Teller = Callable[[Subject, Sequence[Behaviour]], "Story | None"]
+
+
+def end(subject: Subject, classes: Sequence[Behaviour]) -> EndStory | None:
+    """Return how a process ended: its traceback, exit code or signal."""
+    del classes
+    ranks = sorted(subject.culprits)
+    if not ranks:
+        return None
+    lines = told.ends(subject, ranks[0])
+    trace = told.traceback_of(subject, ranks[0])
+    if not lines and not trace:
+        return None
+    return EndStory(
+        who=ranks_phrase(ranks).capitalize(),
+        ended=cut(lines[0].text, _WIDTH) if lines else "",
+        trace=trace,
+        told=tuple(f"{cut(t.text, _WIDTH)}  [{t.source}]" for t in lines[1:_LINES]),
+    )
+
+
+def device(subject: Subject, classes: Sequence[Behaviour]) -> DeviceStory | None:
+    """Return enqueued, started and completed per rank on the group of the verdict."""
+    del classes
+    view = subject.view
+    if view is None:
+        return None
+    rows: dict[tuple[str, int | None, int | None, int | None], list[int]] = {}
+    for rank, member in view.members.items():
+        started = member.queue.frontier.started if member.queue is not None else None
+        key = (subject.role(rank), member.enqueued, started, view.completed(rank))
+        rows.setdefault(key, []).append(rank)
+    ordered = sorted(rows.items(), key=lambda kv: (kv[0][0] != "culprit", -len(kv[1]), kv[1]))
+    if all(enqueued is None for (_, enqueued, _, _), _ in ordered):
+        return None
+    return DeviceStory(
+        view.group.label, tuple(ProgressRow(compress(r), *key) for key, r in ordered[: 2 * _LINES])
+    )
+
+
+def join(subject: Subject, classes: Sequence[Behaviour]) -> JoinStory | None:
+    """Return who joined and who did not."""
+    del classes
+    verdict = subject.verdict
+    lines = told.joins(subject)
+    if verdict is None or not (lines or verdict.culprit_ranks):
+        return None
+    joined = sorted(verdict.waiting_ranks)
+    return JoinStory(
+        joined=compress(joined) if joined else "",
+        missing=compress(verdict.culprit_ranks) if verdict.culprit_ranks else "",
+        told=tuple(f"{cut(t.text, _WIDTH)}  [{t.source}]" for t in lines[:_LINES]),
+    )
+
+
+def loop(subject: Subject, classes: Sequence[Behaviour]) -> LoopStory | None:
+    """Return the ends of what two sides printed."""
+    endings = last_lines(subject, classes, most=4)
+    named = [line for line in endings if line.role == "culprit"]
+    return LoopStory(endings) if named and len(endings) > len(named) else None
+
+
+def stack(subject: Subject, classes: Sequence[Behaviour]) -> StackStory | None:
+    """Return where the process stands that makes no call."""
+    del classes
+    for rank in sorted(subject.culprits):
+        record = subject.incident.ranks.get(rank)
+        if record is not None and record.threads and record.threads[0][1]:
+            from hangscope.align.callsite import is_user
+
+            frames = tuple(PageFrame(f.name, f.file, f.line, is_user(f)) for f in record.threads[0][1])
+            return StackStory(f"Rank {rank}", record.stack_file or "", frames)
+    return None
+
+
+def known(subject: Subject, classes: Sequence[Behaviour]) -> KnownStory | None:
+    """Return what is known where no cause is."""
+    awaited = []
+    picture = subject.graph.open_calls
+    by_call: dict[str, list[int]] = {}
+    for rank in sorted(picture):
+        call = subject.first_open(rank)
+        if call is not None:
+            where = f"{subject.call_name(call.node, rank)} on group {subject.label(call.gid)}"
+            by_call.setdefault(where, []).append(rank)
+    for where, ranks in list(by_call.items())[:_LINES]:
+        awaited.append(f"{ranks_phrase(ranks).capitalize()}: in {where}")
+    if len(by_call) > _LINES:
+        awaited.append(f"{len(by_call) - _LINES} more calls are open")
+    awaited += [f"{cut(t.text, _WIDTH)}  [{t.source}]" for t in told.ends(subject)[:_LINES]]
+    endings = last_lines(subject, classes, most=12)
+    return KnownStory(tuple(awaited), endings) if awaited or endings else None
+
+
+def last_lines(subject: Subject, classes: Sequence[Behaviour], most: int) -> tuple[LastLine, ...]:
+    """Return what ranks told last, those of culprits first, equal words of several ranks once."""
+    del classes
+    found: dict[tuple[str, str], list[int]] = {}
+    sources: dict[tuple[str, str], str] = {}
+    for rank in sorted(subject.incident.ranks, key=lambda r: (r not in subject.culprits, r)):
+        words = told.last_words(subject, rank, 1)
+        if words:
+            key = (subject.role(rank), cut(words[0].text, _WIDTH))
+            found.setdefault(key, []).append(rank)
+            sources.setdefault(key, words[0].source)
+    return tuple(
+        LastLine(compress(ranks), role, text, sources[role, text])
+        for (role, text), ranks in list(found.items())[:most]
+    )
+
+
+STORIES: dict[str, tuple[Teller, ...]] = {
+    "rank_conditional_collective": (),
+    "uneven_loader": (loop,),
+    "crashed_rank": (end,),
+    "early_exit": (end, loop),
+    "stuck_rank": (stack, loop),
+    "slow_rank": (stack, loop),
+    "shape_mismatch": (mismatch,),
+    "dtype_mismatch": (mismatch,),
+    "collective_mismatch": (mismatch,),
+    "gradient_sync_mismatch": (mismatch,),
+    "model_mismatch": (mismatch,),
+    "collective_order_mismatch": (order,),
+    "p2p_mismatch": (pair,),
+    "gpu_stall": (device,),
+    "network_stall": (device,),
+    "init_hang": (join,),
+    "unknown": (known,),
+}
+
+
+def tell(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+    """Return the story of an incident; None where the call diff tells it, or nothing is stuck."""
+    if subject.verdict is None:
+        return known(subject, classes) if subject.analysis.judgement.status == "inconclusive" else None
+    for teller in STORIES.get(subject.verdict.cause, (known,)):
+        found = teller(subject, classes)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,177 @@
+"""An analysis as the pictures look at it: the one place where they meet the graph, the frontiers and the statements of text.
+
+Ranks are global. A *node* is one of the wait-for graph's: a host, a collective of a group, or a pair of a send and its
+receive.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+from typing import Any
+
+from hangscope.align.callsite import user_frame
+from hangscope.align.frontier import GroupFrontier
+from hangscope.align.waitgraph import Node, OpenCall, WaitGraph
+from hangscope.analysis import Analysis
+from hangscope.incident import CallKind, Incident, State, Verdict
+from hangscope.report.words import sizes_words
+
+
+class Subject:
+    """One analysis with what the pictures ask of it, looked up once."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.incident: Incident = analysis.incident
+        self.verdict: Verdict | None = analysis.judgement.verdict
+        self.graph: WaitGraph = analysis.case.graph
+        self.culprits = frozenset(self.verdict.culprit_ranks) if self.verdict is not None else frozenset()
+        self.waiting = frozenset(self.verdict.waiting_ranks) if self.verdict is not None else frozenset()
+
+    @cached_property
+    def views(self) -> dict[int, GroupFrontier]:
+        """Return the frontiers of each group, by gid."""
+        return {view.group.gid: view for view in self.analysis.views}
+
+    @cached_property
+    def gid(self) -> int | None:
+        """Return the gid of the verdict's group, None where it has none."""
+        if self.verdict is None or self.verdict.group is None:
+            return None
+        return self.verdict.group.gid if 0 <= self.verdict.group.gid < len(self.incident.groups) else None
+
+    @cached_property
+    def view(self) -> GroupFrontier | None:
+        """Return the frontiers of the verdict's group."""
+        return None if self.gid is None else self.views.get(self.gid)
+
+    @cached_property
+    def node(self) -> Node | None:
+        """Return the call that the verdict names, where it is in the graph."""
+        verdict = self.verdict
+        if verdict is None or self.gid is None or verdict.seq is None:
+            return None
+        if not verdict.is_p2p:
+            named: Node = ("I", self.gid, verdict.seq)
+            return named if named in self.graph.index else None
+        for key, pair in self.graph.pairs.items():
+            halves = [h for h in (pair.send, pair.recv) if h is not None]
+            if key[0] == self.gid and any(
+                h.seq == verdict.seq and h.rank in (*verdict.in_call, *verdict.culprit_ranks) for h in halves
+            ):
+                pair_node: Node = ("P", *key)
+                if pair_node in self.graph.index:
+                    return pair_node
+        return None
+
+    def role(self, rank: int) -> str:
+        """Return what a rank is: one of `words.ROLES`."""
+        if rank in self.culprits:
+            return "culprit"
+        if rank in self.waiting or self.graph.open_calls.get(rank):
+            return "waiting"
+        record = self.incident.ranks.get(rank)
+        return "idle" if record is not None and record.seen and record.calls_file else "unseen"
+
+    def first_open(self, rank: int) -> OpenCall | None:
+        """Return the call that a rank is stuck in, None where it has no open one."""
+        calls = self.graph.open_calls.get(rank)
+        return calls[0] if calls else None
+
+    @cached_property
+    def open_seqs(self) -> dict[tuple[int, int, bool], frozenset[int]]:
+        """Return the open calls of each (rank, gid, point-to-point): their seqs, or enqueue numbers of halves."""
+        found: dict[tuple[int, int, bool], set[int]] = defaultdict(set)
+        for rank, calls in self.graph.open_calls.items():
+            for call in calls:
+                pair = is_pair(call.node)
+                found[rank, call.gid, pair].add(call.order if pair else seq_of(call.node))
+        return {key: frozenset(seqs) for key, seqs in found.items()}
+
+    def label(self, gid: int) -> str:
+        """Return a group for a person: `0 (default_pg)`."""
+        return self.incident.groups[gid].label
+
+    def kind_of(self, node: Node, rank: int | None = None) -> CallKind | None:
+        """Return what a rank, or else any member, called in an instance."""
+        if is_pair(node):
+            pair = self.graph.pairs[node[1:]]  # type: ignore[index]
+            half = pair.recv if pair.recv is not None and pair.recv.rank == rank else pair.send or pair.recv
+            return self.incident.kinds[half.kind] if half is not None else None
+        view, seq = self.views[gid_of(node)], seq_of(node)
+        for member in view.members if rank is None else (rank,):
+            if member in view.members and (kind := view.kind_of(member, seq)) is not None:
+                return kind
+        return None
+
+    def call_name(self, node: Node, rank: int | None = None) -> str:
+        """Return an instance as `rank` called it, or with every op that its members made of it."""
+        if is_pair(node):
+            _, _, source, destination, index = node
+            return f"send {source} -> {destination} number {int(index) + 1}"  # type: ignore[call-overload]
+        view, seq = self.views[gid_of(node)], seq_of(node)
+        members = view.members if rank is None or view.kind_of(rank, seq) is None else [rank]
+        kinds = {
+            index
+            for r in members
+            if (index := view.kind_index(r, seq)) is not None and r not in self.culprits
+        } or {index for r in members if (index := view.kind_index(r, seq)) is not None}
+        ops = sorted({view.kinds[index].op for index in kinds})
+        return f"{' / '.join(ops) or 'call'} seq {seq}"
+
+    def missing_from(self, node: Node) -> list[int]:
+        """Return the ranks that an instance waits for, as the graph has them."""
+        return sorted(rank_of(target) for target, _ in self.graph.targets(node) if is_host(target))
+
+    def said(self, rank: int, most: int = 6) -> list[Any]:
+        """Return the last statements of one rank's text, in the order of the log."""
+        record = self.incident.ranks.get(rank)
+        return list(record.events[-most:]) if record is not None else []
+
+    @cached_property
+    def one_clock(self) -> bool:
+        """Return whether all ranks ran on one host, so that their clocks agree."""
+        hosts = {record.host for record in self.incident.ranks.values()}
+        return len(hosts) == 1 and None not in hosts
+
+
+def is_host(node: Node) -> bool:
+    """Return whether a node is a host thread."""
+    return node[0] == "H"
+
+
+def is_pair(node: Node) -> bool:
+    """Return whether a node is a send with its receive."""
+    return node[0] == "P"
+
+
+def rank_of(node: Node) -> int:
+    """Return whose thread a host node is."""
+    return int(node[1])  # type: ignore[call-overload, no-any-return]
+
+
+def gid_of(node: Node) -> int:
+    """Return the group of a call node."""
+    return int(node[1])  # type: ignore[call-overload, no-any-return]
+
+
+def seq_of(node: Node) -> int:
+    """Return the seq of a collective's node."""
+    return int(node[2])  # type: ignore[call-overload, no-any-return]
+
+
+def site_of(kind: CallKind) -> str:
+    """Return where in the user's code a call stands: `train.py:87 in log_metrics`; empty where no frame was kept."""
+    frame = user_frame(kind.stack)
+    return str(frame) if frame is not None else ""
+
+
+def sizes_of(kind: CallKind) -> str:
+    """Return a call's sizes and type for a person."""
+    return sizes_words(kind.input_sizes or kind.output_sizes, kind.input_dtypes or kind.output_dtypes)
+
+
+def state_word(state: int) -> str:
+    """Return the word of a recorded state."""
+    return State(state).name.lower()

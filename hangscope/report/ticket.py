@@ -1,0 +1,144 @@
+"""The report for a ticket, as blocks: what `markdown.py` writes in each dialect. Short, the deciding facts first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangscope.align.rankset import ranks_phrase
+from hangscope.report.document import Document, EvidencePart, VerdictPart
+from hangscope.report.reasons import deciding_facts, other_facts, user_frame
+from hangscope.report.words import counted, duration, utc
+
+_CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED = 8, 6, 6, 6, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some text; `code` is shown as it is, `strong` stands out."""
+
+    text: str
+    code: bool = False
+    strong: bool = False
+
+
+Line = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One part of the ticket: lines under a title, or pairs of a name and a line. `form`: items, steps, pairs or text."""
+
+    title: str
+    form: str
+    lines: tuple[Line, ...] = ()
+    pairs: tuple[tuple[str, Line], ...] = ()
+
+
+def plain(text: str) -> Line:
+    """Return text as a line."""
+    return (Piece(text),)
+
+
+def ticket(document: Document) -> tuple[Block, ...]:
+    """Return the blocks of a report, without those that would be empty."""
+    verdict = document.verdict
+    blocks = []
+    if document.partial.is_partial:
+        blocks.append(
+            Block("", "text", ((Piece("Partial data: ", strong=True), Piece(document.partial.text)),))
+        )
+    if verdict is not None:
+        blocks.append(Block("Why", "items", tuple(_fact(f) for f in deciding_facts(verdict))))
+        blocks.append(Block("", "pairs", pairs=tuple(_pairs(verdict, document))))
+        blocks.append(Block("Do next", "steps", tuple(plain(a) for a in verdict.advice)))
+        blocks.append(Block("Evidence", "items", _some([_fact(f) for f in other_facts(verdict)], _FACTS)))
+        rest = [*other_facts(verdict, "against"), *other_facts(verdict, "missing")]
+        blocks.append(Block("Against, and missing", "items", _some([_fact(f) for f in rest], _AGAINST)))
+        blocks.append(Block("What else was weighed", "items", _weighed(document, verdict)))
+    else:
+        read = ", ".join(counted(n, kind) for kind, n in document.sources.items() if n) or "nothing"
+        blocks.append(
+            Block("", "text", (plain(f"Read: {read}, of {counted(document.world_size, 'rank')}."),))
+        )
+        blocks.append(Block("Collect next time", "items", tuple(plain(m) for m in document.missing)))
+    warnings = [plain(f"{w.file}: {w.message}" if w.file else w.message) for w in document.warnings]
+    blocks.append(Block("Warnings", "items", _some(warnings, _WARNINGS)))
+    return tuple(b for b in blocks if b.lines or b.pairs)
+
+
+def _some(lines: list[Line], most: int) -> tuple[Line, ...]:
+    """Return at most so many lines, and how many more there are."""
+    more = len(lines) - most
+    return (*lines[:most], plain(f"and {more} more in the HTML report")) if more > 0 else tuple(lines)
+
+
+def _weighed(document: Document, verdict: VerdictPart) -> tuple[Line, ...]:
+    rivals = [h for h in document.hypotheses[1:] if h.would_decide or h.contradicts]
+    if not rivals:
+        return tuple((Piece(a.cause, code=True), Piece(f": {a.why}")) for a in verdict.alternatives)
+    lines = []
+    for h in rivals[:_WEIGHED]:
+        who = f" of {ranks_phrase(h.ranks)}" if h.ranks else ""
+        said = "; ".join(h.contradicts[:2]) or "fits as well"
+        decide = f"; would decide: {h.would_decide}" if h.would_decide else ""
+        lines.append((Piece(h.cause, code=True), Piece(f"{who}: {said}{decide}")))
+    return tuple(lines)
+
+
+def _pairs(verdict: VerdictPart, document: Document) -> list[tuple[str, Line]]:
+    reasons = "; ".join(document.confidence_why)
+    rows: list[tuple[str, Line]] = [
+        ("Cause", (Piece(verdict.cause, code=True), Piece(f" ({verdict.category})"))),
+        ("Confidence", plain(verdict.confidence + (f" ({reasons})" if reasons else ""))),
+        ("Who", plain(_who(verdict))),
+    ]
+    location = verdict.location
+    if location is not None:
+        place = f"{location.file}:{location.line}"
+        rows.append(("Where", (Piece(place, code=True), Piece(" in "), Piece(location.function, code=True))))
+    frame = user_frame(verdict.waiting_call.frames) if verdict.waiting_call is not None else None
+    if frame is not None:
+        place = f"{frame.file}:{frame.line}"
+        rows.append(("The others at", (Piece(place, code=True), Piece(" in "), Piece(frame.name, code=True))))
+    if verdict.op:
+        seq = f" seq {verdict.seq}" if verdict.seq is not None else ""
+        group = f" on group {verdict.group.label}" if verdict.group is not None else ""
+        rows.append(("What", (Piece(verdict.op, code=True), Piece(seq + group))))
+    if verdict.api:
+        rows.append(("Inside", (Piece(verdict.api, code=True),)))
+    if verdict.waiting_ranks:
+        explains = verdict.explains
+        rows.append(
+            (
+                "Waiting",
+                plain(
+                    f"{ranks_phrase(verdict.waiting_ranks)}; the root explains {explains.ranks} of {explains.of}"
+                ),
+            )
+        )
+        behind = len(verdict.waiting_ranks) - len(verdict.in_call)
+        if behind and verdict.op and verdict.in_call:
+            rows.append(
+                ("In that call", plain(f"{ranks_phrase(verdict.in_call)}; {behind:,} more wait behind"))
+            )
+    if verdict.since is not None:
+        stood = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
+        rows.append(
+            ("Since", plain(utc(int(verdict.since)) + (f", for {duration(stood)}" if stood > 0 else "")))
+        )
+    rows.append(("Fingerprint", (Piece(verdict.fingerprint, code=True),)))
+    return [(name, line) for name, line in rows if any(piece.text for piece in line)]
+
+
+def _who(verdict: VerdictPart) -> str:
+    if not verdict.culprits:
+        return ranks_phrase(verdict.culprit_ranks) if verdict.culprit_ranks else "nobody is named"
+    if len(verdict.culprit_ranks) > _CULPRITS:
+        return ranks_phrase(verdict.culprit_ranks)
+    return ", ".join(f"rank {c.rank}" + (f" on {c.host}" if c.host else "") for c in verdict.culprits)
+
+
+def _fact(fact: EvidencePart) -> Line:
+    lead = (Piece(f"{fact.stance}: ", strong=True),) if fact.stance != "for" else ()
+    tail = (Piece(" ("), Piece(fact.at, code=True), Piece(")")) if fact.at else ()
+    return (*lead, Piece(fact.text), *tail)

@@ -1,0 +1,109 @@
+"""What text says that the page shows: watchdogs, ends of processes, tracebacks, who joined. The one reader of statements here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangscope.align.callsite import is_user
+from hangscope.events import Event
+from hangscope.frames import Stack
+from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
+from hangscope.ingest.job_logs.launcher import Exit, ExitOk, ExternalEnd
+from hangscope.ingest.nccl.unmade import UnmadeCommunicator
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.store import (
+    PortInUse,
+    RendezvousTimeout,
+    StoreBarrier,
+    StoreTimeout,
+    StoreUnreachable,
+)
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import GlooTimeout, MonitoredBarrier
+from hangscope.report.page_data import PageFrame
+from hangscope.report.subject import Subject
+
+_WATCHDOGS = (WatchdogTimeout, HeartbeatTimeout, GlooTimeout, MonitoredBarrier, StoreTimeout)
+_FAULTS = (OomCuda, OomHost, CudaError, Xid, DiskFull, LoaderWorkerDeath)
+_ENDS = (*_FAULTS, Terminate, Exit, ExternalEnd)
+_JOINS = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout, PortInUse)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One statement as the page quotes it. `time` is seconds since the epoch."""
+
+    rank: int | None
+    text: str
+    source: str
+    time: float | None
+
+
+def watchdogs(subject: Subject) -> list[Told]:
+    """Return who noticed the stall: timeouts of watchdogs, gloo, monitored barriers and stores."""
+    return [_told(e) for kind in _WATCHDOGS for e in subject.analysis.case.facts.all(kind)]
+
+
+def ends(subject: Subject, rank: int | None = None) -> list[Told]:
+    """Return what text tells of the ends of processes, of one rank or of all; what only passes on another's end is left out."""
+    facts = subject.analysis.case.facts
+    found: list[Event] = [
+        e
+        for e in (facts.all(RankException) if rank is None else facts.of(rank, RankException))
+        if not e.symptom
+    ]
+    for kind in _ENDS:
+        found += facts.all(kind) if rank is None else facts.of(rank, kind)
+    return [_told(e) for e in found]
+
+
+def joins(subject: Subject) -> list[Told]:
+    """Return what text tells of a group or rendezvous that did not become whole."""
+    facts = subject.analysis.case.facts
+    return [_told(e) for kind in _JOINS for e in facts.all(kind)] + [
+        _told(e) for e in facts.all(UnmadeCommunicator)
+    ]
+
+
+def transport(subject: Subject) -> list[Told]:
+    """Return what NCCL warned of."""
+    return [_told(e) for e in subject.analysis.case.facts.all(NcclWarn)]
+
+
+def last_words(subject: Subject, rank: int, most: int = 6) -> list[Told]:
+    """Return the last telling lines of one rank's log."""
+    record = subject.incident.ranks.get(rank)
+    return [_told(e) for e in (record.events[-most:] if record is not None else ()) if e.text]
+
+
+def has_ended(subject: Subject) -> bool:
+    """Return whether text tells that a process of the job has ended."""
+    facts = subject.analysis.case.facts
+    return bool(facts.all(Exit) or facts.all(ExitOk) or facts.all(ExternalEnd))
+
+
+def traceback_of(subject: Subject, rank: int) -> tuple[PageFrame, ...]:
+    """Return the frames of a rank's own traceback, innermost first, with the source line where the log quotes it."""
+    facts = subject.analysis.case.facts
+    for error in facts.of(rank, RankException):
+        if error.frames and not error.symptom:
+            return _frames(error.frames, error.code or "")
+    return next((_frames(e.frames, "") for e in facts.of(rank, Terminate) if e.frames), ())
+
+
+def _frames(frames: Stack, code: str) -> tuple[PageFrame, ...]:
+    result: list[PageFrame] = []
+    quoted = False
+    for frame in frames:
+        user = is_user(frame)
+        here = code if user and not quoted else ""
+        result.append(PageFrame(frame.name, frame.file, frame.line, user, code=here))
+        quoted = quoted or user
+    return tuple(result)
+
+
+def _told(event: Event) -> Told:
+    source = f"{event.file}:{event.line}" if event.line else event.file
+    return Told(event.rank, event.text, source, event.time)

@@ -1,0 +1,117 @@
+"""The words that all outputs share: roles of ranks, names of calls, durations, and text made fit to be shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from hangscope.align.rankset import compress
+from hangscope.report.document import CallPart
+
+#: What a rank is in an incident, in the order of the rank map's states.
+ROLES = ("waiting", "culprit", "idle", "unseen")
+ROLE_WORDS = {
+    "waiting": "waiting in a call",
+    "culprit": "culprit",
+    "idle": "in no call",
+    "unseen": "no usable dump",
+}
+STATUS_WORDS = {"hang": "Hang", "no_hang": "No hang", "inconclusive": "Inconclusive"}
+STATE_WORDS = {"done": "completed", "pending": "pending", "started": "started", "unknown": "end not recorded"}
+#: No text is shown longer than this.
+LINE_CHARS = 500
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_UNPRINTABLE: dict[int, str | None] = {
+    **dict.fromkeys((*range(9), 11, 12, *range(13, 32), *range(127, 160))),
+    **dict.fromkeys(range(55296, 57344), "�"),
+    # Characters that reorder or hide their neighbours would let a log line rewrite a sentence of the report.
+    **dict.fromkeys((8206, 8207, *range(8234, 8239), *range(8294, 8298), 65279), "�"),
+}
+
+
+def clean(value: Any) -> Any:
+    """Return plain data with control characters, ANSI sequences and text-reordering characters taken out.
+
+    Newlines and tabs stay; floats that JSON cannot hold become None.
+    """
+    if isinstance(value, str):
+        return _ANSI.sub("", value).translate(_UNPRINTABLE)
+    if isinstance(value, Mapping):
+        return {clean(str(key)): clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def cut(line: str, length: int) -> str:
+    """Return text on one line, no longer than `length`, cut between words if one is near, with a mark."""
+    line = " ".join(line.split())
+    if len(line) <= length:
+        return line
+    kept = line[: length - 1]
+    word_end = kept.rfind(" ")
+    return (kept[:word_end] if word_end > length * 3 // 4 else kept).rstrip(" ,;") + "…"
+
+
+def cut_path(path: str, length: int) -> str:
+    """Return a path no longer than `length`: its end tells, so what is cut is its beginning."""
+    return path if len(path) <= length else "…" + path[1 - length :]
+
+
+def rank_words(ranks: str) -> str:
+    """Return `rank 3` or `ranks 0-2,5` for ranks that are text already."""
+    return f"rank {ranks}" if ranks.isdigit() else f"ranks {ranks}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 rank`, `1,024 ranks`, `3 classes`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def some_ranks(ranks: Sequence[int], length: int = 60) -> str:
+    """Return ranks as text that fits, or how many there are and the first of them."""
+    text = compress(ranks)
+    if len(text) <= length:
+        return text
+    return f"{text[: length - 20].rsplit(',', 1)[0]} … {len(ranks):,} in all"
+
+
+def call_words(call: CallPart) -> str:
+    """Return `all_reduce seq 812`."""
+    op = call.op or "a call"
+    return f"{op} seq {call.seq}" if call.seq is not None else op
+
+
+def sizes_words(sizes: Iterable[Sequence[int]], dtypes: Sequence[str] = (), most: int = 2) -> str:
+    """Return `[64, 32] Float`; of more tensors than `most` their number."""
+    listed = list(sizes)
+    text = ", ".join(str(list(size)) for size in listed[:most])
+    if len(listed) > most:
+        text += f" and {len(listed) - most} more"
+    return " ".join(part for part in (text, dtypes[0] if dtypes else "") if part)
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time as people write it: `3.2 ms`, `10 min 2 s`, `7 h 5 min`."""
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.3g} ms"
+    if seconds < 59.95:
+        return f"{seconds:.3g} s"
+    unit, lesser, size = ("min", "s", 60) if seconds < 3599.5 else ("h", "min", 3600)
+    whole, rest = divmod(round(seconds / (size / 60)), 60)
+    return f"{whole:,} {unit}" + (f" {rest} {lesser}" if rest else "")
+
+
+def utc(ns: int) -> str:
+    """Return nanoseconds since the epoch as `2026-03-12 07:41:02 UTC`; empty for what no calendar holds."""
+    try:
+        return f"{datetime.fromtimestamp(ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, OSError, ValueError):
+        return ""

@@ -1,0 +1,49 @@
+"""A dump that was taken a moment before its peers' accuses nobody by what it does not show yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import analyze
+from tests.dump_writer import Recorder, world
+from tests.text_lines import DEFAULT, short, status, timeout
+
+
+def _rank(rank: int, done: int, pending: int, size: int = 4) -> Recorder:
+    recorder = Recorder(rank, world(size)).call("all_reduce", times=done)
+    return recorder.call("all_reduce", state="scheduled", times=pending) if pending else recorder
+
+
+def test_where_nobody_waits_for_the_lag_no_device_is_named(tmp_path: Path) -> None:
+    for rank in range(4):
+        _rank(rank, 20 if rank else 18, 0 if rank else 2).write(tmp_path)
+    report = analyze(tmp_path)
+    assert report.status != "hang" and (report.verdict is None or not report.verdict.culprit_ranks)
+
+
+def test_a_later_line_of_the_rank_itself_clears_it(tmp_path: Path) -> None:
+    for rank in (0, 1, 3):
+        _rank(rank, 20 if rank else 19, 1 if rank else 2).write(tmp_path)
+    _rank(2, 20, 0).write(tmp_path)
+    lines = [timeout(0, group=DEFAULT, seq=21, n=8), status(0, 21, 21, 20)]
+    (tmp_path / "rank_0.log").write_text("\n".join(lines) + "\n")
+    assert short(analyze(tmp_path))[:2] == ("stuck_rank", (2,))
+
+
+def test_one_call_of_lag_in_a_dump_alone_is_never_certain(tmp_path: Path) -> None:
+    for rank in range(4):
+        _rank(rank, 20 if rank else 19, 1 if rank else 2).write(tmp_path)
+    cause, ranks, confidence = short(analyze(tmp_path))
+    assert (cause, ranks) == ("gpu_stall", (0,)) and confidence == "medium"
+
+
+def test_a_lag_of_several_proven_calls_is_a_device_that_stopped(tmp_path: Path) -> None:
+    for rank in range(4):
+        _rank(rank, 20 if rank else 17, 1 if rank else 4).write(tmp_path)
+    assert short(analyze(tmp_path)) == ("gpu_stall", (0,), "high")
+
+
+def test_a_group_of_two_hides_no_device_that_lags_by_several_calls(tmp_path: Path) -> None:
+    for rank in range(2):
+        _rank(rank, 20 if rank else 17, 1 if rank else 4, size=2).write(tmp_path)
+    assert short(analyze(tmp_path)) == ("gpu_stall", (0,), "high")

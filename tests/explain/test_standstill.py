@@ -1,0 +1,41 @@
+"""A job that was ended after it froze is told from one that was ended while it moved."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import analyze
+from tests.dump_writer import EPOCH_NS, STEP_NS, Recorder, world
+from tests.text_lines import short
+
+LAST = EPOCH_NS // 10**9
+
+
+def _job(folder: Path, seconds: float, zone: timedelta = timedelta(0)) -> Path:
+    """Write four ranks, of which rank 2 did not make the last call, and an end `seconds` behind it in some time zone."""
+    for rank in range(4):
+        recorder = Recorder(rank, world(4)).call("all_reduce", times=20)
+        if rank != 2:
+            recorder.call("all_reduce", state="scheduled")
+        recorder.write(folder)
+    end = datetime.fromtimestamp(LAST + 20 * STEP_NS / 1e9 + seconds, timezone.utc) + zone
+    line = f"slurmstepd: error: *** JOB 12 ON gpu07 CANCELLED AT {end:%Y-%m-%dT%H:%M:%S} ***\n"
+    (folder / "slurm.out").write_text(line)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "zone", [timedelta(0), timedelta(hours=2), timedelta(hours=-5), timedelta(minutes=345)]
+)
+def test_a_minute_without_a_call_is_the_freeze_and_not_the_ending(tmp_path: Path, zone: timedelta) -> None:
+    assert short(analyze(_job(tmp_path, 60, zone)))[:2] == ("stuck_rank", (2,))
+
+
+@pytest.mark.parametrize("zone", [timedelta(0), timedelta(hours=2)])
+def test_a_job_that_moved_until_it_was_ended_accuses_nobody(tmp_path: Path, zone: timedelta) -> None:
+    verdict = analyze(_job(tmp_path, 2, zone)).verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.culprit_ranks, verdict.category) == ("crashed_rank", (), "external")

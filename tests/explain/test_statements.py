@@ -1,0 +1,82 @@
+"""What lines state joins what dumps recorded: groups, members, calls and frontiers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hangscope.incident import Absence
+from tests.conftest import analyze
+from tests.dump_writer import Recorder, world
+from tests.text_lines import DEFAULT, judged, observed, short, status, timeout, told
+
+TP = "PG ID 2 PG GUID 9(tensor_parallel) "
+
+
+def frontier(report: object, name: str) -> dict[int, tuple[int | None, int | None, tuple[int, ...]]]:
+    view = next(v for v in report._analysis.views if v.group.name == name)  # type: ignore[attr-defined]
+    return {m.rank: (m.enqueued, m.completed, m.pending) for m in view.members.values()}
+
+
+def test_a_timeout_and_a_status_line_are_a_frontier(tmp_path: Path) -> None:
+    report = told(tmp_path, [timeout(0), status(0, 6, 8, 5), timeout(1), status(1, 6, 8, 5), observed(2)])
+    assert frontier(report, "0")[0] == (8, 5, (6, 7, 8))
+    record = report._analysis.incident.ranks[0]
+    assert record.absence is Absence.TOLD and record.dump_file is None
+
+
+def test_a_count_of_sends_beside_one_of_collectives_states_nothing(tmp_path: Path) -> None:
+    report = told(tmp_path, [timeout(0), status(0, 6, 8, 90), timeout(1), status(1, 6, 8, 5)])
+    assert frontier(report, "0")[0][0] == 6 and frontier(report, "0")[1][0] == 8
+
+
+def test_printed_numbers_on_a_grid_tell_the_member_that_is_missing(tmp_path: Path) -> None:
+    lines = [timeout(r, group=TP, local=r - 4) for r in (4, 5, 7)]
+    report = told(tmp_path, [*lines, *(observed(r) for r in (0, 1, 2, 3, 6))])
+    (group,) = [g for g in report._analysis.incident.groups if g.name == "9"]
+    assert group.ranks == (4, 5, 6, 7) and group.partial and not group.members_known
+    assert judged(report).culprit_ranks == (6,)
+
+
+def test_one_member_of_a_group_alone_is_not_everybody(tmp_path: Path) -> None:
+    lines = [timeout(r, group=DEFAULT, seq=15, n=2) for r in range(7)]
+    report = told(tmp_path, [*lines, timeout(7, group=TP, local=7, seq=183, n=640)])
+    verdict = judged(report)
+    assert verdict.culprit_ranks == (7,) and verdict.confidence == "low"
+    assert verdict.cause not in ("shape_mismatch", "network_stall")
+
+
+def _stuck(folder: Path, ranks: int, size: int) -> None:
+    """Write dumps of the first `ranks` of `size` ranks, all of which wait in their sixth call."""
+    for rank in range(ranks):
+        recorder = Recorder(rank, world(size)).call("all_reduce", sizes=[[64]], times=5)
+        recorder.call("all_reduce", sizes=[[64]], state="scheduled").write(folder)
+
+
+def test_victims_dumps_beside_all_logs_name_the_same_rank(tmp_path: Path) -> None:
+    lines = {f"rank_{r}.log": [timeout(r, n=64), status(r, 6, 6, 5)] for r in (0, 1)}
+    lines["rank_2.log"] = [observed(2)]
+    alone = told(tmp_path / "logs", lines)
+    both = tmp_path / "both"
+    told(both, lines)
+    _stuck(both, 2, 3)
+    beside = analyze(both)
+    assert short(alone)[:2] == short(beside)[:2] == ("stuck_rank", (2,))
+
+
+def test_two_ranks_of_which_nothing_was_collected_are_not_dead(tmp_path: Path) -> None:
+    _stuck(tmp_path, 4, 6)
+    verdict = analyze(tmp_path).verdict
+    assert verdict is not None and verdict.culprit_ranks == () and verdict.cause == "unknown"
+
+
+def test_one_rank_alone_that_left_nothing_is_suspect(tmp_path: Path) -> None:
+    _stuck(tmp_path, 5, 6)
+    verdict = analyze(tmp_path).verdict
+    assert verdict is not None and verdict.culprit_ranks == (5,) and verdict.confidence == "low"
+
+
+def test_an_abort_that_only_the_launcher_tells_is_no_death_among_timeouts(tmp_path: Path) -> None:
+    lines = {f"rank_{r}.log": [timeout(r, group=DEFAULT)] for r in range(3)}
+    lines["slurm.out"] = [f"srun: error: node0: task {r}: Aborted (core dumped)" for r in range(4)]
+    verdict = judged(told(tmp_path, lines))
+    assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == ("crashed_rank", (3,), "low")

@@ -1,0 +1,111 @@
+"""Logs that go on in the same files after a restart: only the last attempt counts."""
+
+from __future__ import annotations
+
+import io
+
+from hangscope.errors import Note
+from hangscope.events import Event
+from hangscope.ingest.evidence.text_evidence import collect
+from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import Reading
+
+_WORK = "WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000)"
+
+
+def c10(rank: int, at: str, said: str) -> str:
+    return f"[rank{rank}]:[E312 {at}.000000001 ProcessGroupNCCL.cpp:632] {said}"
+
+
+def timeout(rank: int, at: str, seq: int) -> str:
+    work = _WORK.format(seq=seq)
+    return c10(
+        rank,
+        at,
+        f"[Rank {rank}] Watchdog caught collective operation timeout: {work} ran for 600031 milliseconds before timing out.",
+    )
+
+
+def down(rank: int, at: str) -> str:
+    return c10(
+        rank,
+        at,
+        "[PG ID 0 PG GUID 0(default_pg) Rank 0] To avoid data inconsistency, we are taking the entire process down.",
+    )
+
+
+def observed(rank: int, at: str) -> str:
+    return c10(
+        rank,
+        at,
+        "[PG ID 0 PG GUID 0(default_pg) Rank 1] Observed flight recorder dump signal from another rank via TCPStore.",
+    )
+
+
+def events(**logs: str) -> list[Event]:
+    readings = [
+        Reading(f"{name}.log", "log", "used", "", log=read_log(io.BytesIO(text.encode()), f"{name}.log"))
+        for name, text in logs.items()
+    ]
+    notes: list[Note] = []
+    return collect(readings, notes).events
+
+
+def test_a_rank_that_speaks_after_its_watchdog_ended_it_is_one_attempt_further() -> None:
+    text = "\n".join(
+        [timeout(0, "07:10:00", 240), down(0, "07:11:00"), timeout(0, "07:40:00", 12), down(0, "07:41:00")]
+    )
+    assert [e.seq for e in events(rank_0=text) if isinstance(e, WatchdogTimeout)] == [12]
+
+
+def test_one_attempt_stays_whole() -> None:
+    text = "\n".join([timeout(0, "07:10:00", 240), down(0, "07:11:00"), observed(0, "07:11:01")])
+    found = events(rank_0=text)
+    assert [e.seq for e in found if isinstance(e, WatchdogTimeout)] == [240]
+    assert any(isinstance(e, DumpObserved) for e in found)
+
+
+def test_a_log_without_a_restart_of_its_own_is_cut_by_time() -> None:
+    aborted = "\n".join([timeout(0, "07:10:00", 240), down(0, "07:11:00"), timeout(0, "07:40:00", 12)])
+    idle = "\n".join([observed(1, "07:10:01"), timeout(1, "07:40:00", 12)])
+    found = [e for e in events(rank_0=aborted, rank_1=idle) if e.rank == 1]
+    assert [type(e) for e in found] == [WatchdogTimeout]
+
+
+def test_an_exception_before_lines_of_the_next_attempt_is_the_attempt_befores() -> None:
+    aborted = "\n".join([timeout(0, "07:10:00", 240), down(0, "07:11:00"), timeout(0, "07:40:00", 12)])
+    raised = "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: no target\n"
+    found = events(rank_0=aborted, rank_1=raised + timeout(1, "07:40:00", 12))
+    assert not [e for e in found if isinstance(e, RankException)]
+    (kept,) = [e for e in events(rank_1=raised) if isinstance(e, RankException)]
+    assert kept.rank == 1
+
+
+def test_an_agents_table_is_of_the_attempt_that_it_closes() -> None:
+    failed = "E0312 {at}:02.167000 3900 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: {local} (pid: {pid}) of binary: /opt/venv/bin/python3"
+    table = (
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        + "=" * 60
+        + "\ntrain.py FAILED\n"
+        + "-" * 60
+        + "\nRoot Cause (first observed failure):\n[0]:\n  time      : 2026-03-12_07:{minute}:01\n  host      : gpu00\n"
+        + "  rank      : {rank} (local_rank: {rank})\n  exitcode  : {code} (pid: {pid})\n  error_file: <N/A>\n  traceback : none\n"
+        + "=" * 60
+        + "\n"
+    )
+    first = (
+        failed.format(at="07:15", code=-6, local=6, pid=41)
+        + "\n"
+        + table.format(minute=15, rank=6, code=-6, pid=41)
+    )
+    second = (
+        failed.format(at="07:40", code=1, local=2, pid=52)
+        + "\n"
+        + table.format(minute=40, rank=2, code=1, pid=52)
+    )
+    found = [e for e in events(launcher=first + second) if isinstance(e, Exit)]
+    assert {(e.rank, e.code) for e in found if e.rank is not None} == {(2, 1)}
+    assert -6 not in {e.code for e in found}

@@ -1,0 +1,82 @@
+"""`hangscope env`, `doctor` and `hook`: what they print is what is true, and what the docs show."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hangscope import hooks
+from hangscope.live.settings import additions, settings
+from hangscope.live.torch_version import parsed
+
+ROOT = Path(__file__).resolve().parents[2]
+FIXTURE = ROOT / "fixtures" / "rank_conditional_barrier" / "dumps"
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.mark.parametrize(
+    ("version", "has", "has_not"),
+    [
+        ("2.15", "TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_NCCL_DUMP_ON_TIMEOUT"),
+        ("2.13", "TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_FR_DUMP_ON_TIMEOUT"),
+        ("2.3", "TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"),
+    ],
+)
+def test_env_names_what_that_torch_reads(run: Run, version: str, has: str, has_not: str) -> None:
+    printed = run("env", "--torch", version).stdout
+    assert f"export {has}=" in printed and has_not not in printed
+    assert subprocess.run(["bash", "-n"], input=printed, text=True, check=False).returncode == 0
+
+
+def test_env_for_other_launchers(run: Run) -> None:
+    container = yaml.safe_load(run("env", "--k8s", "--torch", "2.13").stdout)
+    assert {row["name"]: row["value"] for row in container["env"]}["TORCH_FR_BUFFER_SIZE"] == "20000"
+    compile(run("env", "--ray", "--torch", "2.13").stdout, "runtime_env", "exec")
+    assert "SLURM_JOB_ID" in run("env", "--slurm").stdout
+    assert run("env", "--torch", "new").returncode == 2
+
+
+def test_every_setting_says_what_it_gives_and_costs() -> None:
+    assert all(row.gives and row.costs for row in settings("/x", None))
+    assert parsed("2.13.0+cpu") == (2, 13) and parsed("none") is None
+
+
+def test_what_is_set_under_another_name_is_not_set_again() -> None:
+    mine = {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/mine/dump_"}
+    added = additions("/x", None, mine)
+    assert "TORCH_FR_DUMP_TEMP_FILE" not in added and "TORCH_NCCL_DEBUG_INFO_TEMP_FILE" not in added
+    assert added["TORCH_FR_BUFFER_SIZE"] == added["TORCH_NCCL_TRACE_BUFFER_SIZE"] == "20000"
+
+
+def test_doctor_says_what_is_lacking_and_what_gives_it(run: Run, tmp_path: Path) -> None:
+    whole = run("doctor", FIXTURE).stdout
+    assert (
+        "ok   recorder dumps: of 4 of 4 ranks" in whole
+        and "ok   a log of each rank: of 4 of 4 ranks" in whole
+    )
+    logs = run("doctor", FIXTURE / "logs").stdout
+    assert re.search(r"LACK recorder dumps: of 0 .*\n +next time: `hangscope run`", logs)
+    assert "LACK stacks" in logs
+    assert run("doctor", tmp_path / "nothing").returncode == 3
+
+
+def test_hook_lists_and_prints_the_files(run: Run) -> None:
+    listed = run("hook").stdout
+    assert re.findall(r"^(\w+) ", listed, re.MULTILINE) == list(hooks.HOOKS)
+    for kind in hooks.HOOKS:
+        assert run("hook", kind).stdout == hooks.text(kind)
+
+
+@pytest.mark.parametrize("kind", hooks.HOOKS)
+def test_the_docs_show_the_file_itself_in_ten_lines(kind: str) -> None:
+    text = hooks.text(kind)
+    assert len(text.splitlines()) <= 10
+    shown = re.findall(
+        r"```(?:bash|python|yaml)\n(.*?)```", (ROOT / "docs" / "hooks.md").read_text(), re.DOTALL
+    )
+    assert text in shown

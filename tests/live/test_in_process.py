@@ -1,0 +1,56 @@
+"""`hangscope.capture` in jobs that are started without `hangscope run`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from hangscope.capture import leave_exception
+from tests.live.jobs import started, until, write_job
+
+RANK = """
+import sys, threading, time
+import hangscope.capture
+assert hangscope.capture.start("left") is True and hangscope.capture.start("left") is True
+assert not [name for name in sys.modules if name.split(".")[0] in ("torch", "pandas", "lightning", "ray")]
+assert sum(thread.name == "hangscope" for thread in threading.enumerate()) == 1
+
+def wait_here():
+    time.sleep(300)
+
+wait_here()
+"""
+
+
+def test_a_script_can_start_the_agent_itself(tmp_path: Path, environment: dict[str, str]) -> None:
+    write_job(tmp_path, RANK)
+    with started([sys.executable, "launch.py", "2"], tmp_path, environment):
+        stacks = [tmp_path / "left" / "capture_01" / f"stack_rank_{rank}.txt" for rank in range(2)]
+        until(lambda: len(list((tmp_path / "left").glob("at_end/*"))) == 2)
+        (tmp_path / "left" / "trigger").touch()
+        until(lambda: all(path.exists() for path in stacks))
+        assert "in wait_here" in stacks[1].read_text()
+
+
+def test_a_folder_that_cannot_be_made_is_a_line_and_no_error(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    program = "import hangscope.capture as c; print(c.start('file/below'))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "False\n")
+    assert done.stderr.startswith("hangscope: no evidence will be left in file/below")
+
+
+def test_what_a_rank_raised_is_left_with_its_rank(tmp_path: Path) -> None:
+    assert leave_exception(tmp_path, 3, "ValueError: x\n") == tmp_path / "at_end" / "rank_3.err"
+    (tmp_path / "file").write_text("")
+    assert leave_exception(tmp_path / "file", 3, "x") is None

@@ -1,0 +1,82 @@
+"""No report contradicts itself: every captured incident, and a sample of simulated ones.
+
+`python -m tests.report.consistency` holds 300 simulated incidents to the same rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hangscope.report.document import Document
+from tests.conftest import FIXTURES, analyze
+from tests.report.consistency import (
+    chains_end_at_the_root,
+    contradictions,
+    no_slot_is_empty,
+    root_is_the_culprit,
+    rows_differ_where_they_part,
+    why_names_the_culprit,
+)
+from tests.report.samples import document
+from tests.simulator import FAULTS, WAYS, write_incident
+
+INCIDENTS = sorted(path.parent.name for path in FIXTURES.glob("*/truth.json"))
+SIMULATED = [(fault, sorted(WAYS)[i % len(WAYS)]) for i, fault in enumerate(sorted(FAULTS))]
+
+
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_a_captured_incident_is_told_without_contradiction(incident: str) -> None:
+    assert contradictions(analyze(FIXTURES / incident / "dumps")) == []
+
+
+@pytest.mark.parametrize(("fault", "way"), SIMULATED)
+def test_a_simulated_incident_is_told_without_contradiction(fault: str, way: str, tmp_path: Path) -> None:
+    write_incident(tmp_path, fault, 7100, way=way)
+    if not any(path.is_file() for path in (tmp_path / "dumps").rglob("*")):
+        pytest.skip("this way of collecting left nothing")
+    assert contradictions(analyze(tmp_path / "dumps")) == []
+
+
+def wrong(name: str = "hang_8") -> Document:
+    return document(name)
+
+
+def test_a_graph_whose_root_is_another_rank_is_found_out() -> None:
+    good = wrong()
+    assert good.page is not None and good.page.waitfor is not None and good.verdict is not None
+    nodes = tuple(replace(n, ranks="5") if n.root else n for n in good.page.waitfor.nodes)
+    bad = replace(good, page=replace(good.page, waitfor=replace(good.page.waitfor, nodes=nodes)))
+    assert list(root_is_the_culprit(good)) == [] and list(root_is_the_culprit(bad))
+
+
+def test_a_chain_that_ends_elsewhere_is_found_out() -> None:
+    good = wrong()
+    assert good.page is not None and good.page.waitfor is not None
+    bad = replace(good, page=replace(good.page, waitfor=replace(good.page.waitfor, edges=())))
+    assert list(chains_end_at_the_root(good)) == [] and list(chains_end_at_the_root(bad))
+
+
+def test_equal_cells_under_a_difference_are_found_out() -> None:
+    good = wrong()
+    assert good.page is not None and good.page.calls is not None
+    row = next(row for row in good.page.calls.rows if not row.differs)
+    bad = replace(
+        good, page=replace(good.page, calls=replace(good.page.calls, rows=(replace(row, differs=1),)))
+    )
+    assert list(rows_differ_where_they_part(good)) == [] and list(rows_differ_where_they_part(bad))
+
+
+def test_a_reason_always_names_the_culprit_even_where_no_evidence_does() -> None:
+    good = wrong()
+    assert good.verdict is not None
+    silent = replace(good.verdict, evidence=(), deciding=())
+    assert list(why_names_the_culprit(replace(good, verdict=silent))) == []
+
+
+def test_an_empty_slot_is_found_out() -> None:
+    good = wrong()
+    for text in ("rank 3 waits at seq on group .", "in call None", "rank 3 (), which waits"):
+        assert list(no_slot_is_empty(replace(good, headline=text))), text

@@ -1,0 +1,133 @@
+"""Text, Markdown, Jira and Slack: what they lead with, that nothing quoted becomes markup, and how they are cut."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hangscope.report.document import EvidencePart, HypothesisPart
+from hangscope.report.markdown import DIALECTS, cut_to, render_markdown
+from hangscope.report.reasons import deciding_facts, mentions
+from hangscope.report.sources import SourceFolder, snippets
+from hangscope.report.text import render_text
+from hangscope.report.words import duration, utc
+from tests.conftest import FIXTURES, analyze
+from tests.report.samples import document
+
+NASTY = "*bold* _it_ <b>x</b> @channel [l](http://x) {code} |cell| `tick` #1 ~s~ <!here>"
+
+
+def with_evidence(text: str):
+    good = document("hang_8")
+    assert good.verdict is not None
+    facts = (EvidencePart("dump", text, 3),)
+    return replace(good, headline=text, verdict=replace(good.verdict, evidence=facts, deciding=(0,)))
+
+
+def test_text_leads_with_what_the_verdict_calls_deciding() -> None:
+    good = document("hang_8")
+    assert good.verdict is not None
+    last = len(good.verdict.evidence) - 1
+    chosen = replace(good, verdict=replace(good.verdict, deciding=(last,)))
+    text = " ".join(render_text(chosen, width=110).split())
+    wanted = " ".join(good.verdict.evidence[last].text.split())[:50]
+    assert chosen.verdict is not None
+    assert wanted in [" ".join(f.text.split())[:50] for f in deciding_facts(chosen.verdict)]
+    assert text.index("why:") < text.index("explains:") < text.index("confidence:") < text.index("help:")
+
+
+def test_the_ledger_takes_the_place_of_the_alternatives() -> None:
+    good = document("hang_8")
+    rows = (
+        HypothesisPart("rank_conditional_collective", (3,), ("its call is there alone",)),
+        HypothesisPart("uneven_loader", (3,), (), ("the line is inside the loop",), "a stack of rank 3"),
+    )
+    told = replace(good, hypotheses=rows)
+    for shown in (render_text(told, width=110), render_markdown(told)):
+        flat = " ".join(shown.replace("\\", "").split())
+        assert "the line is inside the loop; would decide: a stack of rank 3" in flat
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_nothing_quoted_becomes_markup(dialect: str) -> None:
+    text = render_markdown(with_evidence(NASTY), dialect)
+    if dialect == "markdown":
+        assert not re.search(
+            r"(?<!\\)[<@*_\[]\w", text.split("\n| | |")[0].replace("**Why**", "").replace("**Partial", "")
+        )
+    elif dialect == "jira":
+        assert r"\*bold\*" in text and r"\{code\}" in text and r"\|cell\|" in text and "h2. hangscope" in text
+    else:
+        assert (
+            "<!here>" not in text and "&lt;!here&gt;" in text and "<b>" not in text and "@channel" not in text
+        )
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("limit", [200, 900, 4096])
+def test_what_is_cut_says_how_much_and_keeps_to_its_limit(dialect: str, limit: int) -> None:
+    whole = render_markdown(document("hang_8"), dialect)
+    cut = cut_to(whole, limit)
+    assert len(cut.encode()) <= limit
+    if len(whole.encode()) > limit:
+        kept, last = cut.rstrip("\n").rsplit("\n", 1)
+        assert whole.startswith(kept)
+        assert f"[{len(whole.splitlines()) - len(kept.splitlines())} lines cut" in last
+    assert cut_to(whole, None) == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks", "wanted"),
+    [
+        ("rank 3 is in barrier", (3,), True),
+        ("ranks 0-2,5: all_reduce", (5,), True),
+        ("ranks 0-1016:8 wait", (16,), True),
+        ("ranks 0-1016:8 wait", (17,), False),
+        ("seq 3 on group 3", (3,), False),
+        ("Ranks 1 and 3", (1,), True),
+    ],
+)
+def test_who_a_sentence_speaks_of(text: str, ranks: tuple[int, ...], wanted: bool) -> None:
+    assert mentions(text, ranks) is wanted
+
+
+def test_source_is_read_only_where_it_was_named_and_only_below_it(tmp_path: Path) -> None:
+    incident = FIXTURES / "rank_conditional_barrier"
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "train.py").write_text((incident / "train.py").read_text())
+    page = analyze(incident / "dumps", source=folder).document.page
+    assert page is not None and len(page.snippets) == 2
+    lines = page.snippets[0].lines
+    assert [line.number for line in lines if line.hit] == [20] and len(lines) == 7
+    assert "barrier" in next(line.text for line in lines if line.hit)
+    bare = analyze(incident / "dumps").document.page
+    assert bare is not None and bare.snippets == ()
+    (tmp_path / "secret.py").write_text("x = 1\n")
+    (folder / "link.py").symlink_to(tmp_path / "secret.py")
+    assert SourceFolder(folder).lines("/workspace/link.py") is None
+    assert SourceFolder(folder).lines("../secret.py") is None
+    assert snippets((), SourceFolder(folder)) == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0041, "4.1 ms"),
+        (12, "12 s"),
+        (600.95, "10 min 1 s"),
+        (119.9, "2 min"),
+        (7200, "2 h"),
+        (25500, "7 h 5 min"),
+    ],
+)
+def test_a_duration_reads_as_people_write_it(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_time_that_no_calendar_holds_is_not_shown() -> None:
+    assert utc(1_773_300_000 * 10**9) == "2026-03-12 07:20:00 UTC"
+    assert utc(2**70) == ""
