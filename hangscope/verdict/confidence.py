@@ -116,6 +116,12 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             0,
             "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well",
         )
+    blind = not case.frames_recorded and not case.from_text
+    if match.cause in _OF_PROGRAMS and blind and finding.view is not None:
+        shown = finding.edit is not None or match.cause == "collective_order_mismatch"
+        lower(
+            1 if shown else 0, "no frames were recorded, so that calls of one op from other lines look alike"
+        )
     silent = [r for r, record in incident.ranks.items() if not record.files and not record.events]
     if case.from_text and len(silent) * 2 > len(incident.ranks):
         lower(1, f"most ranks left no text ({len(silent)} of {len(incident.ranks)})")
