@@ -16,7 +16,7 @@ from hangscope.align.matching import match_key
 from hangscope.explain.excerpt import beyond_the_text
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Candidate, Finding
-from hangscope.explain.text_output import last_words, progress, silent, sites
+from hangscope.explain.text_output import last_words, printed, progress, silent, sites
 from hangscope.explain.text_ras import ras
 from hangscope.explain.text_sides import two_sides
 from hangscope.incident import CallKind, Incident, Stack
@@ -29,7 +29,7 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrie
 def find_in_text(incident: Incident, facts: Facts) -> Finding:
     """Return what the text shows; form `none` where it names no divergence."""
     by_silence: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
-        silent, sites, progress, last_words,
+        silent, sites, progress, last_words, printed,
     )  # fmt: skip
     unproved = beyond_the_text(incident, facts)
     for step in (
@@ -43,6 +43,7 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
         sites,
         progress,
         last_words,
+        printed,
     ):
         finding = step(incident, facts)
         if finding is None or (step in by_silence and unproved & set(finding.culprits)):
