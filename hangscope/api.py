@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hangscope.incident import Verdict
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.reading import Reading
+    from hangscope.knowledge.site import Rules
     from hangscope.report.document import Document
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -134,6 +135,7 @@ def analyze(
     max_unpacked: int | None = None,
     full_table: bool = False,
     redact: Collection[str] = (),
+    rules: Rules | None = None,
     source: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int, int, int], None] | None = None,
@@ -144,7 +146,8 @@ def analyze(
     `jobs` is the number of reading processes (default: this process's processors); `attempt` picks a restart attempt
     (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded, `max_unpacked` what
     archives may unpack to, in bytes; `full_table` keeps rows for
-    calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `source` is a folder with
+    calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `rules` is
+    a TOML file of a site's own rules, or several (docs/knowledge.md), besides those of HANGSCOPE_RULES; `source` is a folder with
     the job's code, from which the page quotes the lines that matter; `executor` reads on any
     `concurrent.futures.Executor` instead of children; `progress(files, of, bytes, of)` is called as reading goes on.
 
@@ -154,10 +157,12 @@ def analyze(
     from hangscope.ingest.files.sources import find_files
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.children import read_files
+    from hangscope.knowledge.site import knowledge_with
 
     wanted = _as_list(paths)
     _check(world_size, jobs, attempt, redact)
     notes: list[Note] = []
+    knowledge = knowledge_with(rules, notes)
     with find_files(wanted, notes, max_unpacked=max_unpacked) as files:
         interner = Interner()
         readings = [
@@ -181,7 +186,7 @@ def analyze(
     incident = assemble(readings, world_size=world_size, attempt=attempt)
     readings.clear()  # what is needed of them is in the incident
     incident.notes[:0] = notes
-    analysis = analyse(incident)
+    analysis = analyse(incident, knowledge)
     folder = SourceFolder(Path(source)) if source is not None else None
     document = build_document(analysis, __version__, redacted=redact, source=folder)
     return Report(document, analysis, full_table=full_table, redacted=redact)

@@ -121,13 +121,13 @@ class Subject:
             _, _, source, destination, index = node
             return f"send {source} -> {destination} number {int(index) + 1}"  # type: ignore[call-overload]
         view, seq = self.views[gid_of(node)], seq_of(node)
-        members = view.members if rank is None or view.kind_of(rank, seq) is None else [rank]
+        members = view.members if rank is None or view.kind_index(rank, seq) is None else [rank]
         kinds = {
             index
             for r in members
             if (index := view.kind_index(r, seq)) is not None and r not in self.culprits
         } or {index for r in members if (index := view.kind_index(r, seq)) is not None}
-        ops = sorted({view.kinds[index].op for index in kinds})
+        ops = sorted({view.kinds.without_sizes(index).op for index in kinds})
         return f"{' / '.join(ops) or 'call'} seq {seq}"
 
     def missing_from(self, node: Node) -> list[int]:

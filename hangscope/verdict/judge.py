@@ -30,7 +30,6 @@ from hangscope.incident import (
 )
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
-from hangscope.knowledge.library import own_knowledge
 from hangscope.verdict import confidence, ledger, substantiation
 from hangscope.verdict.library_terms import in_library_terms
 
@@ -72,7 +71,7 @@ def judge(case: Case) -> Judgement:
             missing=missing,
             candidates=case.finding.candidates,
         )
-    best = in_library_terms(case, matches[0], own_knowledge())
+    best = in_library_terms(case, matches[0], case.knowledge)
     level, reasons = confidence.confidence(case, best)
     verdict = _verdict(case, best, matches[1:], LEVELS[level], missing)
     if best.cause == "slow_rank" and case.finding.form != "late":
