@@ -41,6 +41,9 @@ class Dialect:
 
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!@])")
+# What a forge makes a mention, a reference or a link of after Markdown is done, escaped or not: a word joiner, which is not seen,
+# parts it.
+_LINKED = re.compile(r"(@)(?=[\w-])|(#)(?=\d)|(:)(?=//)|(?<![a-z])(www)(?=\.)", re.IGNORECASE)
 _JIRA = re.compile(r"([\\*_{}\[\]<>#|~!@^+?-])")
 
 
@@ -53,7 +56,7 @@ def _slack(text: str) -> str:
 DIALECTS = {
     "markdown": Dialect(
         heading="## %s",
-        escape=lambda text: _MARKDOWN.sub(r"\\\1", text),
+        escape=lambda text: _LINKED.sub(lambda m: m.group() + "\u2060", _MARKDOWN.sub(r"\\\1", text)),
         # A backtick or a pipe inside cannot end it.
         code=lambda text: "`" + text.replace("`", "'").replace("|", "¦") + "`",
         strong="**%s**",

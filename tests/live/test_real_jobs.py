@@ -56,12 +56,15 @@ CASES = [
 ]
 
 
-def torchrun(script: str, ranks: int) -> list[str]:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return int(probe.getsockname()[1])
+
+
+def torchrun(script: str, ranks: int) -> list[str]:
     agent = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--master-addr=127.0.0.1"]
-    return [*agent, f"--master-port={port}", f"--nproc-per-node={ranks}", f"{script}.py"]
+    return [*agent, f"--master-port={free_port()}", f"--nproc-per-node={ranks}", f"{script}.py"]
 
 
 def job(script: str, folder: Path, environment: dict[str, str]) -> dict[str, str]:
