@@ -10,11 +10,11 @@ from collections import defaultdict
 from functools import cached_property
 from typing import Any
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.waitgraph import Node, OpenCall, WaitGraph
 from hangscope.analysis import Analysis
 from hangscope.incident import CallKind, Incident, State, Verdict
+from hangscope.knowledge.callsite import user_frame
 from hangscope.report.words import sizes_words
 
 

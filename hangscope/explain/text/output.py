@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-from hangscope.align.callsite import is_user, user_frame, user_frames
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Finding
-from hangscope.explain.text_sides import two_sides
+from hangscope.explain.text.sides import two_sides
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.printed import PrintedTail
@@ -40,6 +39,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
+from hangscope.knowledge.callsite import is_user, user_frame, user_frames
 
 _LOST: tuple[type[Event], ...] = (GlooClosed,)
 _WAITED: tuple[type[Event], ...] = (GlooTimeout, WatchdogTimeout)

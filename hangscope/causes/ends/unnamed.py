@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match, quote
 from hangscope.events import Event
-from hangscope.explain.stop import find_stop
+from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.job_logs.progress import Progress

@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 from hangscope.align.group_ranks import Label, label_of
 from hangscope.align.matching import match_key
-from hangscope.explain.excerpt import beyond_the_text
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Candidate, Finding
-from hangscope.explain.text_output import last_words, printed, progress, silent, sites
-from hangscope.explain.text_ras import ras
-from hangscope.explain.text_sides import two_sides
+from hangscope.explain.text.excerpt import beyond_the_text
+from hangscope.explain.text.output import last_words, printed, progress, silent, sites
+from hangscope.explain.text.ras import ras
+from hangscope.explain.text.sides import two_sides
 from hangscope.incident import CallKind, Incident, Stack
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
