@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.analysis import Analysis
 from hangscope.incident import Incident, Input, RankRecord
+from hangscope.knowledge.callsite import user_frame
 from hangscope.report.document import (
     FOLD_ABOVE,
     SCHEMA,

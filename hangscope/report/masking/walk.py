@@ -31,7 +31,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def change_fields(value: Any, change: Callable[[str], str], kept: Container[str]) -> Any:
-    """Return a value of frozen dataclasses and tuples in which every string went through `change`, but those of the fields `kept`."""
+    """Return a value of dataclasses, tuples and lists in which every string went through `change`, but those of the fields `kept`."""
     if isinstance(value, str):
         return change(value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -41,6 +41,8 @@ def change_fields(value: Any, change: Callable[[str], str], kept: Container[str]
             if part.init and part.name not in kept
         }
         return replace(value, **changed)
+    if isinstance(value, list):
+        return [change_fields(item, change, kept) for item in value]
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(change_fields(item, change, kept) for item in value)
     return value
