@@ -1,4 +1,4 @@
-"""Make the README's picture of the HTML report anew: `python docs/make_picture.py` (needs Chromium)."""
+"""Make the README's pictures of the HTML report anew: `python docs/make_picture.py` (needs Chromium)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,35 @@ from chromium import Browser, find_chromium  # noqa: E402
 
 import hangscope  # noqa: E402
 
-INCIDENT = "mesh_stuck_loader"
-PICTURE = ROOT / "docs" / "report.png"
+#: Each picture: its file, the incident, and the element that it shows; None is the first screen.
+PICTURES = (
+    ("report.png", "mesh_stuck_loader", None),
+    ("calls.png", "mesh_skipped_call", "#calls"),
+)
 
 
 def main() -> None:
-    """Write `docs/report.png`: the first screen of one incident's report at 1280 x 800, light theme."""
+    """Write the pictures of two incidents' reports at 1280 pixels, light theme."""
     binary = find_chromium()
     if binary is None:
         raise SystemExit("no Chromium was found: apt-get install chromium")
     with tempfile.TemporaryDirectory() as folder, Browser(binary) as browser:
-        page = Path(folder) / "report.html"
-        hangscope.analyze(ROOT / "fixtures" / INCIDENT / "dumps").write_html(page)
         browser.call("Emulation.setScrollbarsHidden", hidden=True)
-        browser.open(page, width=1280, height=800)
-        shot = browser.call("Page.captureScreenshot", format="png", optimizeForSpeed=False)
-    PICTURE.write_bytes(base64.b64decode(shot["data"]))
-    print(f"Wrote {PICTURE.relative_to(ROOT)}, {PICTURE.stat().st_size // 1024} KB")
+        for name, incident, element in PICTURES:
+            page = Path(folder) / f"{name}.html"
+            hangscope.analyze(ROOT / "fixtures" / incident / "dumps").write_html(page)
+            browser.open(page, width=1280, height=800)
+            area = {}
+            if element is not None:
+                box = browser.evaluate(
+                    f"(() => {{ const b = document.querySelector({element!r}).getBoundingClientRect();"
+                    " return {x: b.x - 28, y: b.y, width: b.width + 56, height: Math.min(b.height, 800), scale: 1}; })()"
+                )
+                area = {"clip": box, "captureBeyondViewport": True}
+            shot = browser.call("Page.captureScreenshot", format="png", optimizeForSpeed=False, **area)
+            picture = ROOT / "docs" / name
+            picture.write_bytes(base64.b64decode(shot["data"]))
+            print(f"Wrote {picture.relative_to(ROOT)}, {picture.stat().st_size // 1024} KB")
 
 
 if __name__ == "__main__":

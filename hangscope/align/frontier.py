@@ -153,11 +153,18 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
         if any(m.queue is not None and not m.queue.tells_completion for m in view.members.values()):
             _settle(view, hard_keys(incident.kinds))
     if not any(_is_stuck(view) for view in result):
-        # Lines are printed before dumps are taken: where nobody's dump has an open call, what is proven over is over.
-        for view in result:
-            for member in view.members.values():
-                if member.queue is not None and member.queue.told:
-                    member.pending = tuple(s for s in member.pending if s > view.proven)
+        # Lines are printed before dumps are taken. Whoever waits has an open call in its dump: where no dump has one, and one
+        # that timed out is proven over, the job went on.
+        stated = [
+            (view, member)
+            for view in result
+            for member in view.members.values()
+            if member.queue is not None and member.queue.told
+        ]
+        dumps = sum(record.dump_file is not None for record in incident.ranks.values())
+        went_on = dumps > 1 and any(s <= view.proven for view, m in stated for s in m.pending)
+        for view, member in stated:
+            member.pending = () if went_on else tuple(s for s in member.pending if s > view.proven)
     _clear_the_lagging(result)
     return result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.mismatch import describe
 from hangscope.incident import Event, Evidence
@@ -74,8 +74,12 @@ def _is_no_older_dump(case: Case, rank: int) -> bool:
     """Return whether more than the moment of a dump shows a rank behind: its own log, or a lag of more than one call."""
     view, seq = case.finding.view, case.finding.own_seq
     member = view.members.get(rank) if view is not None else None
-    lags = sum(s <= view.proven for s in member.pending) if view is not None and member is not None else 0
-    return lags > 1 or any(e.seq == seq for e in case.facts.of(rank, WatchdogTimeout))
+    if member is None or member.queue is None or member.queue.pending_only:
+        return False  # a call too many before shifts what is left, and cannot be seen
+    if any(e.seq == seq for e in case.facts.of(rank, WatchdogTimeout)):
+        return True
+    lags = sum(s <= view.proven for s in member.pending) if view is not None else 0
+    return lags > 1
 
 
 def _of_the_program(event: Event) -> bool:
@@ -140,7 +144,7 @@ def network_fault(case: Case) -> Match | None:
             0,
             Evidence(
                 case.incident.ranks[view.group.ranks[0]].recorder if view.group.ranks else "dump",
-                f"all {len(view.group.ranks)} members of group {view.group.label} enqueued {describe(finding.waiting_kind)} (seq {finding.seq}), and {_completed_by(view, finding.seq)}: ranks {compress(view.group.ranks)}",
+                f"{_joined_by(view, finding.seq)} enqueued {describe(finding.waiting_kind)} (seq {finding.seq}), and {_completed_by(view, finding.seq)}",
             ),
         )
     why = (
@@ -183,6 +187,15 @@ def network_fault(case: Case) -> Match | None:
             else "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host looks the same.",
         ],
     )
+
+
+def _joined_by(view: GroupFrontier, seq: int) -> str:
+    """Return who is known to have enqueued a call, for a sentence: all members only where each one was counted."""
+    joined = [rank for rank, member in view.members.items() if (member.enqueued or 0) >= seq]
+    group = view.group
+    if len(joined) == len(group.ranks) and not group.partial:
+        return f"all {len(joined)} members of group {group.label} ({ranks_phrase(joined)})"
+    return f"{ranks_phrase(joined)} of group {group.label}"
 
 
 def _completed_by(view: GroupFrontier, seq: int) -> str:

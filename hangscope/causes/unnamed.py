@@ -15,11 +15,13 @@ from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
 _TRANSPORT = ("port_error", "catastrophic", "ib_error", "connect")
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
+_ABORTS = frozenset({-6, 134})
 _NO_FAULT = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
 
 
@@ -148,7 +150,9 @@ def _unlike(halves: Sequence[CallFingerprint]) -> Match:
 
 
 def _ended(case: Case) -> Match | None:
-    exits = [e for e in case.facts.all(Exit) if e.code not in _ENDED_BY_LAUNCHER]
+    exits = [
+        e for e in case.facts.all(Exit) if e.code not in _ENDED_BY_LAUNCHER and not _ended_by_waiting(case, e)
+    ]
     if not exits:
         return None
     first = next((e for e in exits if e.first), exits[0])
@@ -160,6 +164,12 @@ def _ended(case: Case) -> Match | None:
         "code",
         ["Look for its own last lines, and for its signal in the kernel log of its host."],
     )
+
+
+def _ended_by_waiting(case: Case, end: Exit) -> bool:
+    """Return whether a process ended because it had waited too long: its own lines say so, or watchdogs abort the waiting."""
+    aborted = end.code in _ABORTS and bool(case.facts.all(WatchdogTimeout))
+    return aborted or end.rank in case.facts.witnesses
 
 
 def _exception(case: Case) -> Match | None:

@@ -40,11 +40,15 @@ class Dialect:
         return lead + (self.strong % text if piece.strong else text) + tail
 
 
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!@])")
-# What a forge makes a mention, a reference or a link of after Markdown is done, escaped or not: a word joiner, which is not seen,
-# parts it.
+# What a forge makes a mention, a reference or a link of after Markdown is done, escaped or not: a word joiner, which is not
+# seen, parts it.
 _LINKED = re.compile(r"(@)(?=[\w-])|(#)(?=\d)|(:)(?=//)|(?<![a-z])(www)(?=\.)", re.IGNORECASE)
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!@])")
 _JIRA = re.compile(r"([\\*_{}\[\]<>#|~!@^+?-])")
+
+
+def _unlinked(text: str) -> str:
+    return _LINKED.sub(lambda match: match.group() + "\u2060", text)
 
 
 def _slack(text: str) -> str:
@@ -56,7 +60,7 @@ def _slack(text: str) -> str:
 DIALECTS = {
     "markdown": Dialect(
         heading="## %s",
-        escape=lambda text: _LINKED.sub(lambda m: m.group() + "\u2060", _MARKDOWN.sub(r"\\\1", text)),
+        escape=lambda text: _unlinked(_MARKDOWN.sub(r"\\\1", text)),
         # A backtick or a pipe inside cannot end it.
         code=lambda text: "`" + text.replace("`", "'").replace("|", "¦") + "`",
         strong="**%s**",
@@ -68,7 +72,7 @@ DIALECTS = {
     ),
     "jira": Dialect(
         heading="h2. %s",
-        escape=lambda text: _JIRA.sub(r"\\\1", text),
+        escape=lambda text: _unlinked(_JIRA.sub(r"\\\1", text)),
         code=lambda text: "{{" + _JIRA.sub(r"\\\1", text.replace("}", ")").replace("{", "(")) + "}}",
         strong="*%s*",
         table_head=(),

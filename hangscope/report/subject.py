@@ -85,6 +85,8 @@ class Subject:
         found: dict[tuple[int, int, bool], set[int]] = defaultdict(set)
         for rank, calls in self.graph.open_calls.items():
             for call in calls:
+                if is_untold(call.node):
+                    continue
                 pair = is_pair(call.node)
                 found[rank, call.gid, pair].add(call.order if pair else seq_of(call.node))
         return {key: frozenset(seqs) for key, seqs in found.items()}
@@ -93,8 +95,14 @@ class Subject:
         """Return a group for a person: `0 (default_pg)`."""
         return self.incident.groups[gid].label
 
+    def on_group(self, gid: int) -> str:
+        """Return ` on group 0 (default_pg)`; empty where the group is not known."""
+        return f" on group {self.label(gid)}" if 0 <= gid < len(self.incident.groups) else ""
+
     def kind_of(self, node: Node, rank: int | None = None) -> CallKind | None:
         """Return what a rank, or else any member, called in an instance."""
+        if is_untold(node):
+            return None
         if is_pair(node):
             pair = self.graph.pairs[node[1:]]  # type: ignore[index]
             half = pair.recv if pair.recv is not None and pair.recv.rank == rank else pair.send or pair.recv
@@ -107,6 +115,8 @@ class Subject:
 
     def call_name(self, node: Node, rank: int | None = None) -> str:
         """Return an instance as `rank` called it, or with every op that its members made of it."""
+        if is_untold(node):
+            return "a call that no line names" if node[0] == "T" else "members that no line names"
         if is_pair(node):
             _, _, source, destination, index = node
             return f"send {source} -> {destination} number {int(index) + 1}"  # type: ignore[call-overload]
@@ -144,6 +154,11 @@ def is_host(node: Node) -> bool:
 def is_pair(node: Node) -> bool:
     """Return whether a node is a send with its receive."""
     return node[0] == "P"
+
+
+def is_untold(node: Node) -> bool:
+    """Return whether a node stands for what text leaves open: a call that it does not name, or members that it does not."""
+    return node[0] in ("T", "U")
 
 
 def rank_of(node: Node) -> int:

@@ -28,7 +28,10 @@ _UNPRINTABLE: dict[int, str | None] = {
     **dict.fromkeys((*range(9), 11, 12, *range(13, 32), *range(127, 160))),
     **dict.fromkeys(range(55296, 57344), "�"),
     # Characters that reorder or hide their neighbours would let a log line rewrite a sentence of the report.
-    **dict.fromkeys((8206, 8207, *range(8234, 8239), *range(8294, 8298), 65279), "�"),
+    **dict.fromkeys((1564, 8206, 8207, *range(8234, 8239), *range(8294, 8298), 65279), "�"),
+    # Those without a width let two names look the same.
+    **dict.fromkeys((173, 847, 6158, *range(8203, 8206), *range(8288, 8293), *range(917504, 917632)), "�"),
+    **dict.fromkeys((8232, 8233), " "),
 }
 
 

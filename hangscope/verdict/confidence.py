@@ -19,6 +19,7 @@ from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
+from hangscope.verdict.damage import damage
 
 #: Causes that say how a rank's program differs, and not only that its call does.
 _OF_PROGRAMS = frozenset(
@@ -51,6 +52,8 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             level = to
             reasons.append(why)
 
+    if why := damage(case, match):
+        lower(1, why)
     if finding.tie and not match.culprits:
         lower(1, "the sides are even and history does not tell which is wrong")
     if finding.form not in ("none",) and match.cause not in (
@@ -115,6 +118,12 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
         lower(
             0,
             "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well",
+        )
+    blind = not case.frames_recorded and not case.from_text
+    if match.cause in _OF_PROGRAMS and blind and finding.view is not None:
+        shown = finding.edit is not None or match.cause == "collective_order_mismatch"
+        lower(
+            1 if shown else 0, "no frames were recorded, so that calls of one op from other lines look alike"
         )
     silent = [r for r, record in incident.ranks.items() if not record.files and not record.events]
     if case.from_text and len(silent) * 2 > len(incident.ranks):

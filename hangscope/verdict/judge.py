@@ -28,9 +28,9 @@ from hangscope.incident import (
     Source,
     Verdict,
 )
+from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
-from hangscope.knowledge.library import own_knowledge
-from hangscope.verdict import confidence, substantiation
+from hangscope.verdict import confidence, ledger, substantiation
 from hangscope.verdict.library_terms import in_library_terms
 
 LEVELS = ("low", "medium", "high")
@@ -71,14 +71,19 @@ def judge(case: Case) -> Judgement:
             missing=missing,
             candidates=case.finding.candidates,
         )
-    best = in_library_terms(case, matches[0], own_knowledge())
+    best = in_library_terms(case, matches[0], case.knowledge)
     level, reasons = confidence.confidence(case, best)
     verdict = _verdict(case, best, matches[1:], LEVELS[level], missing)
-    if best.cause == "slow_rank" and not case.graph.waiting and case.finding.form != "late":
+    if best.cause == "slow_rank" and case.finding.form != "late":
         return Judgement("no_hang", verdict, reasons, missing, substantiation.candidates(case, best))
     named = verdict.cause != "unknown" or verdict.culprit_ranks
     return Judgement(
-        "hang" if named else "inconclusive", verdict, reasons, missing, substantiation.candidates(case, best)
+        "hang" if named else "inconclusive",
+        verdict,
+        reasons,
+        missing,
+        substantiation.candidates(case, best),
+        ledger.hypotheses(case, best, matches[1:], verdict.evidence, verdict.deciding),
     )
 
 
@@ -98,6 +103,7 @@ def _verdict(
     location = Location(frame.file, frame.line, frame.name, frame_rank) if frame is not None else None
     kind = finding.waiting_kind
     view = finding.view
+    evidence = substantiation.collect(case, match, missing)
     verdict = Verdict(
         cause=match.cause,
         confidence=confidence,
@@ -115,12 +121,27 @@ def _verdict(
         waiting_call=_ref(kind, finding.seq),
         location=location,
         api=match.api,
-        evidence=substantiation.collect(case, match, missing),
+        evidence=evidence,
+        deciding=ledger.deciding(case, match, evidence),
+        since=_since(case, in_call),
+        until=_until(case),
         advice=match.advice[:3],
         alternatives=substantiation.alternatives(match, others, case),
         fingerprint=_fingerprint(match.cause, kind, location, finding),
     )
     return verdict
+
+
+def _since(case: Case, in_call: tuple[int, ...]) -> int | None:
+    """Return when the first of the ranks in the verdict's call entered its own open call (ns), as far as dumps tell."""
+    opened = (case.graph.open_calls.get(rank, []) for rank in in_call)
+    return min((calls[0].created for calls in opened if calls and calls[0].created), default=None)
+
+
+def _until(case: Case) -> int | None:
+    """Return when the job ended (ns), by the last line of a launcher or scheduler that carries a date."""
+    told = (*case.facts.all(Exit), *case.facts.all(ExternalEnd))
+    return max((int(e.time * 1_000_000_000) for e in told if e.time is not None), default=None)
 
 
 def _stuck_in_text(case: Case) -> tuple[int, ...]:

@@ -185,7 +185,7 @@ def alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alte
         "stuck_rank": ("slow_rank", "one snapshot cannot tell blocked from slow"),
     }
     rival = rivals.get(match.cause)
-    if rival is not None and match.sure < 2 and all(a.cause != rival[0] for a in result):
+    if rival is not None and not match.rivals and match.sure < 2 and all(a.cause != rival[0] for a in result):
         result.insert(0, Alternative(*rival))
     return result[:3]
 

@@ -115,7 +115,7 @@ def _width(node: WaitNode) -> int:
     wanted = max(
         text_width(node.label[:_RANKS], _NAME, bold=True), text_width(_sub(node)[:_RANKS], _SUB, mono=True)
     )
-    return int(min(_WIDE, max(_NARROW, wanted + _PADDING)))
+    return int(min(_WIDE, max(_NARROW, wanted + _PADDING + 1)))
 
 
 def _node(node: WaitNode, x: int, y: int, width: int) -> Node:

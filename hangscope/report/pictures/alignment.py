@@ -14,11 +14,12 @@ from hangscope.report.pictures.behaviour import Program
 class Alignment:
     """How one program lies against a base.
 
-    `start`: the first row of the base that both can be compared from. `matched` and `paired` give the other's row of a
+    `start` and `own_start`: the first rows of the base and of the other that can be compared. `matched` and `paired` give the other's row of a
     base row: the same call, or a different call at the same place. `inserted[i]`: the other's rows before base row i.
     """
 
     start: int
+    own_start: int = 0
     matched: dict[int, int] = field(default_factory=dict)
     paired: dict[int, int] = field(default_factory=dict)
     inserted: dict[int, list[int]] = field(default_factory=dict)
@@ -33,7 +34,7 @@ def align(base: Program, other: Program) -> Alignment:
     """Return how `other` lies against `base`: their common beginning first, then the longest runs in common."""
     begin, own_begin = _common_window(base, other)
     a, b = base.tokens[begin:], other.tokens[own_begin:]
-    result = Alignment(begin)
+    result = Alignment(begin, own_begin)
     common = 0
     while common < min(len(a), len(b)) and a[common] == b[common]:
         result.matched[begin + common] = own_begin + common

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hangscope.align.callsite import user_frame
+from hangscope.align.matching import match_keys
 from hangscope.incident import Queue, RankRecord, State
 from hangscope.report.subject import Subject
 
@@ -65,18 +66,9 @@ class Folding:
         self._token = np.array(
             [
                 numbers.setdefault(
-                    (
-                        k.op,
-                        k.input_sizes,
-                        k.output_sizes,
-                        k.input_dtypes,
-                        k.output_dtypes,
-                        k.root,
-                        user_frame(k.stack),
-                    ),
-                    len(numbers),
+                    (key, kind.op if kind.is_p2p else "", user_frame(kind.stack)), len(numbers)
                 )
-                for k in kinds
+                for kind, key in zip(kinds, match_keys(kinds), strict=True)
             ],
             np.int64,
         )
@@ -161,6 +153,8 @@ class Folding:
             names = (queue.order if is_p2p else queue.seq)[-size:][rest].tolist()
             over = [row for row, name in zip(rest.tolist(), names, strict=True) if name not in still_open]
             state[over] = State.DONE
+            # An end that was not recorded is none to the graph: its rank waits there.
+            state[state == State.UNKNOWN] = State.PENDING
         return state
 
     def _purposes(self, record: RankRecord) -> dict[int, int]:

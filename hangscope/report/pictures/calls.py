@@ -16,6 +16,7 @@ from hangscope.report.words import ROLE_WORDS
 COLUMNS = 4
 ROWS_BEFORE = 60  # alike calls that are listed before the first difference
 OTHERS_LISTED = 8
+LIKE = 0.5  # classes less alike play different parts, and a comparison of their calls says nothing
 
 
 def call_diff(subject: Subject, classes: list[Behaviour]) -> CallDiff | None:
@@ -49,9 +50,12 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     inside = frozenset(subject.verdict.in_call if subject.verdict is not None else ())
     culprits = [b for b in classes if b.role == "culprit"]
     others = [b for b in classes if b.role != "culprit" and len(b.program)]
+    # In an order all call the same, and the side that is waited for tells more than the one that is most alike.
+    ordered = subject.verdict is not None and subject.verdict.cause == "collective_order_mismatch"
     known = next((b for b in culprits if len(b.program)), None)
     others.sort(
         key=lambda b: (
+            -round(8 * likeness(b, known)) if known is not None and not ordered else 0,
             not inside.intersection(b.ranks),
             known is not None and b.purposes != known.purposes,
             -len(b.ranks),
@@ -61,11 +65,16 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     if not others:
         return [b for b in culprits if len(b.program)][:COLUMNS]
     room = COLUMNS - 1
-    beside = [b for b in others[1:] if inside.intersection(b.ranks)]
-    if not culprits:
-        return [others[0], *(beside or others[1:])[:room]]
-    shown = culprits[:room]
-    return [others[0], *shown, *beside[: min(1, room - len(shown))]]
+    if culprits:
+        return [others[0], *culprits[:room]]
+    beside = [b for b in others[1:] if inside.intersection(b.ranks) and likeness(b, others[0]) >= LIKE]
+    return [others[0], *beside[:room]]
+
+
+def likeness(one: Behaviour, other: Behaviour) -> float:
+    """Return how much two classes are made of the same calls, 0 to 1: stages of a pipeline are not, replicas are."""
+    mine, theirs = set(one.program.tokens), set(other.program.tokens)
+    return len(mine & theirs) / max(1, len(mine | theirs))
 
 
 def _rows(
@@ -73,7 +82,7 @@ def _rows(
 ) -> list[DiffRow]:
     start = max((a.start for a in alignments if a.last >= 0), default=0)
     made = [frozenset(behaviour.program.tokens) for behaviour in chosen]
-    rows: list[tuple[DiffCell, ...]] = []
+    rows: list[tuple[DiffCell, ...]] = _before(subject, chosen, alignments)
     for row in range(start, len(base) + 1):
         rows += _insertions(subject, base, chosen, alignments, row, made)
         if row < len(base):
@@ -91,6 +100,21 @@ def _rows(
         inside = differs
         numbered.append(DiffRow(cells_of, number if differs else None))
     return numbered
+
+
+def _before(
+    subject: Subject, chosen: list[Behaviour], alignments: list[Alignment]
+) -> list[tuple[DiffCell, ...]]:
+    """Return the open calls of classes from before the window that all kept: of the others they are not known."""
+    result: list[tuple[DiffCell, ...]] = []
+    for column, alignment in enumerate(alignments, 1):
+        program = chosen[column].program
+        for own in range(alignment.own_start):
+            if int(program.state[own]) != State.DONE:
+                cells = [DiffCell("unseen", note="not kept") for _ in chosen]
+                cells[column] = _cell(subject, program, own, "state")
+                result.append(tuple(cells))
+    return result
 
 
 def _against(
@@ -215,7 +239,7 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
     call = subject.first_open(rank)
     if call is not None:
         groups = {c.gid for r in behaviour.ranks[:64] if (c := subject.first_open(r)) is not None}
-        where = f" on group {subject.label(call.gid)}" if len(groups) == 1 else f" on {len(groups)} groups"
+        where = subject.on_group(call.gid) if len(groups) == 1 else f" on {len(groups)} groups"
         standing = f"in {subject.call_name(call.node, rank)}{where}"
         if is_pair(call.node):
             kind = subject.kind_of(call.node, rank)

@@ -73,7 +73,7 @@ def _way(subject: Subject, steps: dict[Node, Node], rank: int) -> tuple[str, ...
                 lines.append(f"rank {rank_of(at)}: the root")
             elif call is not None:
                 name = subject.call_name(call.node, rank_of(at))
-                lines.append(f"rank {rank_of(at)} is in {name} on group {subject.label(call.gid)}")
+                lines.append(f"rank {rank_of(at)} is in {name}{subject.on_group(call.gid)}")
             elif after is not None:
                 lines.append(f"rank {rank_of(at)} waits, as text tells")
         at = after

@@ -13,7 +13,7 @@ from hangscope.align.components import components
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.align.waitgraph import Node
 from hangscope.report.page_data import WaitEdge, WaitNode, WaitPicture
-from hangscope.report.subject import Subject, gid_of, is_host, rank_of
+from hangscope.report.subject import Subject, gid_of, is_host, is_untold, rank_of
 from hangscope.report.words import counted, cut, some_ranks
 
 NODES = 30
@@ -85,10 +85,12 @@ def _edges(subject: Subject) -> Edges:
     graph = subject.graph
     calls: dict[Node, bool] = {}
     edges: Edges = {}
+    # Where text names no call of any rank, the verdict itself is drawn.
+    any_told = any(call.node != ("T", rank) for rank, found in graph.open_calls.items() for call in found[:1])
     for rank in graph.waiting:
         first = subject.first_open(rank)
         host: Node = ("H", rank)
-        if first is None:
+        if first is None or (is_untold(first.node) and not any_told):
             continue
         assumed = (
             next((a for t, a in graph.targets(host) if t == first.node), True)
@@ -125,7 +127,7 @@ def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Node,
     while work:
         at, assumed = work.pop()
         for target, step in subject.graph.targets(at):
-            if is_host(target) or target in kept:
+            if is_host(target) or is_untold(target) or target in kept:
                 if target != node:
                     found[target] = found.get(target, True) and (assumed or step)
             elif target not in seen:
@@ -198,8 +200,8 @@ def _condense(subject: Subject, edges: Edges, roots: frozenset[Node]) -> dict[No
             callers[target].add(node)
         if is_host(node):
             colours[node] = ("H", node in roots, rank_of(node) in subject.culprits, not targets)
-        elif node == ("V",):
-            colours[node] = ("V",)
+        elif node == ("V",) or is_untold(node):
+            colours[node] = (node[0],)
         else:
             group = subject.incident.groups[gid_of(node)]
             purpose = (group.role or group.desc or group.name, len(group.ranks))
@@ -254,6 +256,10 @@ def _node(
         group = f"group {verdict.group.label}" if verdict.group is not None else ""
         inside = sorted(verdict.waiting_ranks)
         return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
+    if is_untold(members[0]):
+        inside = sorted({r for n in members for r, _ in subject.graph.calls_of(n)} - subject.culprits)
+        told = compress(inside) if inside else ""
+        return WaitNode(name, "call", subject.call_name(members[0]), "", told, len(inside), root, bold)
     gids = sorted({gid_of(n) for n in members})
     first = subject.incident.groups[gids[0]]
     group = (
@@ -306,7 +312,7 @@ def _sentences(
             if awaited.get(node.id)
             else []
         )
-        behind = [f"{t.label} on {t.group}" for t in targets if t.kind == "call"]
+        behind = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
         tail = " and ".join(
             filter(None, (", ".join(for_whom), "stands behind " + ", ".join(behind) if behind else ""))
         )

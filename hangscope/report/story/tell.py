@@ -112,7 +112,7 @@ def known(subject: Subject, classes: Sequence[Behaviour]) -> KnownStory | None:
     for rank in sorted(picture):
         call = subject.first_open(rank)
         if call is not None:
-            where = f"{subject.call_name(call.node, rank)} on group {subject.label(call.gid)}"
+            where = f"{subject.call_name(call.node, rank)}{subject.on_group(call.gid)}"
             by_call.setdefault(where, []).append(rank)
     for where, ranks in list(by_call.items())[:_LINES]:
         awaited.append(f"{ranks_phrase(ranks).capitalize()}: in {where}")

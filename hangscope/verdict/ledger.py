@@ -1,0 +1,107 @@
+"""Which evidence decides, and what the explanations that were weighed have for and against them.
+
+A line that is true of any freeze, such as the timeout of a rank that waited, decides nothing. What tells two explanations
+apart is one observation, and the best advice there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangscope.align.rankset import ranks_phrase
+from hangscope.causes.case import Case, Match
+from hangscope.explain.predict import Replay
+from hangscope.incident import Evidence, Hypothesis
+from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
+
+MOST_DECIDING = 3
+MOST_HYPOTHESES = 6
+MOST_REPLAYED = 64  # ranks of an explanation whose undoing is tried
+
+#: What would show that a rival, and not the best explanation, is right.
+_WOULD_DECIDE = {
+    "rank_conditional_collective": "what the rank calls next: a call of the same step shows that it is still inside its loop",
+    "uneven_loader": "the number of batches of each rank (len(loader)), or a line that the rank prints behind its loop",
+    "crashed_rank": "the exit code or signal of its process, in the launcher's output or the kernel log of its host",
+    "early_exit": "its exit code: 0 says that it left by itself",
+    "stuck_rank": "a stack of its process (py-spy dump --pid PID)",
+    "slow_rank": "a second dump a minute later: a rank that is slow has moved on",
+    "shape_mismatch": "the sizes of this call in the steps before, in a longer recorder (TORCH_FR_BUFFER_SIZE)",
+    "dtype_mismatch": "the element types of both sides, which a recorder of torch 2.1 or later keeps",
+    "collective_mismatch": "the lines of both calls, from dumps with frames or TORCH_DISTRIBUTED_DEBUG=DETAIL",
+    "gradient_sync_mismatch": "which parameters got a gradient on each rank (TORCH_DISTRIBUTED_DEBUG=DETAIL names them)",
+    "model_mismatch": "the number and shapes of the parameters of each rank",
+    "collective_order_mismatch": "stacks of all ranks at one moment: who is blocked in which group's call",
+    "p2p_mismatch": "the send and receive schedules of both ranks, from dumps that reach further back",
+    "gpu_stall": "the kernel log of its host (an Xid), or a second dump: a dump that was merely older has caught up",
+    "network_stall": "NCCL_DEBUG=INFO of every member, or a bandwidth test over these hosts",
+    "init_hang": "which ranks reached the rendezvous, from each rank's own log",
+    "unknown": "dumps and stacks of the ranks that left none",
+}
+
+
+def deciding(case: Case, match: Match, evidence: Sequence[Evidence]) -> tuple[int, ...]:
+    """Return the indexes of the evidence that tells this cause from its rivals, the most telling first."""
+    culprits = set(match.culprits)
+    anyway = {
+        (e.file, e.line)
+        for e in (
+            *case.facts.all(WatchdogTimeout, GlooTimeout, GlooClosed),
+            *case.facts.all(WatchdogStatus),
+            *case.facts.all(DumpSignal),
+        )
+        if e.rank not in culprits
+    }
+    own = {(item.text, item.rank) for item in match.evidence}
+    ranked = []
+    for index, item in enumerate(evidence):
+        source = (item.source.file, item.source.line) if item.source is not None else None
+        if item.stance != "for" or item.kind == "method" or source in anyway:
+            continue
+        of_culprit = item.rank in culprits
+        weight = 4 * of_culprit + 2 * ((item.text, item.rank) in own) + (item.kind == "dump")
+        if weight or not culprits:
+            ranked.append((-weight, index))
+    return tuple(index for _, index in sorted(ranked)[:MOST_DECIDING])
+
+
+def hypotheses(
+    case: Case, match: Match, others: Sequence[Match], evidence: Sequence[Evidence], decided: Sequence[int]
+) -> list[Hypothesis]:
+    """Return the explanations that were weighed, best first, each with what fits it and what contradicts it."""
+    replay = Replay(case.graph)
+    against = [item.text for item in evidence if item.stance == "against"]
+    result = [
+        Hypothesis(
+            match.cause,
+            tuple(sorted(set(match.culprits))),
+            tuple(evidence[i].text for i in decided) or (match.why,),
+            (*_left(replay, match.culprits), *against[:3]),
+        )
+    ]
+    told: set[tuple[str, tuple[int, ...]]] = {(result[0].cause, result[0].ranks)}
+    for other in others:
+        ranks = tuple(sorted(set(other.culprits)))
+        if (other.cause, ranks) not in told:
+            told.add((other.cause, ranks))
+            result.append(
+                Hypothesis(
+                    other.cause, ranks, (other.why,), _left(replay, ranks), _WOULD_DECIDE.get(other.cause, "")
+                )
+            )
+    for candidate in case.finding.candidates:
+        ranks = tuple(sorted(candidate.ranks))
+        if ranks and ("unknown", ranks) not in told and ranks != result[0].ranks:
+            told.add(("unknown", ranks))
+            why = (candidate.why_set_aside, *_left(replay, ranks))
+            result.append(Hypothesis("unknown", ranks, (candidate.what,), why, _WOULD_DECIDE["unknown"]))
+    return result[:MOST_HYPOTHESES]
+
+
+def _left(replay: Replay, ranks: Sequence[int]) -> tuple[str, ...]:
+    """Return who would still wait if these ranks had done what is expected of them, as a contradiction, or nothing."""
+    if not ranks or not replay.waiting or len(ranks) > MOST_REPLAYED:
+        return ()
+    stuck = replay.stuck(ranks) - set(ranks)
+    return (f"it leaves unexplained why {ranks_phrase(stuck)} would wait",) if stuck else ()
