@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 
 from hangscope.align import divergence, frontier, waitgraph
 from hangscope.causes.case import Case
-from hangscope.explain import excerpt, facts, finder, scene, statements, text_finding
+from hangscope.explain import facts, finder, scene, statements
+from hangscope.explain.text import excerpt, finding
 from hangscope.incident import ASSUMED, Absence, Incident
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
+from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.verdict.judge import Judgement, judge
 
 
@@ -33,8 +35,8 @@ class Analysis:
         self.waiting = frozenset(verdict.waiting_ranks if verdict is not None else ())
 
 
-def analyse(incident: Incident) -> Analysis:
-    """Return the analysis of an incident."""
+def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
+    """Return the analysis of an incident, with a site's own knowledge of calls where there is any."""
     digest = facts.digest(incident)
     incident = statements.joined(incident, digest)
     views = frontier.frontiers(incident)
@@ -56,6 +58,6 @@ def analyse(incident: Incident) -> Analysis:
         found.events = statements.behind(digest, found.waiting, found.culprits)
         found.assumed = found.assumed or any(e.rank_assumed for e in found.events)
     if found.form == "none":
-        found = text_finding.find_in_text(incident, digest)
-    case = Case(incident, found, digest, graph, from_text)
+        found = finding.find_in_text(incident, digest)
+    case = Case(incident, found, digest, graph, from_text, knowledge or own_knowledge())
     return Analysis(incident, views, histories, case, judge(case))

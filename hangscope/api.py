@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hangscope._version import __version__
 from hangscope.errors import HangscopeError, NoInputError, Note, UsageError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hangscope.incident import Verdict
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.reading import Reading
+    from hangscope.knowledge.site import Rules
     from hangscope.report.document import Document
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -33,9 +34,15 @@ class Report:
     """One analysis: its status, its verdict, its table, and its written forms."""
 
     def __init__(
-        self, document: Document, analysis: Analysis | None = None, *, full_table: bool = False
+        self,
+        document: Document,
+        analysis: Analysis | None = None,
+        *,
+        full_table: bool = False,
+        redacted: Collection[str] = (),
     ) -> None:
         self.document, self._analysis, self._full_table = document, analysis, full_table
+        self._redacted = redacted
 
     @property
     def status(self) -> str:
@@ -45,9 +52,14 @@ class Report:
     @cached_property
     def verdict(self) -> Verdict | None:
         """Return the verdict, or None where nothing is named."""
-        if self._analysis is not None:
-            return self._analysis.judgement.verdict
+        from hangscope.report.masking.redaction import CONTRACT
+        from hangscope.report.masking.secrets import mask_text
+        from hangscope.report.masking.walk import change_fields
         from hangscope.report.verdict_view import verdict_of
+
+        if self._analysis is not None and not self._redacted:
+            verdict = self._analysis.judgement.verdict
+            return cast("Verdict | None", change_fields(verdict, mask_text, CONTRACT))
 
         return verdict_of(self.document.verdict)
 
@@ -61,7 +73,15 @@ class Report:
         """Return the collective-sequence table: one row per (rank, group, call); see `hangscope.table`."""
         from hangscope.table import build_table
 
-        return build_table(self._analysis, full=self._full_table)
+        table = build_table(self._analysis, full=self._full_table)
+        if self._redacted:
+            from hangscope.report.masking.redaction import Redaction
+
+            files = [str(file) for file in table["file"].cat.categories]
+            redaction = Redaction({"ranks": [], "files": files}, self._redacted)
+            hidden = {file: redaction.text(file) for file in files}
+            table["file"] = table["file"].map(hidden).astype("category")
+        return table
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data (schema `hangscope.report/1`)."""
@@ -115,6 +135,7 @@ def analyze(
     max_unpacked: int | None = None,
     full_table: bool = False,
     redact: Collection[str] = (),
+    rules: Rules | None = None,
     source: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int, int, int], None] | None = None,
@@ -125,7 +146,8 @@ def analyze(
     `jobs` is the number of reading processes (default: this process's processors); `attempt` picks a restart attempt
     (default: the last; "all" mixes them); `max_bytes` is the largest dump that is loaded, `max_unpacked` what
     archives may unpack to, in bytes; `full_table` keeps rows for
-    calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `source` is a folder with
+    calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `rules` is
+    a TOML file of a site's own rules, or several (docs/knowledge.md), besides those of HANGSCOPE_RULES; `source` is a folder with
     the job's code, from which the page quotes the lines that matter; `executor` reads on any
     `concurrent.futures.Executor` instead of children; `progress(files, of, bytes, of)` is called as reading goes on.
 
@@ -135,10 +157,12 @@ def analyze(
     from hangscope.ingest.files.sources import find_files
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.children import read_files
+    from hangscope.knowledge.site import knowledge_with
 
     wanted = _as_list(paths)
     _check(world_size, jobs, attempt, redact)
     notes: list[Note] = []
+    knowledge = knowledge_with(rules, notes)
     with find_files(wanted, notes, max_unpacked=max_unpacked) as files:
         interner = Interner()
         readings = [
@@ -162,10 +186,10 @@ def analyze(
     incident = assemble(readings, world_size=world_size, attempt=attempt)
     readings.clear()  # what is needed of them is in the incident
     incident.notes[:0] = notes
-    analysis = analyse(incident)
+    analysis = analyse(incident, knowledge)
     folder = SourceFolder(Path(source)) if source is not None else None
     document = build_document(analysis, __version__, redacted=redact, source=folder)
-    return Report(document, analysis, full_table=full_table)
+    return Report(document, analysis, full_table=full_table, redacted=redact)
 
 
 def analyze_safely(paths: Paths, *, deadline: float = 60.0, **options: Any) -> Report:

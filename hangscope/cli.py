@@ -152,6 +152,12 @@ Examples:
 @_jobs_option
 @click.option("--exit-code", is_flag=True, help="Exit 10 for a hang, 11 for inconclusive, 0 for no hang.")
 @click.option("--redact", metavar="hosts,paths,users", default="", help="Remove these from every output.")
+@click.option(
+    "--rules",
+    multiple=True,
+    metavar="FILE",
+    help="A site's own rules (TOML), besides HANGSCOPE_RULES; may be given again.",
+)
 @click.option("--attempt", metavar="N|all", help="Which restart attempt to analyse (default: the last).")
 @click.option(
     "--full-table", is_flag=True, help="Keep every call in the library's table, however large the job."
@@ -179,6 +185,7 @@ def analyze(
     jobs: int | None,
     exit_code: bool,
     redact: str,
+    rules: tuple[str, ...],
     attempt: str | None,
     full_table: bool,
     max_bytes: int | None,
@@ -218,6 +225,7 @@ def analyze(
             attempt=attempt,
             full_table=full_table,
             redact=[w.strip() for w in redact.split(",") if w.strip()],
+            rules=rules,
             progress=bar.advance,
             max_bytes=max_bytes or DEFAULT_MAX_BYTES,
             max_unpacked=max_unpacked,
@@ -353,7 +361,7 @@ def explain(cause: str | None) -> None:
 
     Without CAUSE, list all causes.
     """
-    from hangscope.causes.catalog import CATALOG
+    from hangscope.knowledge.catalog import CATALOG
 
     if cause is None:
         for entry in CATALOG.values():

@@ -36,7 +36,7 @@ def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Re
             {
                 "paths": listed,
                 "options": {
-                    k: sorted(v) if isinstance(v, (set, frozenset)) else v for k, v in options.items()
+                    k: sorted(v) if isinstance(v, (set, frozenset)) else _plain(v) for k, v in options.items()
                 },
             }
         )
@@ -56,6 +56,13 @@ def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Re
         return Report(
             empty_document(f"the analysis failed: {type(error).__name__}: {error}"[:400], "", __version__)
         )
+
+
+def _plain(value: Any) -> Any:
+    """Return an option as JSON holds it: paths as text."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _run(request: str, deadline: float) -> bytes:

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Finding
 from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source, Stack
+from hangscope.knowledge.callsite import user_frame
+from hangscope.knowledge.library import Knowledge, own_knowledge
 
 
 @dataclass(slots=True)
@@ -22,6 +23,7 @@ class Case:
     facts: Facts
     graph: WaitGraph
     from_text: bool = False
+    knowledge: Knowledge = field(default_factory=own_knowledge)
 
     @property
     def frames_recorded(self) -> bool:

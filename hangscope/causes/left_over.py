@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.incident import Evidence, Stack
-from hangscope.knowledge.library import own_knowledge
+from hangscope.knowledge.callsite import user_frame
 
 
 def made_after_the_end(case: Case) -> Match | None:
@@ -60,7 +59,7 @@ def left_a_librarys_loop(case: Case) -> Match | None:
     left = tuple(r for r in finding.culprits if r in quiet) or (
         tuple(sorted(quiet)) if finding.form == "none" else ()
     )
-    reading = own_knowledge().read(_waiting_stack(case, left))
+    reading = case.knowledge.read(_waiting_stack(case, left))
     if not left or reading.loop is None or reading.stage != "step" or reading.by_user:
         return None
     who = ranks_phrase(left)

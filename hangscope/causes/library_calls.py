@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hangscope.align.callsite import shared_line, user_frame
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.incident import CallKind, Evidence, Frame, Source, Stack
-from hangscope.knowledge.library import Knowledge, Reading, own_knowledge
+from hangscope.knowledge.callsite import shared_line, user_frame
+from hangscope.knowledge.library import Knowledge, Reading
 
 #: Stages that a library's loop reaches only when its batches are over.
 _BEHIND = frozenset({"epoch start", "epoch end", "evaluation", "teardown"})
@@ -219,7 +219,7 @@ def called_from_a_library(case: Case) -> Match | None:
     position = d.position[0] if d.position is not None else None
     history = tuple(kind.stack for kind in d.history)
     meeting = Meeting(own, peer, finding.culprits, history, d.times_before(d.own), position)
-    told = tell(meeting, own_knowledge())
+    told = tell(meeting, case.knowledge)
     if told is None:
         return None
     return Match(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import click
 
 from hangscope.errors import UsageError
+from hangscope.frames import Stack
 
 
 @click.command()
@@ -23,7 +25,7 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
     """Take the stacks and recorders of all ranks on this node, twice, without disturbing the job.
 
     PID is a launcher, a rank, or several: everything below it is looked at. Ranks are told by the variables that their
-    launcher gave them. Then `hangscope analyze` the folder.
+    launcher gave them. Prints where they stand as one tree; `hangscope analyze` the folder for the verdict.
     """
     from hangscope.live import capture as live
     from hangscope.live import processes as table
@@ -48,6 +50,7 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
         if number:
             time.sleep(live.GAP)
         taken = live.capture(folder, found, everywhere=bool(job))
+    click.echo(_tree(taken.folder), nl=False)
     if quiet:
         return
     for how in sorted(set(taken.stacks.values())):
@@ -56,3 +59,17 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
     for text in taken.missing:
         click.echo(f"hangscope: not to be had: {text}", err=True)
     click.echo(f"Wrote {taken.folder.parent}; next: hangscope analyze {taken.folder.parent}", err=True)
+
+
+def _tree(folder: Path) -> str:
+    """Return the main threads of all ranks as one tree, which says at a glance who stands alone."""
+    from hangscope.ingest.stacks.dumps import read_processes
+    from hangscope.live.stack_tree import merged
+
+    stacks: dict[int, Stack] = {}
+    for path in sorted(folder.glob("stack_rank_*.txt")):
+        with open(path, "rb") as stream:
+            processes = read_processes(stream, path.name)
+        if processes and processes[0].threads:
+            stacks[int(path.stem.rpartition("_")[2])] = processes[0].threads[0][1]
+    return merged(stacks).to_text()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-from hangscope.align.callsite import user_frames
 from hangscope.incident import Frame, Stack
+from hangscope.knowledge.callsite import user_frames
 from hangscope.knowledge.loading import own_rules
 from hangscope.knowledge.rule import HANDLER, Rule
 
@@ -95,10 +95,11 @@ class Knowledge:
         fresh = True  # no rule has applied since the last of the user's frames
         found: list[Rule] = []
         for current in reversed(stack):
-            if current in users:
+            rule = self.at(current)
+            # A site's own library may lie beside its scripts: what a rule of the site's names is a library's.
+            if current in users and (rule is None or rule.built_in):
                 last_user, fresh = current, True
                 continue
-            rule = self.at(current)
             if rule is None:
                 continue
             if rule not in found:

@@ -20,8 +20,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hangscope.causes.catalog import CATALOG
 from hangscope.errors import Note
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.knowledge.rule import CALLS, HANDLER, STAGES, FramePattern, Rule
 
 if sys.version_info >= (3, 11):
@@ -41,7 +41,7 @@ class BrokenRule(ValueError):
     """A rule that cannot be used, with what is wrong and what to write instead."""
 
 
-def parse_rules(text: str, origin: str, notes: list[Note]) -> tuple[Rule, ...]:
+def parse_rules(text: str, origin: str, notes: list[Note], *, site: bool = True) -> tuple[Rule, ...]:
     """Return the rules of one file; what cannot be used becomes a note that names the file and the rule."""
     try:
         data = tomllib.loads(text)
@@ -62,7 +62,7 @@ def parse_rules(text: str, origin: str, notes: list[Note]) -> tuple[Rule, ...]:
     rules = []
     for number, entry in enumerate(entries, 1):
         try:
-            rules.append(_rule(entry, data, origin))
+            rules.append(_rule(entry, data, origin, site))
         except BrokenRule as error:
             name = entry.get("api") if isinstance(entry, dict) else None
             called = f" ({name})" if isinstance(name, str) and name else ""
@@ -76,7 +76,7 @@ def _note(origin: str, what: str, hint: str) -> Note:
     return Note("rule_left_out", f"{origin} {what}", file=origin, hint=hint)
 
 
-def _rule(entry: Any, header: Mapping[str, Any], origin: str) -> Rule:
+def _rule(entry: Any, header: Mapping[str, Any], origin: str, site: bool) -> Rule:
     if not isinstance(entry, dict):
         raise BrokenRule("is no table")
     unknown = sorted(set(entry) - _KEYS)
@@ -105,7 +105,7 @@ def _rule(entry: Any, header: Mapping[str, Any], origin: str) -> Rule:
         raise BrokenRule("owns_loader must be true or false")
     roots = _strings(header, "roots")
     frames = tuple(p for text in lists.pop("frames") for p in _patterns(text, roots))
-    return Rule(frames=frames, owns_loader=owns, origin=origin, **lists, **texts)  # type: ignore[arg-type]
+    return Rule(frames=frames, owns_loader=owns, origin=origin if site else "", **lists, **texts)  # type: ignore[arg-type]
 
 
 def _patterns(text: str, roots: tuple[str, ...]) -> list[FramePattern]:
@@ -154,7 +154,7 @@ def own_rules() -> tuple[Rule, ...]:
     rules: list[Rule] = []
     for file in sorted(files("hangscope.knowledge").iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):
-            rules += parse_rules(file.read_text("utf-8"), file.name, notes)
+            rules += parse_rules(file.read_text("utf-8"), file.name, notes, site=False)
     if notes:
         raise AssertionError("; ".join(str(note) for note in notes))
     return tuple(rules)

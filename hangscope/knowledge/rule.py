@@ -33,6 +33,17 @@ class FramePattern:
 
 
 @dataclass(frozen=True, slots=True)
+class Situation:
+    """What a verdict is about, as rules ask for it: frames of both sides, ops, names of the group, lines, the cause."""
+
+    cause: str
+    frames: tuple[Frame, ...] = ()
+    ops: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """What is known of one library call, or of one situation. Conditions that are empty do not matter.
 
@@ -55,9 +66,28 @@ class Rule:
     owner: str = ""
     runbook: str = ""
     owns_loader: bool = False
-    origin: str = ""
+    origin: str = ""  # the file of a site's own rule
+
+    @property
+    def built_in(self) -> bool:
+        """Whether the rule comes with hangscope, and is no site's own."""
+        return not self.origin
 
     @property
     def is_stage(self) -> bool:
         """Whether the rule tells where the library's own control flow stands."""
         return self.implies in STAGES
+
+    def fits(self, situation: Situation) -> bool:
+        """Return whether every condition that the rule has is met, each by one of its alternatives."""
+        return (
+            (not self.cause or situation.cause in self.cause)
+            and (not self.op or _any(self.op, situation.ops))
+            and (not self.group or _any(self.group, situation.groups))
+            and (not self.log or _any(self.log, situation.lines))
+            and (not self.frames or any(p.matches(f) for p in self.frames for f in situation.frames))
+        )
+
+
+def _any(patterns: tuple[str, ...], texts: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(text, pattern) for pattern in patterns for text in texts)

@@ -119,20 +119,22 @@ def _stacks_of_rank(process: Process, processes: Sequence[Process], target: Path
         if told := kernel.facts(process.pid):
             (target / f"kernel_rank_{process.rank}.txt").write_text(told)
         return ""
-    parts = [text if how == "py-spy" else f"Process {process.pid}: rank {process.rank}\n{text}"]
+    parts = [_headed(process.pid, f"rank {process.rank}", text)]
     for worker in processes:
         if worker.worker_of == process.pid and worker.rank == process.rank:
-            kind, more = _stacks(worker.pid, spy)
+            _, more = _stacks(worker.pid, spy)
             if more:
-                parts.append(
-                    more
-                    if kind == "py-spy"
-                    else f"Process {worker.pid}: worker of rank {process.rank}\n{more}"
-                )
+                parts.append(_headed(worker.pid, f"worker of rank {process.rank}", more))
     unfinished = target / f".stack_rank_{process.rank}.{os.getpid()}"
     unfinished.write_text("\n".join(parts))
     unfinished.rename(file)
     return how
+
+
+def _headed(pid: int, what: str, text: str) -> str:
+    """Return stacks below a line that says whose they are; py-spy's own has the whole command line."""
+    lines = [line for line in text.splitlines() if not line.startswith(f"Process {pid}:")]
+    return "\n".join([f"Process {pid}: {what}", *lines]) + "\n"
 
 
 def _stacks(pid: int, spy: Spy) -> tuple[str, str]:

@@ -45,7 +45,7 @@ class Patience:
 
     def frozen(self, look: Look) -> bool:
         """Take note of a look, and return whether the job has stood still for too long."""
-        told = [status for status in look.ranks if status.changes > 1]
+        told = [status for status in look.ranks if status.changes]
         mark: object = (True, sum(status.changes for status in told)) if told else (False, look.printed)
         before, self._last = self._last, look
         self._first = look.time if self._first is None else self._first

@@ -10,11 +10,11 @@ from collections import defaultdict
 from functools import cached_property
 from typing import Any
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.waitgraph import Node, OpenCall, WaitGraph
 from hangscope.analysis import Analysis
 from hangscope.incident import CallKind, Incident, State, Verdict
+from hangscope.knowledge.callsite import user_frame
 from hangscope.report.words import sizes_words
 
 
@@ -25,7 +25,7 @@ class Subject:
         self.analysis = analysis
         self.incident: Incident = analysis.incident
         self.verdict: Verdict | None = analysis.judgement.verdict
-        self.graph: WaitGraph = analysis.case.graph
+        self.graph: WaitGraph = analysis.case.graph.of_known_calls()
         self.culprits = frozenset(self.verdict.culprit_ranks) if self.verdict is not None else frozenset()
         self.waiting = frozenset(self.verdict.waiting_ranks) if self.verdict is not None else frozenset()
 
@@ -121,13 +121,13 @@ class Subject:
             _, _, source, destination, index = node
             return f"send {source} -> {destination} number {int(index) + 1}"  # type: ignore[call-overload]
         view, seq = self.views[gid_of(node)], seq_of(node)
-        members = view.members if rank is None or view.kind_of(rank, seq) is None else [rank]
+        members = view.members if rank is None or view.kind_index(rank, seq) is None else [rank]
         kinds = {
             index
             for r in members
             if (index := view.kind_index(r, seq)) is not None and r not in self.culprits
         } or {index for r in members if (index := view.kind_index(r, seq)) is not None}
-        ops = sorted({view.kinds[index].op for index in kinds})
+        ops = sorted({view.kinds.without_sizes(index).op for index in kinds})
         return f"{' / '.join(ops) or 'call'} seq {seq}"
 
     def missing_from(self, node: Node) -> list[int]:

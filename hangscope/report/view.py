@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.analysis import Analysis
 from hangscope.incident import Incident, Input, RankRecord
+from hangscope.knowledge.callsite import user_frame
 from hangscope.report.document import (
     FOLD_ABOVE,
     SCHEMA,
@@ -25,7 +25,7 @@ from hangscope.report.document import (
     WarningPart,
     WindowPart,
 )
-from hangscope.report.masking.redaction import redact
+from hangscope.report.masking.redaction import Redaction
 from hangscope.report.masking.secrets import mask
 from hangscope.report.pictures.gather import page_data
 from hangscope.report.plain import from_plain, to_plain
@@ -72,13 +72,14 @@ def build_document(
         tool_version=tool_version,
         page=page_data(subject, source),
     )
-    return _fit_to_leave(document, redacted)
+    told = {host for e in incident.events for host in (e.host, getattr(e, "peer_host", None)) if host}
+    return _fit_to_leave(document, redacted, told)
 
 
-def _fit_to_leave(document: Document, redacted: Collection[str]) -> Document:
+def _fit_to_leave(document: Document, redacted: Collection[str], hosts: Collection[str]) -> Document:
     """Return the document as every output may show it: masking works on plain data, so that it misses no field."""
     plain: dict[str, Any] = mask(clean(to_plain(document)))
-    return from_plain(Document, redact(plain, redacted) if redacted else plain)
+    return from_plain(Document, Redaction(plain, redacted, hosts).view(plain) if redacted else plain)
 
 
 def _headline(analysis: Analysis) -> str:

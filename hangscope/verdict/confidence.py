@@ -19,6 +19,7 @@ from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
+from hangscope.verdict.damage import damage
 
 #: Causes that say how a rank's program differs, and not only that its call does.
 _OF_PROGRAMS = frozenset(
@@ -51,6 +52,8 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             level = to
             reasons.append(why)
 
+    if why := damage(case, match):
+        lower(1, why)
     if finding.tie and not match.culprits:
         lower(1, "the sides are even and history does not tell which is wrong")
     if finding.form not in ("none",) and match.cause not in (

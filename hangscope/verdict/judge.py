@@ -10,13 +10,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match
-from hangscope.causes.catalog import CATALOG
 from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Candidate, Finding
-from hangscope.explain.stop import Stop, find_stop, told_of
+from hangscope.explain.text.stop import Stop, find_stop, told_of
 from hangscope.incident import (
     CallKind,
     CallRef,
@@ -30,7 +28,8 @@ from hangscope.incident import (
 )
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
-from hangscope.knowledge.library import own_knowledge
+from hangscope.knowledge.callsite import user_frame
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.verdict import confidence, ledger, substantiation
 from hangscope.verdict.library_terms import in_library_terms
 
@@ -72,7 +71,7 @@ def judge(case: Case) -> Judgement:
             missing=missing,
             candidates=case.finding.candidates,
         )
-    best = in_library_terms(case, matches[0], own_knowledge())
+    best = in_library_terms(case, matches[0], case.knowledge)
     level, reasons = confidence.confidence(case, best)
     verdict = _verdict(case, best, matches[1:], LEVELS[level], missing)
     if best.cause == "slow_rank" and case.finding.form != "late":

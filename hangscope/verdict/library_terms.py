@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.align.callsite import user_frame, user_frames
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.incident import Evidence, Frame, Source, Stack
+from hangscope.knowledge.callsite import user_frame, user_frames
 from hangscope.knowledge.library import Knowledge, Reading, first_difference
-from hangscope.knowledge.rule import Rule
+from hangscope.knowledge.rule import Rule, Situation
 
 #: Causes whose culprit made a call: only then is there a library call that contains it.
 _CALLED = frozenset(
@@ -94,16 +94,47 @@ def _advice(
     told: list[str] = []
     if match.cause in _ALONE and reading.call is not None and reading.kind != "step":
         told += _lines(reading.call, words)
-    frames = (*own, *peer, *(f for s in _elsewhere(case, match) for f in s))
-    for rule in knowledge.advice:
-        if match.cause in rule.cause and any(p.matches(f) for f in frames for p in rule.frames):
-            told += _lines(rule, words)
-            break  # the innermost library's word: what wraps it says the same in other terms
-    if not told:
-        return match.advice
-    if match.cause in _ALONE:
+    here = _situation(case, match, own, peer)
+    fitting = [rule for rule in knowledge.advice if rule.fits(here)]
+    site = [rule for rule in fitting if not rule.built_in]
+    outermost = sorted((r for r in fitting if r.built_in), key=lambda r: min(_depth(r, own), _depth(r, peer)))
+    told += [line for rule in outermost[:1] for line in _lines(rule, words)]
+    if told and match.cause in _ALONE:
         told.append("Every rank must reach each collective of a step, or none.")
-    return list(dict.fromkeys(told))
+    asked = [*site, *([reading.call] if reading.call is not None else [])]
+    lines = [
+        *(line for rule in site for line in _lines(rule, words)),
+        *(line for rule in asked for line in _whom(rule)),
+        *(told or match.advice),
+    ]
+    return list(dict.fromkeys(lines))
+
+
+def _depth(rule: Rule, stack: Stack) -> int:
+    """Return how many frames lie outside of the outermost one that a rule is about: the fewest are the library that the user wrote in."""
+    return next(
+        (i for i, frame in enumerate(reversed(stack)) if any(p.matches(frame) for p in rule.frames)), 1 << 20
+    )
+
+
+def _situation(case: Case, match: Match, own: Stack, peer: Stack) -> Situation:
+    """Return what the verdict is about, as rules ask for it."""
+    finding = case.finding
+    kinds = [kind for kind in (finding.own_kind, finding.waiting_kind) if kind is not None]
+    group = finding.view.group if finding.view is not None else None
+    return Situation(
+        match.cause,
+        (*own, *peer, *(f for stack in _elsewhere(case, match) for f in stack)),
+        tuple(kind.op for kind in kinds if kind.op),
+        (group.name, group.desc, group.label) if group is not None else (),
+        tuple(event.text for event in case.incident.events),
+    )
+
+
+def _whom(rule: Rule) -> list[str]:
+    """Return whom a rule says to ask, and where it says to look."""
+    asked = [f"Ask {rule.owner}, who own this."] if rule.owner else []
+    return [*asked, *([f"Runbook: {rule.runbook}"] if rule.runbook else [])]
 
 
 def _elsewhere(case: Case, match: Match) -> list[Stack]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.corroboration import corroboration
@@ -16,6 +15,7 @@ from hangscope.incident import (
     Evidence,
     Source,
 )
+from hangscope.knowledge.callsite import user_frame
 
 
 def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
@@ -185,7 +185,7 @@ def alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alte
         "stuck_rank": ("slow_rank", "one snapshot cannot tell blocked from slow"),
     }
     rival = rivals.get(match.cause)
-    if rival is not None and match.sure < 2 and all(a.cause != rival[0] for a in result):
+    if rival is not None and not match.rivals and match.sure < 2 and all(a.cause != rival[0] for a in result):
         result.insert(0, Alternative(*rival))
     return result[:3]
 

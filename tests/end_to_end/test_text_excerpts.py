@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from hangscope.causes.catalog import CATALOG
+from hangscope.knowledge.catalog import CATALOG
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

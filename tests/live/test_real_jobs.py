@@ -1,6 +1,6 @@
 """Real frozen torch jobs under `hangscope run`: the right rank and line are on disk before the job is gone.
 
-The first two belong to every run of the suite; the others need HANGSCOPE_REAL_JOBS=1 (`.ci/live`), and say so.
+The first belongs to every run of the suite; the others need HANGSCOPE_REAL_JOBS=1 (`.ci/live`), and say so.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def end_all_at_once(process: subprocess.Popen[str], folder: Path) -> None:
 
 real = pytest.mark.real
 CASES = [
-    pytest.param("loader_worker", end_by(signal.SIGINT), 1, "stuck_rank", id="ctrl_c-loader_worker"),
+    pytest.param(
+        "loader_worker", end_by(signal.SIGINT), 1, "stuck_rank", id="ctrl_c-loader_worker", marks=real
+    ),
     pytest.param("sleeping", end_by(signal.SIGTERM), 1, "stuck_rank", id="sigterm-sleep", marks=real),
     pytest.param("holding_the_gil", end_by(signal.SIGTERM), 1, "stuck_rank", id="sigterm-gil", marks=real),
     pytest.param("holding_the_gil", end_by(signal.SIGINT), 1, "stuck_rank", id="ctrl_c-gil", marks=real),

@@ -200,5 +200,6 @@ def test_a_touched_trigger_takes_a_capture_and_the_job_goes_on(
             check=False,
         )
         assert job.returncode == 0, job.stderr
+        assert b"  rank 1: rank.py:11 in train\n  rank.py:5 in load\n" in job.stdout
         assert (tmp_path / "left" / "capture_03" / "stack_rank_0.txt").exists()
         assert process.poll() is None

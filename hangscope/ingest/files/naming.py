@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-_SUFFIXES = re.compile(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|txt|out|fr|gz|zst))+$", re.IGNORECASE)
+_SUFFIXES = re.compile(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|txt|out|fr|gz|zst)){1,8}$", re.IGNORECASE)
 _RANK = re.compile(r"(?<![a-z])rank[_\-.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LOCAL = re.compile(r"local[_-]?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _ATTEMPT = re.compile(r"(?:^|/)(?:attempt|restart)[_-]?(\d{1,9})(?:/(?:(\d{1,6})/)?|$)")

@@ -29,7 +29,7 @@ def open_plain(path: str) -> BinaryIO:
     magic = raw.read(4)
     raw.seek(0)
     if magic.startswith(_GZIP):
-        return cast(BinaryIO, io.BufferedReader(GzipStream(raw), 1 << 18))
+        return cast(BinaryIO, _Patient(GzipStream(raw), 1 << 18))
     if magic == _ZSTD:
         try:
             import zstandard
@@ -38,7 +38,7 @@ def open_plain(path: str) -> BinaryIO:
             raise CompressionUnavailable(
                 "it is zstd-compressed; pip install 'hangscope[zstd]' to read it"
             ) from None
-        return cast(BinaryIO, io.BufferedReader(_Zstd(raw, zstandard.ZstdDecompressor()), 1 << 18))
+        return cast(BinaryIO, _Patient(_Zstd(raw, zstandard.ZstdDecompressor()), 1 << 18))
     return raw
 
 
@@ -60,6 +60,26 @@ def read_whole(stream: BinaryIO, limit: int) -> bytes:
         parts.append(part)
         limit -= len(part)
     return b"".join(parts)
+
+
+class _Patient(io.BufferedReader):
+    """A buffered stream that gives what came before an error, and the error with the next read."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = 1 << 62 if size is None or size < 0 else size
+        parts: list[bytes] = []
+        while wanted:
+            try:
+                part = self.read1(min(wanted, 1 << 20))
+            except Exception:
+                if parts and wanted < 1 << 60:
+                    break  # it comes again
+                raise
+            if not part:
+                break
+            parts.append(part)
+            wanted -= len(part)
+        return b"".join(parts)
 
 
 class _Unpacked(io.RawIOBase):

@@ -93,7 +93,7 @@ RULES: tuple[WarnRule, ...] = (
         NOBODY,
         2,
     ),
-    _rule("ib_error", rf"NET/IB\S* ?:? ?Got completion (?:from peer {_PEER} )?with ", NAMED, 2),
+    _rule("ib_error", rf"NET/IB\S{{0,64}} ?:? ?Got completion (?:from peer {_PEER} )?with ", NAMED, 2),
     # --- sockets ---
     _rule("size_mismatch", rf"NET/Socket ?: peer {_PEER} message truncated", NOBODY, 2),
     _rule("closed_by_peer", rf"Connection closed by remote peer(?: {_PEER})?", NAMED, 3),

@@ -63,7 +63,8 @@ def batches_without_end(
     """Return the point-to-point batches (local group id, seq) that a dump of pending calls only shows without their end.
 
     The end entry is written right behind the members and carries the state; members read "scheduled" for ever. So where
-    completed entries were left out of the dump, members without an end belong to a batch that completed.
+    completed entries were left out of the dump, members without an end belong to a batch that completed. Of the oldest one
+    the ring may have kept the last member only: a lone one before such batches is taken for that.
     """
     members: dict[tuple[str, int], int] = {}
     for row in rows:
@@ -73,7 +74,11 @@ def batches_without_end(
         if call.is_p2p and not call.name.ends_batch:
             key = (call.local_id, row.number(True))
             members[key] = members.get(key, 0) + 1
-    return {key for key, count in members.items() if count > 1 and (key[0], True, key[1]) not in ends}
+    lost = {key for key, count in members.items() if count > 1 and (key[0], True, key[1]) not in ends}
+    oldest: dict[str, int] = {}
+    for local_id, seq in members:
+        oldest[local_id] = min(seq, oldest.get(local_id, seq))
+    return lost | {key for key in oldest.items() if any(of == key[0] and seq > key[1] for of, seq in lost)}
 
 
 def end_key(ends: dict[tuple[str, bool, int], Batch], row: Row) -> tuple[bool, int]:

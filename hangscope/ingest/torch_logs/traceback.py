@@ -34,7 +34,7 @@ _HEADER = re.compile(
     r")?Traceback \(most recent call last\):\s*$"
 )
 _FRAME = re.compile(r'^( {2,6})File "(.{1,1000}?)", line (\d{1,9})(?:, in (.{1,300}))?\s*$')
-_CARETS = re.compile(r"^\s*[~^]+[~^\s]*$")
+_CARETS = re.compile(r"^\s*[~^][~^\s]*$")
 _REPEATED = re.compile(r"^\s*\[Previous line repeated \d+ more times?\]")
 _EXCEPTION = re.compile(r"^ ?((?:[A-Za-z_]\w{0,100}\.){0,12}([A-Za-z_]\w{0,100}))(?:: ?(.*))?$")
 _TYPE = re.compile(

@@ -236,7 +236,8 @@ class Agent:
             if self.token is not None:
                 self.longest = max(self.longest, now - self.since)
             self.token, self.since = token, now
-            self.changes += 1
+            if self.changes or calls_were_made():
+                self.changes += 1
             for path in self.stalled:
                 try:
                     os.unlink(path)
@@ -375,6 +376,21 @@ def frontier(dump: Any) -> Any:
         return hash(dump(includeCollectives=False, includeStackTraces=False, onlyActive=False))
     except TypeError:
         return None  # torch before 2.4 writes everything or nothing
+
+
+def calls_were_made() -> bool:
+    """Return whether a recorder tells of a call; a group that was only made is no progress yet."""
+    module = sys.modules.get("torch._C._distributed_c10d")
+    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
+        dump = getattr(module, name, None)
+        if dump is None:
+            continue
+        hooked = HOOKED if "backend" in (dump.__doc__ or "") else ()
+        for option in [{}, *({"backend": kind} for kind in hooked)]:
+            status = json.loads(dump(includeCollectives=False, onlyActive=False, **option)).get("pg_status")
+            if any(int(group["last_enqueued_collective"]) > 0 for group in (status or {}).values()):
+                return True
+    return not hasattr(module, "_dump_fr_trace_json")  # what cannot be told is taken for granted
 
 
 def where_is_main_thread() -> Tuple[int, str]:

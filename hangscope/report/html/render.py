@@ -10,7 +10,10 @@ import base64
 import hashlib
 import json
 import zlib
+from functools import lru_cache
 from typing import Any
+
+from jinja2 import Environment
 
 from hangscope.report.document import Document
 from hangscope.report.html.page import build_page
@@ -30,7 +33,7 @@ def render_html(document: Document, *, markdown: str = "") -> str:
     `markdown` is what the copy button copies; without it there is no such button. Returns the page as text; the same
     document gives the same text.
     """
-    environment = page_environment()
+    environment = _environment()
     # As the page includes them, to the last character: the policy allows what has their hashes, and nothing else.
     style, script = (environment.get_template(name).render() for name in ("report.css", "report.js"))
     report = report_data(document)
@@ -62,3 +65,11 @@ def _policy(style: str, script: str) -> str:
     }
     allowed = "; ".join(f"{name} 'sha256-{digest}'" for name, digest in hashes.items())
     return f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = page_environment()
+    environment.globals["states"] = STATE_WORDS
+    environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))
+    return environment

@@ -1,49 +1,148 @@
-"""What is hidden on request: hosts, paths and user names."""
+"""What is hidden on request: hosts, paths and user names, wherever a value holds them.
+
+Values are changed, never the words of the report itself: what a host is called cannot change a key, a status or a cause.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from hangscope.report.masking.walk import change_texts
+from hangscope.report.masking.walk import texts_in
+
+# Fields whose words are the contract's own.
+CONTRACT = frozenset(
+    {
+        "schema", "status", "cause", "confidence", "category", "state", "absence", "kind", "role", "op", "stance", "code",
+        "fingerprint", "tool_version", "what_set_aside", "api", "form", "dtype", "dtypes",
+    }
+)  # fmt: skip
+_NAMED = re.compile(
+    r"(?i:\b(?:host(?:name)?|node(?:name|list)?|master_addr|address|server|endpoint)[\"']?\s{0,3}[=:]\s{0,3}[\"']?|\bon (?:host|node) |"
+    r"\bremote=\[|\bpeer )([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8})"
+)
+_PORT = re.compile(r"(?://|(?<![\w./:-]))([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8})(?=:\d{2,5}(?![\w:]))")
+_DOMAIN = re.compile(
+    r"(?<![\w./-])([A-Za-z0-9][\w-]{0,62}(?:\.[\w-]{1,63}){0,6}\.(?:cluster|local|internal|intranet|lan|corp|private|svc|cloud|"
+    r"com|net|org|edu|gov|io|ai|example|test))(?![\w-])"
+)
+_SOURCE = re.compile(r"\.(?:py|pyx|c|cc|cpp|cu|cuh|h|hpp|rs|go|log|txt|out|err|json|yaml|html)$")
+_IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)")
+_IPV6 = re.compile(r"(?<![\w:])(?=[0-9A-Fa-f:]{0,40}:)[0-9A-Fa-f:]{2,45}(?:%\w{1,16})?(?![\w:])")
+_FILE_URL = re.compile(r"\bfile://(?=/)")
+_PATH = re.compile(r"(?<![\w/])/(?:[\w.@+~-]+/)+(?=[\w.@+-])")
+_RELATIVE = re.compile(r"(?<![\w./@+~:-])(?:[\w.@+~-]+/)+(?=[\w@+-]+\.[A-Za-z]\w{0,5}(?!\w))")
+_WINDOWS = re.compile(r"(?<!\w)(?:[A-Za-z]:|\\\\[\w.-]{1,80})\\{1,2}(?:[^\\\s\"'<>|:]+\\{1,2})*(?=[^\\\s])")
+_HOME = re.compile(r"((?:/home|/Users|/export/home|/u|\\Users\\{0,1})[/\\])([A-Za-z_][\w.-]{0,63})")
+_USER = re.compile(
+    r"(?i:((?<![a-z])(?:user(?:name)?|logname|login|owner|uid)[\"']?\s{0,3}[=:]\s{0,3}[\"']?(?:\d{1,10}\()?))([A-Za-z_][\w.-]{0,63})"
+)
+_ACCOUNT = re.compile(r"(?<![\w.@/-])([A-Za-z_][\w.-]{0,63})@(?=[A-Za-z0-9])")
+_ROOTS = ("home", "Users")
 
 
-def redact(view: dict[str, Any], what: Collection[str]) -> dict[str, Any]:
-    """Return the view without hosts, paths or users, whichever of these words `what` holds.
+class Redaction:
+    """Hides what `what` says (any of hosts, paths, users) in one report; hosts become host-1, host-2, ... in the order of their names.
 
-    Hosts become host-1, host-2, ... in the order of ranks, addresses become ip; of paths only the last part stays;
-    user names are those of home directories.
+    `hosts` are those that are known from the inputs; others are found in the texts of the view. Of paths only the last part
+    stays. `hosts` may be any words, such as `rank`: one without a digit or a dot is hidden where something says that it is a host.
     """
-    steps: list[Callable[[str], str]] = []
-    if "hosts" in what:
-        names = {str(row["host"]) for row in view["ranks"] if row.get("host")}
-        names |= {
-            str(row["host"]) for row in (view.get("verdict") or {}).get("culprits", ()) if row.get("host")
-        }
-        numbered = {name: f"host-{i}" for i, name in enumerate(sorted(names), 1)}
-        pattern = (
-            re.compile("|".join(re.escape(n) for n in sorted(numbered, key=len, reverse=True)))
-            if numbered
-            else None
-        )
-        address = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
-        steps.append(
-            lambda text: address.sub(
-                "ip", pattern.sub(lambda m: numbered[m.group()], text) if pattern else text
-            )
-        )
-    if "paths" in what:
-        path = re.compile(r"(?<![\w:/])/(?:[\w.@+-]+/)+(?=[\w.@+-])")
-        steps.append(lambda text: path.sub("", text))
-    if "users" in what:
-        home = re.compile(r"((?:/home|/Users)/)[^/\s]+")
-        steps.append(lambda text: home.sub(r"\1user", text))
 
-    def apply(text: str) -> str:
-        for step in steps:
+    def __init__(self, view: dict[str, Any], what: Collection[str], hosts: Iterable[str] = ()) -> None:
+        steps: list[Callable[[str], str]] = []
+        if "hosts" in what:
+            self._learn(view, set(hosts))
+            steps.append(self._without_hosts)
+        if "users" in what:
+            names = {
+                m.group(2) for text in texts_in(view) for p in (_HOME, _USER) for m in p.finditer(text)
+            } - {"user", "root"}
+            parts = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+            self._users = re.compile(rf"(?<=[/\\])(?:{parts})(?![\w-])") if parts else None
+            steps.append(self._without_users)
+        if "paths" in what:
+            steps.append(self._without_paths)
+        self._steps = steps
+
+    def text(self, text: str) -> str:
+        """Return a text without them."""
+        for step in self._steps:
             text = step(text)
         return text
 
-    result: dict[str, Any] = change_texts(view, apply)
-    return result
+    def view(self, view: dict[str, Any]) -> dict[str, Any]:
+        """Return the view without them."""
+        result: dict[str, Any] = self._change(view, "")
+        return result
+
+    def _change(self, value: Any, key: str) -> Any:
+        if isinstance(value, str):
+            return value if key in CONTRACT else self._numbers.get(value) or self.text(value)
+        if isinstance(value, dict):
+            return {name: self._change(item, str(name)) for name, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._change(item, key) for item in value]
+        return value
+
+    _numbers: dict[str, str] = {}  # noqa: RUF012 (replaced, never changed)
+    _anywhere: re.Pattern[str] | None = None
+    _said: re.Pattern[str] | None = None
+
+    def _learn(self, view: dict[str, Any], known: set[str]) -> None:
+        rows = [*view["ranks"], *((view.get("verdict") or {}).get("culprits") or ())]
+        known |= {str(row["host"]) for row in rows if row.get("host")}
+        for text in texts_in(view):
+            for pattern in (_NAMED, _PORT, _DOMAIN):
+                known |= {name for name in pattern.findall(text) if not _SOURCE.search(name)}
+        known = {name for name in known if len(name) > 1 and name != "localhost" and not _is_address(name)}
+        short = {name.split(".")[0] for name in known if "." in name}
+        whole = sorted(known | {name for name in short if _is_telling(name)})
+        self._numbers = {name: f"host-{number}" for number, name in enumerate(whole, 1)}
+        telling = sorted((n for n in whole if _is_telling(n)), key=len, reverse=True)
+        words = sorted((n for n in whole if not _is_telling(n)), key=len, reverse=True)
+        if telling:
+            self._anywhere = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, telling))})(?![\w-])")
+        if words:
+            self._said = re.compile(
+                rf"(?i:(\bon |\bhost(?:name)?[=: ]+|\bnode(?:name)?[=: ]+|//|\bpeer |@))({'|'.join(map(re.escape, words))})(?![\w-])"
+            )
+
+    def _without_hosts(self, text: str) -> str:
+        if self._anywhere is not None:
+            text = self._anywhere.sub(lambda m: self._numbers[m.group()], text)
+        if self._said is not None:
+            text = self._said.sub(
+                lambda m: (
+                    m.group(1) + self._numbers[m.group(2)] if m.group(2) in self._numbers else m.group()
+                ),
+                text,
+            )
+        text = _IPV6.sub(lambda m: "ip" if _is_address(m.group()) else m.group(), text)
+        return _IPV4.sub("ip", text)
+
+    def _without_users(self, text: str) -> str:
+        text = _USER.sub(r"\1user", _HOME.sub(r"\1user", text))
+        text = _ACCOUNT.sub("user@", text)
+        return self._users.sub("user", text) if self._users is not None else text
+
+    def _without_paths(self, text: str) -> str:
+        text = _HOME.sub(
+            lambda m: m.group() if text[m.end() : m.end() + 1] in ("/", "\\") else m.group(1) + "user", text
+        )
+        text = _PATH.sub("", _FILE_URL.sub("", text))
+        return _RELATIVE.sub("", _WINDOWS.sub("", text))
+
+
+def _is_telling(name: str) -> bool:
+    """Return whether a host's name cannot be a word of a sentence."""
+    return any(c.isdigit() for c in name) or "." in name or ("-" in name and len(name) > 5)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True

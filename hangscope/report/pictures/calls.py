@@ -50,10 +50,12 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     inside = frozenset(subject.verdict.in_call if subject.verdict is not None else ())
     culprits = [b for b in classes if b.role == "culprit"]
     others = [b for b in classes if b.role != "culprit" and len(b.program)]
+    # In an order all call the same, and the side that is waited for tells more than the one that is most alike.
+    ordered = subject.verdict is not None and subject.verdict.cause == "collective_order_mismatch"
     known = next((b for b in culprits if len(b.program)), None)
     others.sort(
         key=lambda b: (
-            -round(8 * likeness(b, known)) if known is not None else 0,
+            -round(8 * likeness(b, known)) if known is not None and not ordered else 0,
             not inside.intersection(b.ranks),
             known is not None and b.purposes != known.purposes,
             -len(b.ranks),

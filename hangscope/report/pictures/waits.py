@@ -312,7 +312,7 @@ def _sentences(
             if awaited.get(node.id)
             else []
         )
-        behind = [f"{t.label} on {t.group}" for t in targets if t.kind == "call"]
+        behind = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
         tail = " and ".join(
             filter(None, (", ".join(for_whom), "stands behind " + ", ".join(behind) if behind else ""))
         )

@@ -1,0 +1,202 @@
+"""Rules about faults that no rank's name stands beside: they are the cause all the same, and nobody is accused.
+
+A completion with an error of an InfiniBand adapter, an Xid of a host, a line of an out-of-memory killer, an exception of a
+process that no prefix names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangscope.causes.case import Case, Match, quote
+from hangscope.events import Event
+from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
+from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint
+
+_TRANSPORT = ("port_error", "catastrophic", "ib_error", "connect")
+_ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
+_KILLED = frozenset({-9, -11, -7, -4, -8})
+_NO_FAULT = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
+
+
+def fault_without_rank(case: Case) -> Match | None:
+    """The first fault that explains a stop by itself, told by a line that names no rank."""
+    if case.finding.form not in ("none", "stalled") or (
+        case.finding.form == "stalled" and not case.from_text
+    ):
+        return None
+    for rule in (_device, _memory, _adapter, _mismatch, _ended, _exception):
+        match = rule(case)
+        if match is not None:
+            return match
+    return None
+
+
+def _match(
+    cause: str, events: Sequence[Event], what: str, category: str, advice: Sequence[str], sure: int = 1
+) -> Match:
+    first = events[0]
+    where = f" on host {first.host}" if first.host else ""
+    return Match(
+        cause,
+        (),
+        f"{what}{where}; no line says which rank that was",
+        sure=sure,
+        category=category,
+        evidence=[quote(event) for event in events[:4]],
+        advice=list(advice),
+    )
+
+
+def _device(case: Case) -> Match | None:
+    warned = [e for e in case.facts.all(NcclWarn) if e.fault == "cuda"]
+    events: list[Event] = [*case.facts.all(Xid), *case.facts.all(CudaError), *warned]
+    if not events:
+        return None
+    first = events[0]
+    told = f"Xid {first.code}" if isinstance(first, Xid) else ""
+    told = told or (first.error if isinstance(first, CudaError) else first.text)[:120]
+    device = f" of device {first.device}" if isinstance(first, Xid) and first.device else ""
+    return _match(
+        "gpu_stall",
+        events,
+        f"a device error was reported{device} ({told})",
+        "hardware",
+        [
+            "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank.",
+            "Drain that GPU, and look for the first CUDA error or Xid; timeouts of other ranks came later.",
+        ],
+    )
+
+
+_MEMORY: tuple[tuple[type[Event], str, str, str], ...] = (
+    (OomCuda, "a process ran out of GPU memory", "code", "Lower the peak memory of that process: its longest batch, activations, fragmentation."),
+    (OomHost, "the out-of-memory killer ended a process", "code", "Fewer loader workers, smaller prefetch, or a larger memory request."),
+    (LoaderWorkerDeath, "a data loader worker died", "code", "Find what killed the worker: host memory, or /dev/shm (a larger --shm-size, fewer workers)."),
+    (DiskFull, "a disk was full", "data", "Free space where that process writes."),
+)  # fmt: skip
+
+
+def _memory(case: Case) -> Match | None:
+    for kind, what, category, advice in _MEMORY:
+        events = [e for e in case.facts.all(kind) if not (isinstance(e, OomCuda) and e.implausible)]
+        if events:
+            return _match("crashed_rank", events, what, category, [advice])
+    return None
+
+
+def _adapter(case: Case) -> Match | None:
+    warnings = [
+        e for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT and e.tier <= 2 and not e.retrying
+    ]
+    if not warnings:
+        return None
+    first = min(warnings, key=lambda e: (e.tier, e.file, e.line))
+    peer = first.peer_node or first.peer_host
+    what = "the transport reported a fault" + (f" towards {peer}" if peer else "")
+    return _match(
+        "network_stall",
+        [first, *(e for e in warnings if e is not first)],
+        what + (f" (adapter {first.nic})" if first.nic else ""),
+        "network",
+        [
+            f"Check NIC, cable and switch port{f' towards {peer}' if peer else ''}; then run a pairwise bandwidth test over these hosts.",
+            "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts.",
+        ],
+    )
+
+
+def _mismatch(case: Case) -> Match | None:
+    halves = [e for e in case.facts.all(CallFingerprint) if e.context == "mismatch"]
+    if halves:
+        return _unlike(halves)
+    warnings = [e for e in case.facts.all(NcclWarn) if e.fault == "collective_mismatch"]
+    if not warnings:
+        return None
+    return _match(
+        "collective_mismatch",
+        warnings,
+        "NCCL's own check says that calls did not match",
+        "code",
+        [
+            "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the calls rank by rank."
+        ],
+        sure=0,
+    )
+
+
+def _unlike(halves: Sequence[CallFingerprint]) -> Match:
+    """Return the answer for one rank's word of DETAIL's check: the calls differ, and who is odd it cannot tell."""
+    aspects = {aspect for e in halves for aspect in e.aspects} - {"sequence number"}
+    finer = {"shapes": "shape_mismatch", "dtypes": "dtype_mismatch"}
+    first = halves[0]
+    who = f"rank {first.rank}" if first.rank is not None else "a rank"
+    other = f"a peer that was in {first.peer_op}" if first.peer_op else "a peer"
+    return Match(
+        finer.get("/".join(sorted(aspects)), "collective_mismatch"),
+        (),
+        f"{who} was in {first.op} and {other}; from one side alone it cannot be told which is odd",
+        sure=1,
+        category="code",
+        evidence=[quote(event) for event in halves[:4]],
+        advice=["Collect this error from every rank: the call that the minority was in is the odd one."],
+    )
+
+
+def _ended(case: Case) -> Match | None:
+    # Who waited until a timeout ends with an error, too: then only a signal that nobody sends for that is a cause.
+    waited = find_stop(case.facts) is not None
+    exits = [
+        e
+        for e in case.facts.all(Exit)
+        if e.code not in _ENDED_BY_LAUNCHER and (not waited or (e.rank is None and e.code in _KILLED))
+    ]
+    if not exits:
+        return None
+    first = next((e for e in exits if e.first), exits[0])
+    how = f"was killed by {first.signal}" if first.signal else f"ended with exit code {first.code}"
+    return _match(
+        "crashed_rank",
+        [first, *(e for e in exits if e is not first)],
+        f"a process {how}",
+        "code",
+        ["Look for its own last lines, and for its signal in the kernel log of its host."],
+    )
+
+
+def _exception(case: Case) -> Match | None:
+    raised = [
+        e
+        for e in case.facts.all(RankException)
+        if e.type and not e.symptom and not e.truncated and e.type not in _NO_FAULT and not _went_on(case, e)
+    ]
+    ended = [
+        e for e in case.facts.all(Terminate) if e.type != "c10::DistBackendError" and not _went_on(case, e)
+    ]
+    events: list[Event] = [e for e in (*raised, *ended) if e.rank is None]
+    if not events:
+        return None
+    first = events[0]
+    name = (first.type if isinstance(first, (RankException, Terminate)) else None) or "an abort"
+    message = first.message if isinstance(first, RankException) else first.text
+    return _match(
+        "crashed_rank",
+        events,
+        f"a process ended with {name}",
+        "code",
+        [f"Mend the {name}: {message[:120]}"],
+        sure=0,
+    )
+
+
+def _went_on(case: Case, event: Event) -> bool:
+    """Return whether the file goes on counting steps after an error, so that it was caught."""
+    return any(
+        e.file == event.file and e.line > event.line and e.step is not None for e in case.facts.all(Progress)
+    )

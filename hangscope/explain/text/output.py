@@ -1,0 +1,250 @@
+"""What ranks printed last: who fell silent while its peers failed, at which lines they were blocked, how far they counted.
+
+The weakest evidence of all. That the job stood still must be told by something else: an error of the communication layer,
+or a watcher's line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+
+from hangscope.explain.facts import Facts
+from hangscope.explain.finding import Finding
+from hangscope.explain.text.sides import two_sides
+from hangscope.incident import Event, Incident
+from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.printed import PrintedTail
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
+from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.store import (
+    DdpParams,
+    DdpShape,
+    DdpUnfinished,
+    DdpUnused,
+    RendezvousTimeout,
+    StoreBarrier,
+    StoreTimeout,
+    StoreUnreachable,
+)
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import (
+    CallFingerprint,
+    GlooClosed,
+    GlooSizeMismatch,
+    GlooTimeout,
+    MonitoredBarrier,
+    MonitoredBarrierWitness,
+)
+from hangscope.knowledge.callsite import is_user, user_frame, user_frames
+
+_LOST: tuple[type[Event], ...] = (GlooClosed,)
+_WAITED: tuple[type[Event], ...] = (GlooTimeout, WatchdogTimeout)
+_INVOLVED: tuple[type[Event], ...] = (
+    GlooSizeMismatch,
+    Terminate,
+    MonitoredBarrier,
+    MonitoredBarrierWitness,
+    CallFingerprint,
+)
+_BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
+_ENDED_BY_LAUNCHER = frozenset({-15, 143})
+_SIDES = 3  # ranks of whose output one may be called the odd one
+_NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
+
+
+def _lost_a_peer(rank: int, facts: Facts) -> bool:
+    return (
+        bool(facts.of(rank, *_LOST))
+        or any(e.fault == "closed_by_peer" for e in facts.of(rank, NcclWarn))
+        or any(e.error == "remote" for e in facts.of(rank, AsyncError))
+    )
+
+
+def _failed(rank: int, facts: Facts) -> bool:
+    """Return whether a rank shows that it waited: it timed out, lost a peer, or was aborted over what a peer sent."""
+    symptom = any(e.symptom for e in facts.of(rank, RankException))
+    return symptom or _lost_a_peer(rank, facts) or bool(facts.of(rank, *_WAITED, *_INVOLVED))
+
+
+def silent(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the few ranks that printed no error while all the others timed out or lost a peer.
+
+    Who lost the connection lost it to a process that ended; who timed out had a peer that was still there.
+    """
+    failed = [r for r in sorted(incident.ranks) if _failed(r, facts)]
+    quiet = [r for r in sorted(incident.ranks) if r not in failed]
+    if not failed or not quiet or len(quiet) > len(failed):
+        return None
+    if facts.all(*_BEGINNINGS) and not facts.all(*_LOST, *_WAITED, NcclWarn, AsyncError):
+        return None  # the group never formed: who is missing is told by the store
+    swept = [r for r in quiet if (e := facts.exits.get(r)) is not None and e.code in _ENDED_BY_LAUNCHER]
+    if swept and (len(quiet) > 1 or facts.all(GlooSizeMismatch)):
+        return None  # the launcher ended them before they could print, the innocent with the guilty
+    lost = [r for r in failed if _lost_a_peer(r, facts)]
+    # Who left no file at all may have timed out like the others.
+    files = [file for r in failed for file in incident.ranks[r].files]
+    unread = bool(files) and len(files) == len(set(files)) and any(not incident.ranks[r].files for r in quiet)
+    form = "unseen" if len(lost) == len(failed) or unread else "absent"
+    where = facts.whereabouts.get(failed[0])
+    return Finding(
+        form,
+        tuple(quiet),
+        waiting=tuple(failed),
+        explained=len(failed),
+        waiting_rank=failed[0],
+        waiting_kind=where.call if where is not None else None,
+        events=_errors(failed, facts),
+    )
+
+
+def _errors(ranks: list[int], facts: Facts) -> list[Event]:
+    """Return one error line of each of the first few ranks."""
+    return [e for r in ranks[:3] for e in facts.of(r, *_LOST, *_WAITED, RankException, NcclWarn)[:1]]
+
+
+def sites(incident: Incident, facts: Facts) -> Finding | None:
+    """Compare the lines of user code at which the ranks were blocked."""
+    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank, where in sorted(facts.whereabouts.items()):
+        frames = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
+        if frames and where.inside:
+            found[(where.op, frames)].append(rank)
+    outside = [
+        r
+        for r, w in sorted(facts.whereabouts.items())
+        if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"
+    ]
+    inside = sorted(r for ranks in found.values() for r in ranks)
+    # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
+    if outside and len(outside) <= len(inside):
+        kind = facts.whereabouts[inside[0]].call
+        return Finding(
+            "absent",
+            tuple(outside),
+            waiting=tuple(inside),
+            explained=len(inside),
+            waiting_rank=inside[0],
+            waiting_kind=kind,
+        )
+    if len(found) < 2:
+        return None
+    ordered = sorted((tuple(r) for r in found.values()), key=lambda r: (-len(r), r))
+    kinds = {r: w.call for r, w in facts.whereabouts.items()}
+    finding = two_sides(incident, facts, None, ordered, kinds)
+    finding.events = [e for side in ordered[:4] for e in facts.of(side[0], FailedStack, RankException)[:1]]
+    return finding
+
+
+def _stuck(facts: Facts) -> bool:
+    """Return whether anything says that the job stood still, and nothing tells better than the output why."""
+    told = facts.all(DdpParams, DdpShape, DdpUnused, DdpUnfinished)
+    if facts.deaths or facts.external is not None or told or in_one_call(facts):
+        return False
+    return bool(facts.all(GlooTimeout, GlooClosed, WatchdogTimeout, NoProgress, RankException))
+
+
+def in_one_call(facts: Facts) -> bool:
+    """Return whether every rank that was seen timed out in one and the same call: what they printed last accuses nobody."""
+    calls = {
+        (e.rank, e.seq, e.op, e.numel_in, e.numel_out)
+        for e in facts.all(WatchdogTimeout)
+        if e.rank is not None and e.seq is not None
+    }
+    ranks = {call[0] for call in calls}
+    return len(ranks) > 1 and len({call[1:] for call in calls}) == 1 and ranks >= set(facts.of_rank)
+
+
+def progress(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the ranks whose output counts fewer or more steps than the others', or says alone that the loop is over."""
+    if not _stuck(facts):
+        return None
+    steps: dict[int, tuple[int, int]] = {}
+    done: set[int] = set()
+    for event in facts.all(Progress):
+        if event.rank is None:
+            continue
+        if event.done:
+            done.add(event.rank)
+        step, epoch = event.step, event.epoch
+        if isinstance(step, int) and not event.leaving:
+            at = (epoch if isinstance(epoch, int) else 0, step)
+            steps[event.rank] = max(at, steps.get(event.rank, at))
+    everybody = set(incident.ranks)
+    if done and len(done) * 2 <= len(everybody) and done < everybody:
+        return _by_output("different", tuple(sorted(done)), incident)
+    places = sorted(set(steps.values()))
+    if len(places) == 2 and set(steps) == everybody:
+        low, high = (tuple(r for r in sorted(steps) if steps[r] == place) for place in places)
+        few, form = (low, "absent") if len(low) < len(high) else (high, "different")
+        if len(few) == 1 or len(few) * 4 <= len(everybody):
+            return _by_output(form, few, incident) if len(low) != len(high) else None
+    return None
+
+
+def last_words(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the few ranks whose last line of progress, numbers apart, is another than that of all others, who agree."""
+    if not _stuck(facts):
+        return None
+    last: dict[int, Progress] = {}
+    for event in facts.all(Progress):
+        if event.rank is not None and event.line >= (last[event.rank].line if event.rank in last else 0):
+            last[event.rank] = event
+    if set(last) != set(incident.ranks):
+        return None
+    sides: dict[str, list[int]] = defaultdict(list)
+    for rank, event in sorted(last.items()):
+        sides[_NUMBERS.sub("#", event.text)].append(rank)
+    ordered = sorted((tuple(r) for r in sides.values()), key=lambda r: (-len(r), r))
+    few = tuple(sorted(r for side in ordered[1:] for r in side))
+    if not few or len(ordered[0]) * 2 <= len(last) or (len(few) > 1 and len(few) * 4 > len(last)):
+        return None
+    return _by_output("different", few, incident)
+
+
+def printed(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the one rank whose own output ends earlier than that of all others, or with a line that no other one prints.
+
+    All others must have ended with the same line. Rank 0 prints more than others in a healthy job: its extra lines are no
+    difference.
+    """
+    if not _stuck(facts):
+        return None
+    tails: dict[str, dict[int, PrintedTail]] = defaultdict(dict)
+    for tail in facts.all(PrintedTail):
+        if tail.rank is not None:
+            tails[tail.file.rsplit("/", 1)[-1].replace(str(tail.rank), "")][tail.rank] = tail
+    for _, by_rank in sorted(tails.items()):
+        if len(by_rank) < _SIDES or set(by_rank) != set(incident.ranks):
+            continue
+        ends = Counter(tail.lines[-1] for tail in by_rank.values())
+        end, times = ends.most_common(1)[0]
+        odd = [rank for rank, tail in by_rank.items() if tail.lines[-1] != end]
+        if len(odd) != 1 or times != len(by_rank) - 1:
+            continue
+        own = by_rank[odd[0]].lines[-1]
+        others = [tail.lines for rank, tail in by_rank.items() if rank != odd[0]]
+        earlier = all(own in lines for lines in others)
+        alone = not any(own in lines for lines in others)
+        if not earlier and (not alone or odd[0] == 0):
+            continue
+        finding = _by_output("absent" if earlier else "different", tuple(odd), incident)
+        peer = next(tail for rank, tail in sorted(by_rank.items()) if rank != odd[0])
+        finding.events = [by_rank[odd[0]], peer]
+        return finding
+    return None
+
+
+def _by_output(form: str, culprits: tuple[int, ...], incident: Incident) -> Finding:
+    waiting = tuple(r for r in sorted(incident.ranks) if r not in culprits)
+    return Finding(
+        form,
+        culprits,
+        waiting=waiting,
+        explained=len(waiting),
+        waiting_rank=waiting[0] if waiting else None,
+        guess=True,
+    )

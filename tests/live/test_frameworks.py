@@ -1,0 +1,215 @@
+"""The hooks for frameworks, run as they are printed: each with a train.py of its own, on the CPU, really distributed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hangscope as library
+from hangscope import hooks
+from tests.live.jobs import hangscope, started, until
+from tests.live.test_real_jobs import free_port
+
+pytestmark = pytest.mark.real
+pytest.importorskip("torch")
+
+ACCELERATE = """
+import time, torch
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=True)
+assert accelerator.num_processes == 2
+for step in range(50):
+    if step == 5 and accelerator.process_index == 1:
+        time.sleep(600)  # HERE
+    accelerator.reduce(torch.ones(4))
+"""
+LIGHTNING = """
+import os, time, torch
+from lightning.pytorch import LightningModule
+
+class Model(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, index):
+        if index == 3 and self.global_rank == 1:
+            time.sleep(600)  # HERE
+        return self.layer(batch).sum()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+def loader():
+    return torch.utils.data.DataLoader(torch.ones(64, 4), batch_size=2)
+"""
+TRAINER = """
+import os, time, torch
+from transformers import TrainingArguments
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.steps = torch.nn.Linear(4, 1), 0
+
+    def forward(self, x, labels=None):
+        self.steps += 1
+        if self.steps == 4 and os.environ["RANK"] == "1":
+            time.sleep(600)  # HERE
+        return {"loss": self.layer(x).sum()}
+
+model = Net
+def arguments():
+    return TrainingArguments("out", use_cpu=True, report_to=[], save_strategy="no", per_device_train_batch_size=2, disable_tqdm=True)
+def data():
+    return [{"x": torch.ones(4), "labels": torch.ones(1)} for _ in range(64)]
+"""
+RAY = """
+import hangscope.capture
+
+def train_function():
+    hangscope.capture.start("%s")
+    import ray.train, torch, torch.distributed as dist
+    for step in range(5):
+        dist.all_reduce(torch.ones(4))
+    if ray.train.get_context().get_world_rank() == 1:
+        raise ValueError("a bad sample")
+    dist.all_reduce(torch.ones(4))
+"""
+
+
+def line_of(text: str) -> int:
+    return next(number for number, line in enumerate(text.splitlines(), 1) if "# HERE" in line)
+
+
+def settings(environment: dict[str, str], folder: Path) -> dict[str, str]:
+    quiet = {k: v for k, v in environment.items() if not k.startswith(("TORCH", "NCCL", "MASTER", "RANK"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**quiet, "PATH": path, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "HANGSCOPE_STALL": "3",
+            "HOME": str(folder), "DIR": str(folder / "left"), "HANG_TIMEOUT": "5", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
+
+
+def asked(folder: Path) -> library.Report:
+    """Touch the trigger of a frozen job, and return what its answers say."""
+    until(lambda: len(list(folder.glob("stall/stack_rank_*"))) == 2, 90)
+    (folder / "trigger").touch()
+    until(lambda: len(list(folder.glob("capture_01/stack_rank_*"))) == 2)
+    return library.analyze_safely(folder)
+
+
+def test_accelerate_on_two_processes(tmp_path: Path, environment: dict[str, str]) -> None:
+    pytest.importorskip("accelerate")
+    (tmp_path / "train.py").write_text(ACCELERATE)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "hangscope").write_text(f'#!/bin/bash\nexec {sys.executable} -m hangscope "$@"\n')
+    (tools / "hangscope").chmod(0o755)
+    launch = [
+        "--multi_gpu",  # the one that starts several processes; --cpu alone starts one
+        "--num_processes",
+        "2",
+        "--num_machines",
+        "1",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+    ]
+    launch += ["--main_process_port", str(free_port()), "train.py"]
+    variables = settings(environment, tmp_path)
+    variables["PATH"] = f"{tools}{os.pathsep}{variables['PATH']}"
+    with started(["bash", "-c", hooks.text("accelerate"), "hook", *launch], tmp_path, variables) as process:
+        until((tmp_path / "left" / "report.json").exists, 90)
+        assert process.poll() is None, "a report alone ends no job"
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=90)
+    told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
+    assert (told["culprit_ranks"], told["location"]["line"]) == ([1], line_of(ACCELERATE))
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "train"), [("lightning", "lightning", LIGHTNING), ("trainer", "transformers", TRAINER)]
+)
+def test_a_callback_answers_the_trigger(
+    kind: str, module: str, train: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    pytest.importorskip(module)
+    (tmp_path / "train.py").write_text(train)
+    (tmp_path / "hook.py").write_text(hooks.text(kind).replace("devices=2", 'devices=2, accelerator="cpu"'))
+    command = [sys.executable, "hook.py"]
+    if kind == "trainer":
+        command = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node=2",
+            f"--master-port={free_port()}",
+            "hook.py",
+        ]
+    with started(command, tmp_path, settings(environment, tmp_path)):
+        report = asked(tmp_path / "hang")
+    assert report.verdict is not None and report.verdict.culprit_ranks == (1,)
+    assert report.verdict.location is not None and report.verdict.location.line == line_of(train)
+
+
+def test_ray_train_gives_what_the_workers_raised(tmp_path: Path, environment: dict[str, str]) -> None:
+    pytest.importorskip("ray.train")
+    (tmp_path / "train.py").write_text(RAY % (tmp_path / "hang"))
+    (tmp_path / "hook.py").write_text(hooks.text("ray").replace("/shared/hang", str(tmp_path / "hang")))
+    variables = {
+        **settings(environment, tmp_path),
+        "RAY_TRAIN_V2_ENABLED": "1",
+        "RAY_DISABLE_IMPORT_WARNING": "1",
+    }
+    variables["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{variables['PYTHONPATH']}"
+    with started([sys.executable, "hook.py"], tmp_path, variables) as process:
+        _, said = process.communicate(timeout=150)
+    told = library.analyze_safely(tmp_path / "hang").verdict
+    assert told is not None, said[-3000:]
+    assert (told.cause, told.culprit_ranks) == ("crashed_rank", (1,)) and "a bad sample" in str(told)
+    assert (tmp_path / "hang" / "report.html").exists()
+
+
+def test_py_spy_looks_into_a_job_that_was_started_without_anything(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    if shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") is None:
+        pytest.skip("py-spy is not installed")
+    scripts = Path(__file__).with_name("scripts")
+    shutil.copy(scripts / "loader_worker.py", tmp_path)
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        f"--master-port={free_port()}",
+    ]
+    with started([*launch, "loader_worker.py"], tmp_path, settings(environment, tmp_path)) as process:
+        stack = tmp_path / "left" / "capture_02" / "stack_rank_1.txt"
+
+        def captured() -> bool:
+            shutil.rmtree(tmp_path / "left", ignore_errors=True)
+            subprocess.run(
+                hangscope("capture", str(process.pid), "--dir", "left"),
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+            return (
+                stack.exists()
+                and "worker of rank 1" in stack.read_text()
+                and "_get_data" in stack.read_text()
+            )
+
+        until(captured, 90)
+        assert process.poll() is None
+    assert "in __getitem__" in stack.read_text() or "__getitem__ (" in stack.read_text()

@@ -1,0 +1,79 @@
+"""When a job stands still: from its first progress on, with its own pauses, and with work that is seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hangscope.live.nodes import Nodes
+from hangscope.live.progress import SHORT, START, Look, Patience
+from hangscope.live.status import Status
+
+
+def look(
+    time: float, *changes: int, printed: int = 0, moves: int = 0, work: str = "", cpu: float = 0.0
+) -> Look:
+    ranks = [Status(100 + r, r, len(changes), n, 0.0, moves, work) for r, n in enumerate(changes)]
+    return Look(time, ranks, printed, {rank.pid: cpu for rank in ranks})
+
+
+def test_nothing_is_frozen_before_its_first_progress() -> None:
+    patience = Patience(10)
+    assert not any(patience.frozen(look(time)) for time in range(100))
+    assert not any(patience.frozen(look(time, 0, 0)) for time in range(100, 200))
+    assert not patience.stands_still(START - 1) and patience.stands_still(START)
+
+
+def test_calls_count_where_a_recorder_tells_of_them_and_output_does_not() -> None:
+    patience = Patience(10)
+    assert not patience.frozen(look(0, 1, 1))
+    assert [patience.frozen(look(time, 1, 1, printed=time)) for time in (5, 9, 10)] == [False, False, True]
+    assert not patience.frozen(look(11, 1, 2)), "one rank that goes on is progress"
+
+
+def test_output_counts_where_there_is_no_recorder() -> None:
+    patience = Patience(10)
+    assert [patience.frozen(look(time, printed=1)) for time in (0, 9, 10)] == [False, False, True]
+
+
+def test_a_pause_that_it_came_back_from_is_its_own_time() -> None:
+    patience = Patience(10)
+    patience.frozen(look(0, 1))
+    assert patience.frozen(look(20, 1)) and not patience.frozen(look(30, 2))  # a checkpoint of half a minute
+    assert [patience.frozen(look(time, 2)) for time in (60, 74, 75)] == [False, False, True]
+
+
+def test_work_that_is_seen_has_four_times_as_long() -> None:
+    for seen in ({"work": "compile"}, {}):
+        patience = Patience(10)
+        patience.frozen(look(0, 1))
+        times = [
+            time
+            for time in range(1, 60)
+            if patience.frozen(look(time, 1, moves=time, cpu=float(time), **seen))
+        ]  # type: ignore[arg-type]
+        assert times[0] == 40
+
+
+def test_a_thread_that_waits_busily_is_at_no_work() -> None:
+    patience = Patience(10)
+    patience.frozen(look(0, 1))
+    assert [patience.frozen(look(time, 1, cpu=float(time))) for time in (9, 10)] == [False, True]
+
+
+def test_a_step_is_no_standstill() -> None:
+    patience = Patience()
+    patience.frozen(look(0, 1))
+    assert not patience.stands_still(SHORT - 1) and patience.stands_still(SHORT)
+    patience.frozen(look(SHORT, 2))
+    assert not patience.stands_still(2 * SHORT)  # a job of slow steps
+
+
+def test_one_node_reports_and_waits_for_the_others(tmp_path: Path) -> None:
+    first, second = Nodes(tmp_path), Nodes(tmp_path)
+    second.name = "other.7"
+    (tmp_path / "nodes" / "other.7.here").touch()
+    assert first.others() == {"other.7"}
+    assert first.is_reporter() and first.is_reporter() and not second.is_reporter()
+    assert first.wait(0.0, lambda: False) == {"other.7"}
+    second.done()
+    assert first.wait(5.0, lambda: False) == set()

@@ -1,0 +1,111 @@
+"""What is redacted on request: in every value, by value, and nothing of the report's own words."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hangscope.report.masking.redaction import Redaction
+from tests.conftest import FIXTURES, analyze
+from tests.json_contract import check_json
+
+
+def redacted(text: str, *what: str, hosts: tuple[str, ...] = ()) -> str:
+    view: dict[str, Any] = {"ranks": [], "verdict": None, "headline": text}
+    redaction = Redaction(view, what or ("hosts", "paths", "users"), hosts)
+    return str(redaction.view(view)["headline"])
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("connect to gpu07.cluster:29500 failed", "gpu07"),
+        ("MASTER_ADDR=trainer-a", "trainer-a"),
+        ("tcp://login9:29500 refused", "login9"),
+        ("remote=[node-x]:4000 closed", "node-x"),
+        ("from 10.1.2.3<41234>", "10.1.2.3"),
+        ("peer fe80::1ff:fe23:4567:890a%eth0 gone", "fe80"),
+        ("at [2001:db8::42]:29500", "2001:db8"),
+        ("File '/home/alice/x/train.py', line 3", "alice"),
+        ("cwd /home/alice", "alice"),
+        ("cwd:/mnt/big/alice/run", "/mnt/big"),
+        ("path=/mnt/big/run/x.bin", "/mnt/big"),
+        ("open file:///mnt/big/run/x.bin", "/mnt/big"),
+        (r"C:\Users\alice\run\train.py", "alice"),
+        (r"\\server\share\alice\train.py", "share"),
+        ("in src/models/llama.py:12", "src/models"),
+        ("user=alice tried", "alice"),
+        ("USER: alice", "alice"),
+        ("uid=1000(alice)", "alice"),
+        ("alice@gpu07:~$ ls", "alice"),
+        ("ckpt at /data/alice/last, HOME=/home/alice", "alice"),
+    ],
+)
+def test_it_is_gone(text: str, hidden: str) -> None:
+    assert hidden not in redacted(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Rank 3 never joined all_reduce seq 812 on group 0 at 12:00:00.123",
+        "c10d::ProcessGroupNCCL::watchdogHandler at 0x7f01",
+        "loss=2.3 at 44.2 it/s, torch 2.7.0+cu128, version 1.2.3",
+        "waiting and/or 3/8 done",
+        "train.py:412 in maybe_skip_batch",
+        "the rank on which all wait hangs in medium",
+    ],
+)
+def test_what_is_none_of_them_stays(text: str) -> None:
+    assert redacted(text, hosts=("gpu07",)) == text
+
+
+def test_a_host_may_be_called_as_any_word(tmp_path: Path) -> None:
+    """`hang`, `rank` and `medium` are words of the report and of its keys."""
+    folder = tmp_path / "job"
+    shutil.copytree(FIXTURES / "raising_rank_torchrun" / "dumps", folder)
+    plain = analyze(folder)
+    hosts = ("hang", "rank", "medium", "high", "rank3", "gpu07.cluster")
+    view = Redaction(plain.to_dict(), ("hosts",), hosts).view(plain.to_dict())
+    for key in ("status", "schema", "headline"):
+        assert view[key] == plain.to_dict()[key]
+    assert view["verdict"].keys() == plain.to_dict()["verdict"].keys()
+    assert view["verdict"]["confidence"] == plain.to_dict()["verdict"]["confidence"]
+    assert (
+        redacted("on host rank it hangs; rank 3 on rank", "hosts", hosts=("rank",))
+        == "on host host-1 it hangs; rank 3 on host-1"
+    )
+    data: dict[str, Any] = {"ranks": [{"rank": 0, "host": "rank"}], "verdict": None}
+    assert Redaction(data, ("hosts",)).view(data)["ranks"] == [{"rank": 0, "host": "host-1"}]
+
+
+def test_the_library_is_redacted_too() -> None:
+    folder = FIXTURES / "raising_rank_torchrun" / "dumps"
+    plain, hidden = analyze(folder), analyze(folder, redact=["hosts", "paths", "users"])
+    check_json(hidden.to_json())
+    assert plain.verdict is not None and hidden.verdict is not None
+    assert "/workspace" in repr(plain.verdict) + str(plain.table["file"].unique())
+    assert "/workspace" not in repr(hidden.verdict) + str(hidden.table["file"].unique())
+    assert (
+        hidden.verdict.cause == plain.verdict.cause
+        and hidden.verdict.fingerprint == plain.verdict.fingerprint
+    )
+    assert len(hidden.table) == len(plain.table)
+    for output in (hidden.to_text(verbose=True), hidden.to_markdown(), hidden.to_html(), hidden.to_json()):
+        assert "/workspace" not in output
+
+
+def test_the_verdict_of_the_library_holds_no_secret(tmp_path: Path) -> None:
+    log = tmp_path / "rank0.log"
+    log.write_text(
+        "Traceback (most recent call last):\n"
+        '  File "/workspace/train.py", line 3, in <module>\n    main()\n'
+        "RuntimeError: login failed: password=abcdef7xyz\n"
+    )
+    report = analyze(log)
+    assert (
+        report.verdict is not None and "abcdef7" not in repr(report.verdict) and "***" in repr(report.verdict)
+    )

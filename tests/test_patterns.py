@@ -1,0 +1,180 @@
+"""Every regular expression of the package takes time in proportion to its input, however that was made.
+
+The attacks are derived from each pattern: what stands before one of its repetitions, then what is repeated, many times, then a
+character that fits nowhere; and the beginnings of matches, one after another.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+
+import hangscope
+
+try:
+    from re import _constants as const  # type: ignore[attr-defined]
+    from re import _parser as parser  # type: ignore[attr-defined]
+except ImportError:  # before Python 3.11
+    import sre_constants as const  # type: ignore[no-redef]
+    import sre_parse as parser  # type: ignore[no-redef]
+
+SIZE = 8000  # characters; a line is at most eight times as long
+SECONDS = 0.03  # what is quicker is linear
+GROWTH = 3  # of the time, for twice the input: linear is 2, quadratic 4
+NOWHERE = "\x01"
+
+
+def _within(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
+    """Yield the patterns in a value of a module."""
+    if isinstance(value, re.Pattern):
+        yield value
+    elif depth < 4 and isinstance(value, dict):
+        for item in value.items():
+            yield from _within(item, depth + 1)
+    elif depth < 4 and isinstance(value, tuple | list | set | frozenset):
+        for item in value:
+            yield from _within(item, depth + 1)
+    elif depth < 4 and is_dataclass(value) and not isinstance(value, type):
+        for part in fields(value):
+            yield from _within(getattr(value, part.name, None), depth + 1)
+    elif isinstance(value, type) and value.__module__.startswith("hangscope") and depth < 2:
+        for item in vars(value).values():
+            yield from _within(item, depth + 2)
+
+
+def _patterns() -> dict[str, re.Pattern[Any]]:
+    found: dict[str, re.Pattern[Any]] = {}
+    for info in pkgutil.walk_packages(hangscope.__path__, "hangscope."):
+        if info.name.endswith("__main__"):
+            continue
+        try:
+            module = importlib.import_module(info.name)
+        except ImportError:
+            continue  # an extra that is not installed
+        for name, value in vars(module).items():
+            for number, pattern in enumerate(_within(value)):
+                found.setdefault(f"{info.name}.{name}[{number}]", pattern)
+    seen: set[Any] = set()
+    return {
+        n: p
+        for n, p in found.items()
+        if (p.pattern, p.flags) not in seen and not seen.add((p.pattern, p.flags))
+    }
+
+
+def _char(items: Any) -> str:
+    """Return a character of a class."""
+    negated = items and items[0][0] is const.NEGATE
+    candidates = "a0 -/x.=:,'\"(_\t\\[A{<\n"
+    for char in candidates:
+        if _holds(items, char) != negated:
+            return char
+    for kind, value in items:
+        if kind is const.LITERAL:
+            return chr(value)
+        if kind is const.RANGE:
+            return chr(value[0])
+    return "a"
+
+
+def _holds(items: Any, char: str) -> bool:
+    for kind, value in items:
+        if (kind is const.LITERAL and ord(char) == value) or (
+            kind is const.RANGE and value[0] <= ord(char) <= value[1]
+        ):
+            return True
+        if kind is const.CATEGORY:
+            word = {const.CATEGORY_DIGIT: r"\d", const.CATEGORY_NOT_DIGIT: r"\D", const.CATEGORY_SPACE: r"\s",
+                    const.CATEGORY_NOT_SPACE: r"\S", const.CATEGORY_WORD: r"\w", const.CATEGORY_NOT_WORD: r"\W"}.get(value)  # fmt: skip
+            if word and re.match(word, char):
+                return True
+    return False
+
+
+def _example(nodes: Any, more: list[tuple[str, str]], before: str = "") -> str:
+    """Return a text that the nodes match; add (what stands before it, what is repeated) of every repetition to `more`."""
+    text = ""
+    for kind, value in nodes:
+        if kind is const.LITERAL:
+            text += chr(value)
+        elif kind is const.NOT_LITERAL:
+            text += "a" if value != ord("a") else "b"
+        elif kind is const.ANY:
+            text += "a"
+        elif kind is const.IN:
+            text += _char(value)
+        elif kind is const.SUBPATTERN:
+            text += _example(value[-1], more, before + text)
+        elif kind is const.BRANCH:
+            texts = [_example(branch, more, before + text) for branch in value[1]]
+            more += [(before + text, t) for t in texts[1:] if t]
+            text += texts[0]
+        elif "REPEAT" in str(kind):
+            least, most, inner = value
+            unit = _example(inner, more, before + text)
+            if most > 20 and unit:
+                more.append((before + text, unit))
+            text += unit * max(1, min(least, 40))
+    return text
+
+
+def _attacks(pattern: re.Pattern[Any], size: int = SIZE) -> Iterator[str]:
+    more: list[tuple[str, str]] = []
+    source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    flags = pattern.flags & ~re.UNICODE if not isinstance(pattern.pattern, str) else pattern.flags
+    whole = _example(parser.parse(source, flags & ~re.DEBUG), more)
+    units = {(b[-200:], u[:200]) for b, u in more} | {
+        ("", whole[:200]),
+        ("", whole[:1]),
+        ("", "-1"),
+        ("", "a "),
+        ("", " "),
+    }
+    units |= {("", (b + u)[:200]) for b, u in more} | {("", b[-200:]) for b, _ in more if b}
+    for before, unit in sorted(units):
+        if unit:
+            for end in (NOWHERE, ""):
+                yield before + unit * (size // len(unit)) + end
+
+
+def _seconds(pattern: re.Pattern[Any], attack: str) -> float:
+    """Return the least processor time of some searches."""
+    text: Any = attack if isinstance(pattern.pattern, str) else attack.encode("latin-1", "replace")
+    best = 1e9
+    for _ in range(4):
+        began = time.process_time()
+        pattern.search(text)
+        best = min(best, time.process_time() - began)
+        if best < SECONDS:
+            break
+    return best
+
+
+def _growing(pattern: re.Pattern[Any]) -> str:
+    """Return an attack for which a pattern takes more than its share, or nothing."""
+    for once, double in zip(_attacks(pattern), _attacks(pattern, 2 * SIZE), strict=True):
+        seconds = _seconds(pattern, once)
+        if seconds >= SECONDS and _seconds(pattern, double) > GROWTH * seconds:
+            return f"{seconds:.2f} s for {len(once)} characters of {once[:60]!r}, and more than {GROWTH} times that for twice as many"
+    return ""
+
+
+PATTERNS = _patterns()
+
+
+@pytest.mark.parametrize("name", sorted(PATTERNS))
+def test_a_pattern_is_linear(name: str) -> None:
+    assert _growing(PATTERNS[name]) == ""
+
+
+@pytest.mark.parametrize("pattern", [r"[a-z]+@", r"^\s*[~^]+[~^\s]*$", r"(?:\.bin)+$"])
+def test_a_pattern_that_is_not_would_be_found(pattern: str) -> None:
+    assert len(PATTERNS) > 100
+    assert _growing(re.compile(pattern)) != ""
