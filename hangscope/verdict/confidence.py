@@ -121,7 +121,7 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well",
         )
     gone = not_collected(incident, case.facts) - set(match.culprits)
-    placed = match.frame is not None or any(case.facts.of(r, DumpObserved) for r in match.culprits)
+    placed = any(case.facts.of(r, DumpObserved) for r in match.culprits)
     if len(gone) > 1 and finding.form == "absent" and not placed and not case.from_text:
         lower(0, f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn")
     blind = not case.frames_recorded and not case.from_text
