@@ -88,3 +88,9 @@ def test_a_rank_whose_peers_no_line_tells_waits_and_is_shown(tmp_path: Path) -> 
     assert judged(report).culprit_ranks in ((), (3,))
     assert 3 in report._analysis.case.graph.waiting
     assert report.to_html().startswith("<!") and report.to_text()
+
+
+def test_an_idle_rank_beside_ranks_that_nobody_collected_is_a_guess(tmp_path: Path) -> None:
+    _stuck(tmp_path, 4, 7)
+    Recorder(4, world(7)).call("all_reduce", sizes=[[64]], times=5).write(tmp_path)
+    assert short(analyze(tmp_path)) == ("stuck_rank", (4,), "low")
