@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "fixtures" / "text"
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """One excerpt with its truth. `apart`: it was not looked at while the parsers were written.
+    """One excerpt with its truth. `apart`: it was not run while the parsers were written.
 
     `ranks` are the acceptable answers (global ranks), `causes` the acceptable ones; None is no verdict.
     """
@@ -113,7 +113,7 @@ def table(answers: Iterable[Answer]) -> str:
     for answer in answers:
         by_form[answer.excerpt.form].append(answer)
         by_form["all"].append(answer)
-        by_form["all, not looked at before" if answer.excerpt.apart else "all, looked at"].append(answer)
+        by_form["all, kept apart" if answer.excerpt.apart else "all, others"].append(answer)
     lines = ["| form | n | useful | wrong names |", "| --- | ---: | ---: | ---: |"]
     for form in sorted(by_form, key=lambda name: (name.startswith("all"), name)):
         rows = by_form[form]

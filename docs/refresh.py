@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import hangscope  # noqa: E402
-from hangscope.causes.catalog import CATALOG  # noqa: E402
+from hangscope.knowledge.catalog import CATALOG  # noqa: E402
 
 #: The page of each block.
 PAGES = {

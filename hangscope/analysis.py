@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from hangscope.align import divergence, frontier, waitgraph
 from hangscope.causes.case import Case
-from hangscope.explain import excerpt, facts, finder, scene, statements, text_finding
+from hangscope.explain import facts, finder, scene, statements
+from hangscope.explain.text import excerpt, finding
 from hangscope.incident import ASSUMED, Absence, Incident
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -57,6 +58,6 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
         found.events = statements.behind(digest, found.waiting, found.culprits)
         found.assumed = found.assumed or any(e.rank_assumed for e in found.events)
     if found.form == "none":
-        found = text_finding.find_in_text(incident, digest)
+        found = finding.find_in_text(incident, digest)
     case = Case(incident, found, digest, graph, from_text, knowledge or own_knowledge())
     return Analysis(incident, views, histories, case, judge(case))

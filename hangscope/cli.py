@@ -361,7 +361,7 @@ def explain(cause: str | None) -> None:
 
     Without CAUSE, list all causes.
     """
-    from hangscope.causes.catalog import CATALOG
+    from hangscope.knowledge.catalog import CATALOG
 
     if cause is None:
         for entry in CATALOG.values():

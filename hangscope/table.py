@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from hangscope.align.callsite import user_frame
 from hangscope.incident import CallKind, Queue, State
+from hangscope.knowledge.callsite import user_frame
 
 if TYPE_CHECKING:
     from hangscope.analysis import Analysis

@@ -77,6 +77,25 @@ class WaitGraph:
         """Return the ranks with an open call, ascending."""
         return sorted(r for r, calls in self.open_calls.items() if calls)
 
+    def of_known_calls(self) -> WaitGraph:
+        """Return the graph without what no line tells (`T` and `U` nodes): calls and hosts alone, as they can be shown."""
+        kept = [i for i, node in enumerate(self.nodes) if node[0] not in ("T", "U")]
+        if len(kept) == len(self.nodes):
+            return self
+        place = {old: new for new, old in enumerate(kept)}
+        shown = WaitGraph(
+            [self.nodes[i] for i in kept],
+            [[(place[t], assumed) for t, assumed in self.edges[i] if t in place] for i in kept],
+            pairs=self.pairs,
+            roots=self.roots,
+        )
+        shown.index = {node: i for i, node in enumerate(shown.nodes)}
+        for rank, calls in self.open_calls.items():
+            known = [call for call in calls if call.node[0] != "T"]
+            if known:
+                shown.open_calls[rank] = known
+        return shown
+
     def add(self, node: Node) -> int:
         """Return the index of a node, adding it when it is new."""
         position = self.index.get(node)

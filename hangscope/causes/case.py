@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Finding
 from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source, Stack
+from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import Knowledge, own_knowledge
 
 

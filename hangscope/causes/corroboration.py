@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangscope.align.callsite import user_frames
 from hangscope.causes.case import Case, Match, quote
 from hangscope.incident import Evidence
 from hangscope.ingest.job_logs.faults import Skip
@@ -12,6 +11,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
+from hangscope.knowledge.callsite import user_frames
 
 _MOST = 8
 _DIED = frozenset({"crashed_rank", "early_exit"})

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
-from hangscope.align.callsite import SIDE_WORK, is_buffer_sync, is_gradient, position_to_loop, user_frames
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
 from hangscope.incident import CallKind, Event, Frame
 from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.knowledge.callsite import SIDE_WORK, is_buffer_sync, is_gradient, position_to_loop, user_frames
 
 _RANK_TEST = re.compile(
     r"\b(?:if|unless|while|and|or)\b[^#]*\b(?:\w*rank\w*|is_main\w*|is_master\w*|main_process\w*|R)\b",

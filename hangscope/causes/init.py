@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from hangscope.align.callsite import in_constructor
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, quote
-from hangscope.explain.excerpt import beyond_the_text
-from hangscope.explain.stop import find_stop
+from hangscope.explain.text.excerpt import beyond_the_text
+from hangscope.explain.text.stop import find_stop
 from hangscope.incident import Event, Evidence
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.init import NcclInit
@@ -26,6 +25,7 @@ from hangscope.ingest.torch_logs.store import (
     StoreUnreachable,
 )
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
+from hangscope.knowledge.callsite import in_constructor
 
 
 def different_models(case: Case) -> Match | None:

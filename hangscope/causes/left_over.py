@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.incident import Evidence, Stack
+from hangscope.knowledge.callsite import user_frame
 
 
 def made_after_the_end(case: Case) -> Match | None:

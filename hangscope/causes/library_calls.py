@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hangscope.align.callsite import shared_line, user_frame
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.incident import CallKind, Evidence, Frame, Source, Stack
+from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.library import Knowledge, Reading
 
 #: Stages that a library's loop reaches only when its batches are over.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hangscope.align.callsite import is_user, position_to_loop, user_frames
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.incident import Evidence, Frame, Source, Stack
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
+from hangscope.knowledge.callsite import is_user, position_to_loop, user_frames
 
 
 def left_the_loop(case: Case) -> Match | None:

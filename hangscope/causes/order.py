@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import ranks_phrase
 from hangscope.align.sequence_diff import continues
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
 from hangscope.incident import CallKind, Evidence, Source
+from hangscope.knowledge.callsite import user_frame
 
 
 def circular_wait(case: Case) -> Match | None:

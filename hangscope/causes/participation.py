@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe
 from hangscope.incident import Evidence, Frame, Source
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
+from hangscope.knowledge.callsite import user_frame
 
 
 def one_sided_call(case: Case) -> Match | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hangscope.align.callsite import user_frame, user_frames
 from hangscope.causes.case import Case, Match, quote
 from hangscope.incident import CallKind, Evidence
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
+from hangscope.knowledge.callsite import user_frame, user_frames
 
 _ROOTED = (
     "broadcast",

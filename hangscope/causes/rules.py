@@ -5,21 +5,17 @@ from __future__ import annotations
 from hangscope.causes import (
     device,
     init,
-    lateness,
     left_over,
     library_calls,
     loop_end,
     mismatch,
     order,
-    output,
     pairs,
     participation,
-    process,
     rooted,
-    silence,
-    unnamed,
 )
 from hangscope.causes.case import Case, Match, Rule
+from hangscope.causes.ends import lateness, output, process, silence, unnamed
 from hangscope.errors import Note
 
 RULES: tuple[Rule, ...] = (

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.group_ranks import GroupRanks
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
@@ -33,6 +32,7 @@ from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
+from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import before_signal, own_knowledge
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-from hangscope.align.callsite import user_frames
 from hangscope.incident import Frame, Stack
+from hangscope.knowledge.callsite import user_frames
 from hangscope.knowledge.loading import own_rules
 from hangscope.knowledge.rule import HANDLER, Rule
 

@@ -20,8 +20,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hangscope.causes.catalog import CATALOG
 from hangscope.errors import Note
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.knowledge.rule import CALLS, HANDLER, STAGES, FramePattern, Rule
 
 if sys.version_info >= (3, 11):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hangscope.align.callsite import is_user
 from hangscope.align.rankset import ranks_phrase
 from hangscope.frames import Frame
+from hangscope.knowledge.callsite import is_user
 from hangscope.report.document import CallPart, EvidencePart, FramePart, VerdictPart
 from hangscope.report.words import call_words, sizes_words
 

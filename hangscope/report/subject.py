@@ -10,11 +10,11 @@ from collections import defaultdict
 from functools import cached_property
 from typing import Any
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.waitgraph import Node, OpenCall, WaitGraph
 from hangscope.analysis import Analysis
 from hangscope.incident import CallKind, Incident, State, Verdict
+from hangscope.knowledge.callsite import user_frame
 from hangscope.report.words import sizes_words
 
 
@@ -25,7 +25,7 @@ class Subject:
         self.analysis = analysis
         self.incident: Incident = analysis.incident
         self.verdict: Verdict | None = analysis.judgement.verdict
-        self.graph: WaitGraph = analysis.case.graph
+        self.graph: WaitGraph = analysis.case.graph.of_known_calls()
         self.culprits = frozenset(self.verdict.culprit_ranks) if self.verdict is not None else frozenset()
         self.waiting = frozenset(self.verdict.waiting_ranks) if self.verdict is not None else frozenset()
 

@@ -9,12 +9,13 @@ from collections import defaultdict
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import Absence, State
 from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.ingest.torch_logs.c10d import AsyncError, HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -119,6 +120,10 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             0,
             "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well",
         )
+    gone = not_collected(incident, case.facts) - set(match.culprits)
+    placed = any(case.facts.of(r, DumpObserved) for r in match.culprits)
+    if len(gone) > 1 and finding.form == "absent" and not placed and not case.from_text:
+        lower(0, f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn")
     blind = not case.frames_recorded and not case.from_text
     if match.cause in _OF_PROGRAMS and blind and finding.view is not None:
         shown = finding.edit is not None or match.cause == "collective_order_mismatch"

@@ -10,13 +10,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match
-from hangscope.causes.catalog import CATALOG
 from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Candidate, Finding
-from hangscope.explain.stop import Stop, find_stop, told_of
+from hangscope.explain.text.stop import Stop, find_stop, told_of
 from hangscope.incident import (
     CallKind,
     CallRef,
@@ -30,6 +28,8 @@ from hangscope.incident import (
 )
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
+from hangscope.knowledge.callsite import user_frame
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.verdict import confidence, ledger, substantiation
 from hangscope.verdict.library_terms import in_library_terms
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.align.callsite import user_frame, user_frames
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.incident import Evidence, Frame, Source, Stack
+from hangscope.knowledge.callsite import user_frame, user_frames
 from hangscope.knowledge.library import Knowledge, Reading, first_difference
 from hangscope.knowledge.rule import Rule, Situation
 

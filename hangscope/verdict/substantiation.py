@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.corroboration import corroboration
@@ -16,6 +15,7 @@ from hangscope.incident import (
     Evidence,
     Source,
 )
+from hangscope.knowledge.callsite import user_frame
 
 
 def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from hangscope.causes.catalog import CATALOG
 from hangscope.cli import main
+from hangscope.knowledge.catalog import CATALOG
 from tests.command import quiet
 from tests.conftest import Run
 from tests.json_contract import CATEGORIES, CONTRACT_CAUSES

@@ -19,7 +19,7 @@ import click
 import pytest
 
 from hangscope import cli
-from hangscope.causes.catalog import CATALOG
+from hangscope.knowledge.catalog import CATALOG
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

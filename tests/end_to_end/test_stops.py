@@ -122,3 +122,12 @@ def test_a_gather_that_was_never_filled_is_no_other_model(tmp_path: Path) -> Non
     verdict = verdict_on(tmp_path, line.format(0), line.format(1))
     assert verdict.cause != "model_mismatch"
     assert verdict.culprit_ranks in ((), (3,))
+
+
+def test_the_end_of_a_process_that_waited_until_its_timeout_is_no_cause(tmp_path: Path) -> None:
+    verdict = verdict_on(
+        tmp_path,
+        timeout(0),
+        "E0211 08:42:37.004000 140 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 156) of binary: python",
+    )
+    assert (verdict.cause, verdict.culprit_ranks) == ("unknown", ())

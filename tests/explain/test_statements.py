@@ -80,3 +80,17 @@ def test_an_abort_that_only_the_launcher_tells_is_no_death_among_timeouts(tmp_pa
     lines["slurm.out"] = [f"srun: error: node0: task {r}: Aborted (core dumped)" for r in range(4)]
     verdict = judged(told(tmp_path, lines))
     assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == ("crashed_rank", (3,), "low")
+
+
+def test_a_rank_whose_peers_no_line_tells_waits_and_is_shown(tmp_path: Path) -> None:
+    lines = [timeout(r, group=DEFAULT, seq=15, n=2) for r in range(3)]
+    report = told(tmp_path, [*lines, timeout(3, group=TP, local=3, seq=9, op="COALESCED", n=0)])
+    assert judged(report).culprit_ranks in ((), (3,))
+    assert 3 in report._analysis.case.graph.waiting
+    assert report.to_html().startswith("<!") and report.to_text()
+
+
+def test_an_idle_rank_beside_ranks_that_nobody_collected_is_a_guess(tmp_path: Path) -> None:
+    _stuck(tmp_path, 4, 7)
+    Recorder(4, world(7)).call("all_reduce", sizes=[[64]], times=5).write(tmp_path)
+    assert short(analyze(tmp_path)) == ("stuck_rank", (4,), "low")

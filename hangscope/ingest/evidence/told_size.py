@@ -9,6 +9,7 @@ from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.ras_snapshot import NcclRas
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpParams, StoreBarrier, StoreTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
@@ -22,8 +23,14 @@ def sizes(event: Event) -> Iterator[int]:
         told = [event.expected]
     elif isinstance(event, StoreBarrier):
         told = [event.world_size]
-    elif isinstance(event, (NcclInit, NcclRas, UnmadeCommunicator)):
+    elif isinstance(event, NcclRas):
         told = [event.nranks]
+        if event.what in ("missing", "dead") and event.comm_rank is not None and event.pid:
+            told.append(event.comm_rank + 1)  # without a process it is what 2.27 found in memory
+    elif isinstance(event, (NcclInit, UnmadeCommunicator)):
+        told = [event.nranks]
+    elif isinstance(event, AnalyzerReport):
+        told = [rank + 1 for rank in (*event.named, *event.expected)]
     else:
         named: list[int | None] = [event.group_rank]
         if isinstance(event, MonitoredBarrier):

@@ -23,6 +23,9 @@ _CANDIDATE = re.compile(
     rb"[Ss]tep|STEP|[Ii]ter|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xiting|eaving|uitting|borting|hutting|bye"
 )
 _CUT = 1000
+_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
+#: what changes from line to line in the prefix of one writer
+_TIME = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 _DONE = re.compile(
     r"(?i)\b(?:(?:loop|epoch(?: \d{1,9})?|training|train(?:ing)? loop|validation|evaluation) (?:is |has |was "
     r")?(?:ended|done|finished|completed?|over)"
@@ -62,15 +65,20 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
     be cut.
     """
     last: dict[tuple[str, str], Progress] = {}
-    for number, data in windows:
-        at = 0
-        for match in _LINE.finditer(data):
+    seen: set[tuple[bytes, bytes]] = set()
+    prefixes: dict[bytes, int] = {}  # length of the prefix of lines of a form
+    for first, data in reversed(windows):
+        found = [m for m in _LINE.finditer(data) if _CANDIDATE.search(m.group(0)[:_CUT])]
+        for match in reversed(found):
             raw = match.group(0)[:_CUT]
-            if not _CANDIDATE.search(raw):
-                continue
-            number += data.count(b"\n", at, match.start())
-            at = match.start()
+            form = raw.translate(_AS_ZERO)
+            if form in prefixes and (form, _TIME.sub(b"", raw[: prefixes[form]])) in seen:
+                continue  # a later line of this writer says the same of a later step
+            number = first + data.count(b"\n", 0, match.start())
             line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
+            text = line.text.encode()
+            prefixes[form] = len(raw) - len(text) if raw.endswith(text) else len(raw)
+            seen.add((form, _TIME.sub(b"", raw[: prefixes[form]])))
             event = _progress(line)
             if event is None:
                 continue
@@ -78,7 +86,7 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
                 f"{line.origin}|{line.host}",
                 "leaving" if event.leaving else "done" if event.done else "",
             )
-            if key not in last or last[key].line <= event.line:
+            if key not in last or last[key].line < event.line:
                 last[key] = event
     return sorted(last.values(), key=lambda event: (event.line, event.text))
 

@@ -14,6 +14,7 @@ from hangscope.ingest.job_logs.engines import engine_parser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_parser
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, launcher_parser
+from hangscope.ingest.job_logs.printed import printed_tail
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.scan import LineParser, scan
 from hangscope.ingest.nccl.last_error import LastErrorParser
@@ -118,7 +119,9 @@ def read_log(
         local_rank=local_rank,
         attempt=attempt,
     )
-    events = sorted([*found.events, *progress_events(found.windows, file)], key=lambda event: event.line)
+    printed = printed_tail(found.windows, file) if rank is not None or local_rank is not None else []
+    told = [*found.events, *progress_events(found.windows, file), *printed]
+    events = sorted(told, key=lambda event: event.line)
     recorded = detail.recordings()
     reading.local_to_global = _local_ranks(events, recorded)
     writers = {event.rank for event in events if event.rank is not None and not event.by_launcher}

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.matching import match_keys
 from hangscope.incident import Queue, RankRecord, State
+from hangscope.knowledge.callsite import user_frame
 from hangscope.report.subject import Subject
 
 LAST = 200

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hangscope.align.callsite import is_user
 from hangscope.align.rankset import ranks_phrase
 from hangscope.incident import CallRef, Stack
+from hangscope.knowledge.callsite import is_user
 from hangscope.report import told
 from hangscope.report.page_data import PageFrame, SidePart
 from hangscope.report.subject import Subject

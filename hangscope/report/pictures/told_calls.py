@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.align.callsite import user_frame
 from hangscope.align.rankset import compress
 from hangscope.incident import CallRef
+from hangscope.knowledge.callsite import user_frame
 from hangscope.report.page_data import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.pictures.behaviour import Behaviour
 from hangscope.report.subject import Subject

@@ -38,7 +38,7 @@ _NAMES = ("call", "seq", "sizes", "type", "line")
 
 
 def _values(call: CallRef) -> tuple[str, ...]:
-    from hangscope.align.callsite import user_frame
+    from hangscope.knowledge.callsite import user_frame
 
     frame = user_frame(call.frames)
     return (

@@ -97,7 +97,7 @@ def stack(subject: Subject, classes: Sequence[Behaviour]) -> StackStory | None:
     for rank in sorted(subject.culprits):
         record = subject.incident.ranks.get(rank)
         if record is not None and record.threads and record.threads[0][1]:
-            from hangscope.align.callsite import is_user
+            from hangscope.knowledge.callsite import is_user
 
             frames = tuple(PageFrame(f.name, f.file, f.line, is_user(f)) for f in record.threads[0][1])
             return StackStory(f"Rank {rank}", record.stack_file or "", frames)

@@ -7,14 +7,14 @@ or a watcher's line.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
-from hangscope.align.callsite import is_user, user_frame, user_frames
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Finding
-from hangscope.explain.text_sides import two_sides
+from hangscope.explain.text.sides import two_sides
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -39,6 +39,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
+from hangscope.knowledge.callsite import is_user, user_frame, user_frames
 
 _LOST: tuple[type[Event], ...] = (GlooClosed,)
 _WAITED: tuple[type[Event], ...] = (GlooTimeout, WatchdogTimeout)
@@ -51,6 +52,7 @@ _INVOLVED: tuple[type[Event], ...] = (
 )
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
+_SIDES = 3  # ranks of whose output one may be called the odd one
 _NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
 
 
@@ -201,6 +203,39 @@ def last_words(incident: Incident, facts: Facts) -> Finding | None:
     if not few or len(ordered[0]) * 2 <= len(last) or (len(few) > 1 and len(few) * 4 > len(last)):
         return None
     return _by_output("different", few, incident)
+
+
+def printed(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the one rank whose own output ends earlier than that of all others, or with a line that no other one prints.
+
+    All others must have ended with the same line. Rank 0 prints more than others in a healthy job: its extra lines are no
+    difference.
+    """
+    if not _stuck(facts):
+        return None
+    tails: dict[str, dict[int, PrintedTail]] = defaultdict(dict)
+    for tail in facts.all(PrintedTail):
+        if tail.rank is not None:
+            tails[tail.file.rsplit("/", 1)[-1].replace(str(tail.rank), "")][tail.rank] = tail
+    for _, by_rank in sorted(tails.items()):
+        if len(by_rank) < _SIDES or set(by_rank) != set(incident.ranks):
+            continue
+        ends = Counter(tail.lines[-1] for tail in by_rank.values())
+        end, times = ends.most_common(1)[0]
+        odd = [rank for rank, tail in by_rank.items() if tail.lines[-1] != end]
+        if len(odd) != 1 or times != len(by_rank) - 1:
+            continue
+        own = by_rank[odd[0]].lines[-1]
+        others = [tail.lines for rank, tail in by_rank.items() if rank != odd[0]]
+        earlier = all(own in lines for lines in others)
+        alone = not any(own in lines for lines in others)
+        if not earlier and (not alone or odd[0] == 0):
+            continue
+        finding = _by_output("absent" if earlier else "different", tuple(odd), incident)
+        peer = next(tail for rank, tail in sorted(by_rank.items()) if rank != odd[0])
+        finding.events = [by_rank[odd[0]], peer]
+        return finding
+    return None
 
 
 def _by_output(form: str, culprits: tuple[int, ...], incident: Incident) -> Finding:

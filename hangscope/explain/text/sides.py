@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from hangscope.align.callsite import SIDE_WORK, shared_line, user_frames
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Finding
 from hangscope.incident import CallKind, Incident, Stack
+from hangscope.knowledge.callsite import SIDE_WORK, shared_line, user_frames
 from hangscope.knowledge.library import off_the_step, own_knowledge
 
 _LOOP = re.compile(r"epoch|train|fit|loop|step|iteration", re.IGNORECASE)

@@ -15,6 +15,7 @@ from hangscope.events import Event
 from hangscope.explain.facts import Facts
 from hangscope.incident import CallKind
 from hangscope.ingest.job_logs.engines import EngineTimeout
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
     DumpObserved,
@@ -64,6 +65,7 @@ class Stop:
 def find_stop(facts: Facts) -> Stop | None:
     """Return the proof that the job stood still, or None where no line proves it."""
     events: list[Event] = [e for kind in PROOFS for e in facts.all(kind)]
+    events += [e for e in facts.all(NcclWarn) if e.fault == "closed_by_peer"]
     if not events:
         return None
     call = _call_of([*facts.all(WatchdogTimeout), *facts.all(WatchdogStatus), *facts.all(Desync)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.events import Event
 from hangscope.explain.facts import Death
 from hangscope.explain.standstill import stood_still
 from hangscope.incident import Absence, Evidence
@@ -54,7 +55,7 @@ def ended_from_outside(case: Case) -> Match | None:
 def died(case: Case) -> Match | None:
     """The first rank that died of its own fault, unless the dumps show that it died while it was waiting."""
     deaths = [d for d in case.facts.first_deaths if _is_the_root(case, d)]
-    if not deaths:
+    if not deaths or (_refused_by_nccl(case) and all(_is_nccls(d.event) for d in deaths)):
         return None
     culprits = tuple(sorted({d.rank for d in deaths}))
     first = deaths[0]
@@ -97,6 +98,15 @@ def died(case: Case) -> Match | None:
         frame=first.frame,
         frame_rank=first.rank,
     )
+
+
+def _refused_by_nccl(case: Case) -> bool:
+    """Return whether NCCL says that ranks share a GPU: who raises its error is told so, and did nothing else."""
+    return any(e.fault == "duplicate_gpu" for e in case.facts.all(NcclWarn))
+
+
+def _is_nccls(event: Event) -> bool:
+    return isinstance(event, RankException) and event.type.endswith("DistBackendError")
 
 
 def _is_the_root(case: Case, death: Death) -> bool:

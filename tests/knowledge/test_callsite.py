@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.align.callsite import is_buffer_sync
 from hangscope.incident import CallKind, Frame
+from hangscope.knowledge.callsite import is_buffer_sync
 
 
 @pytest.mark.parametrize(("op", "buffers"), [("broadcast", True), ("all_gather_into_tensor", False)])

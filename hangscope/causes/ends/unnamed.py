@@ -10,18 +10,18 @@ from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match, quote
 from hangscope.events import Event
+from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
 _TRANSPORT = ("port_error", "catastrophic", "ib_error", "connect")
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
-_ABORTS = frozenset({-6, 134})
+_KILLED = frozenset({-9, -11, -7, -4, -8})
 _NO_FAULT = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
 
 
@@ -150,8 +150,12 @@ def _unlike(halves: Sequence[CallFingerprint]) -> Match:
 
 
 def _ended(case: Case) -> Match | None:
+    # Who waited until a timeout ends with an error, too: then only a signal that nobody sends for that is a cause.
+    waited = find_stop(case.facts) is not None
     exits = [
-        e for e in case.facts.all(Exit) if e.code not in _ENDED_BY_LAUNCHER and not _ended_by_waiting(case, e)
+        e
+        for e in case.facts.all(Exit)
+        if e.code not in _ENDED_BY_LAUNCHER and (not waited or (e.rank is None and e.code in _KILLED))
     ]
     if not exits:
         return None
@@ -166,12 +170,6 @@ def _ended(case: Case) -> Match | None:
     )
 
 
-def _ended_by_waiting(case: Case, end: Exit) -> bool:
-    """Return whether a process ended because it had waited too long: its own lines say so, or watchdogs abort the waiting."""
-    aborted = end.code in _ABORTS and bool(case.facts.all(WatchdogTimeout))
-    return aborted or end.rank in case.facts.witnesses
-
-
 def _exception(case: Case) -> Match | None:
     raised = [
         e
@@ -181,11 +179,12 @@ def _exception(case: Case) -> Match | None:
     ended = [
         e for e in case.facts.all(Terminate) if e.type != "c10::DistBackendError" and not _went_on(case, e)
     ]
-    events: list[Event] = [*raised, *ended]
+    events: list[Event] = [e for e in (*raised, *ended) if e.rank is None]
     if not events:
         return None
-    name = raised[0].type if raised else ended[0].type or "an abort"
-    message = raised[0].message if raised else ended[0].what
+    first = events[0]
+    name = (first.type if isinstance(first, (RankException, Terminate)) else None) or "an abort"
+    message = first.message if isinstance(first, RankException) else first.text
     return _match(
         "crashed_rank",
         events,

@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 from hangscope.align.group_ranks import Label, label_of
 from hangscope.align.matching import match_key
-from hangscope.explain.excerpt import beyond_the_text
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Candidate, Finding
-from hangscope.explain.text_output import last_words, progress, silent, sites
-from hangscope.explain.text_ras import ras
-from hangscope.explain.text_sides import two_sides
+from hangscope.explain.text.excerpt import beyond_the_text
+from hangscope.explain.text.output import last_words, printed, progress, silent, sites
+from hangscope.explain.text.ras import ras
+from hangscope.explain.text.sides import two_sides
 from hangscope.incident import CallKind, Incident, Stack
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
@@ -29,7 +29,7 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrie
 def find_in_text(incident: Incident, facts: Facts) -> Finding:
     """Return what the text shows; form `none` where it names no divergence."""
     by_silence: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
-        silent, sites, progress, last_words,
+        silent, sites, progress, last_words, printed,
     )  # fmt: skip
     unproved = beyond_the_text(incident, facts)
     for step in (
@@ -43,6 +43,7 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
         sites,
         progress,
         last_words,
+        printed,
     ):
         finding = step(incident, facts)
         if finding is None or (step in by_silence and unproved & set(finding.culprits)):

@@ -1,0 +1,1 @@
+"""How ranks and jobs ended: deaths, quiet leaves, silence, ends from outside."""

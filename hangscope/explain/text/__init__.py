@@ -1,0 +1,1 @@
+"""What text alone shows of a root, where no statement of a dump or a watchdog line does."""

@@ -1,0 +1,66 @@
+"""The last lines that a rank's own program printed, numbers masked, so that ranks can be compared by what they print.
+
+    model ready in # s
+    batch # fetched, tokens #
+    forward # done loss #
+
+What the communication layer, launchers and tracebacks print is left out, and so are progress bars: what is left is the
+program's own course, as far as it tells of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hangscope.events import Event
+from hangscope.ingest.lines.prefixes import strip_prefix
+
+KEPT = 40
+_LONGEST = 120
+_LOOKED_AT = 1 << 14  # bytes before an error, or before the end
+_NUMBER = re.compile(r"-?\d[\d.,:]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b|\b0x[0-9a-f]+\b", re.IGNORECASE)
+_NOT_ITS_OWN = re.compile(
+    r"Traceback|Error\b|Exception\b|Warning\b|warnings\.warn|^\s|^\^|\[[EWIF]\d{3,4} |NCCL |gloo|c10d|torch\.distributed|elastic|"
+    r"Watchdog|watchdog|\.(?:cpp|cc|hpp):\d|^[-=*#]{5,}|^Thread 0x|^Current thread|\d%\|"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintedTail(Event):
+    """The last lines of one log that are the program's own, the oldest first, numbers masked as `#` and without its rank."""
+
+    kind: ClassVar[str] = "printed"
+    calm: ClassVar[bool] = True
+    lines: tuple[str, ...]
+
+
+def printed_tail(windows: Sequence[tuple[int, bytes]], file: str) -> list[PrintedTail]:
+    """Return the last lines that the one writer of a log printed before its first error; nothing where several write it.
+
+    `windows` are (number of the first line, bytes) as `Scan` keeps them.
+    """
+    if not windows:
+        return []
+    number, data = windows[0]
+    lines: list[str] = []
+    last = number
+    writers: set[str] = set()
+    cut = data[-_LOOKED_AT:] if len(data) > _LOOKED_AT else data
+    first = number + data.count(b"\n", 0, len(data) - len(cut))
+    for offset, raw in enumerate(cut.split(b"\n")):
+        if b"\r" in raw.rstrip(b"\r") or not raw.strip():
+            continue
+        line = strip_prefix(raw[:1000].decode("utf-8", "replace"), first + offset, file)
+        if line.source is not None or _NOT_ITS_OWN.search(line.text):
+            continue
+        if line.origin:
+            writers.add(line.origin)
+        lines.append(_NUMBER.sub("#", line.text)[:_LONGEST].strip())
+        last = first + offset
+    if len(writers) > 1 or len(lines) < 2:
+        return []
+    line = strip_prefix(lines[-1], last, file)
+    return [PrintedTail(file, last, line.raw, lines=tuple(lines[-KEPT:]))]

@@ -1,0 +1,45 @@
+"""Of many lines of one writer only the last is told, and lines that only look alike are not taken for one writer's."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hangscope.ingest.job_logs import progress
+from hangscope.ingest.job_logs.progress import progress_events
+
+FORMS = (
+    "[default{rank}]:2026-11-20 15:{minute:02}:{second:02} | INFO | trainer.py:412 | epoch 3 step {step} loss=2.{step}",
+    "[rank{rank}]:[I1120 15:{minute:02}:{second:02}.220687360 train.py:1] step {step}",
+    "{rank}: step {step}",
+    "2026-11-20 15:{minute:02}:{second:02},123 app r{rank}: train step {step} done",
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_writer_has_its_own_last_step(form: str) -> None:
+    rng = random.Random(form)
+    lines, last = [], {}
+    for step in range(1000, 1400):
+        rank = rng.randrange(10, 14)
+        lines.append(form.format(rank=rank, step=step, minute=step // 60 % 60, second=step % 60))
+        last[rank] = (step, len(lines))
+    data = "\n".join([*lines, ""]).encode()
+    cut = data.index(b"\n", len(data) // 2) + 1
+    windows = [(1, data[:cut]), (1 + data[:cut].count(b"\n"), data[cut:])]
+    events = progress_events(windows, "log")
+    writers = last if form != FORMS[3] else {0: max(last.values())}  # a name inside the text is no writer's
+    assert [(event.step, event.line) for event in events] == sorted(writers.values())
+
+
+def test_lines_of_a_form_are_not_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = []
+    real = progress.strip_prefix
+    monkeypatch.setattr(progress, "strip_prefix", lambda *parts: parsed.append(parts) or real(*parts))
+    lines = (
+        FORMS[0].format(rank=i % 8, step=1000 + i, minute=i // 60 % 60, second=i % 60) for i in range(2000)
+    )
+    events = progress_events([(1, "\n".join(lines).encode())], "log")
+    assert [event.step for event in events] == list(range(2992, 3000))
+    assert len(parsed) == 8
