@@ -90,7 +90,7 @@ class _Screen:
         if verdict.since is not None:
             stood = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
             line = f"no progress since {utc(int(verdict.since))}"
-            self.labelled("when", line + (f", for {duration(stood)}" if stood > 0 else ""))
+            self.labelled("when", line + (f", for {duration(stood)}" if stood >= 1 else ""))
 
     def notes(self, verdict: VerdictPart) -> None:
         notes = other_facts(verdict)

@@ -124,7 +124,7 @@ def _pairs(verdict: VerdictPart, document: Document) -> list[tuple[str, Line]]:
     if verdict.since is not None:
         stood = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
         rows.append(
-            ("Since", plain(utc(int(verdict.since)) + (f", for {duration(stood)}" if stood > 0 else "")))
+            ("Since", plain(utc(int(verdict.since)) + (f", for {duration(stood)}" if stood >= 1 else "")))
         )
     rows.append(("Fingerprint", (Piece(verdict.fingerprint, code=True),)))
     return [(name, line) for name, line in rows if any(piece.text for piece in line)]

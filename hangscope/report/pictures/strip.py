@@ -11,6 +11,7 @@ from hangscope.report.page_data import Moment, StripData
 from hangscope.report.subject import Subject
 from hangscope.report.words import counted, cut, duration
 
+_SECOND = 10**9  # logs count whole ones
 _YEAR = 31_557_600 * 10**9
 _EARLIEST = 30 * _YEAR  # 2000: what lies before is no wall clock
 
@@ -52,10 +53,11 @@ def strip(subject: Subject) -> StripData | None:
         return None
     moments.sort(key=lambda m: (int(m.at), m.kind))
     begin = next((int(m.at) for m in moments if m.kind in ("progress", "stall")), None)
-    finish = max((int(m.at) for m in moments), default=None)
+    # Only what comes behind the stall tells how long it stood: a watchdog, or the end.
+    finish = max((int(m.at) for m in moments if m.kind not in ("progress", "stall")), default=None)
     stood = (
         (finish - begin) / 1e9
-        if begin is not None and finish is not None and 0 < finish - begin < _YEAR
+        if begin is not None and finish is not None and _SECOND <= finish - begin < _YEAR
         else None
     )
     return StripData(
