@@ -39,8 +39,10 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def analyze(paths: Any, **options: Any) -> Report:
-    """Analyse in this process."""
-    return hangscope.analyze(paths, executor=InThisThread(), **options)
+    """Analyse in this process. A picture that could not be drawn is a note to a user, and a failure here."""
+    report = hangscope.analyze(paths, executor=InThisThread(), **options)
+    assert "pictures_failed" not in {warning.code for warning in report.warnings}, report.warnings
+    return report
 
 
 @pytest.fixture(scope="session")

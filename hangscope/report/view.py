@@ -8,6 +8,7 @@ from typing import Any
 
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.analysis import Analysis
+from hangscope.errors import Note
 from hangscope.incident import Incident, Input, RankRecord
 from hangscope.knowledge.callsite import user_frame
 from hangscope.report.document import (
@@ -27,6 +28,7 @@ from hangscope.report.document import (
 )
 from hangscope.report.masking.redaction import Redaction
 from hangscope.report.masking.secrets import mask
+from hangscope.report.page_data import PageData
 from hangscope.report.pictures.gather import page_data
 from hangscope.report.plain import from_plain, to_plain
 from hangscope.report.sources import SourceFolder
@@ -47,6 +49,7 @@ def build_document(
     """Return the document of an analysis, with secrets masked, control characters out and `redacted` removed."""
     incident, judgement = analysis.incident, analysis.judgement
     verdict, subject = judgement.verdict, Subject(analysis)
+    page = _pictures(subject, source)
     document = Document(
         schema=SCHEMA,
         status=judgement.status,
@@ -70,10 +73,20 @@ def build_document(
         coverage=_coverage(analysis),
         warnings=tuple(WarningPart(n.code, n.file, n.line, n.message, n.hint) for n in incident.notes),
         tool_version=tool_version,
-        page=page_data(subject, source),
+        page=page,
     )
     told = {host for e in incident.events for host in (e.host, getattr(e, "peer_host", None)) if host}
     return _fit_to_leave(document, redacted, told)
+
+
+def _pictures(subject: Subject, source: SourceFolder | None) -> PageData | None:
+    """Return what only the page shows, or None with a note: a picture that cannot be drawn costs nobody the verdict."""
+    try:
+        return page_data(subject, source)
+    except Exception as error:
+        text = f"the page's pictures could not be drawn: {type(error).__name__}: {error}"
+        subject.analysis.incident.notes.append(Note("pictures_failed", text, hint="please report this"))
+        return None
 
 
 def _fit_to_leave(document: Document, redacted: Collection[str], hosts: Collection[str]) -> Document:

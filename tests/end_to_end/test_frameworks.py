@@ -36,6 +36,7 @@ APIS = {
     "lightning_slow_upload": None,
     "metric_after_short_epoch": "Metric.compute",
     "metric_in_loop_one_rank": "MetricCollection.compute",
+    "torchtitan_mean_rank0": "torchtitan.distributed.utils.dist_mean",
     "trainer_first_in_loop": "TrainingArguments.main_process_first",
     "trainer_metric_rank0": "torch.distributed.all_gather_object",
     "trainer_predict_rank0": "Trainer.predict",

@@ -141,7 +141,7 @@ def test_work_in_the_parent_grows_with_the_ranks_and_not_faster(tmp_path: Path, 
         generate(folder, Job(ranks, entries=60, layout=layout))
         read = readings(folder)
         report, lines[ranks] = python_lines(lambda read=read: build_document(analyse(assemble(read)), "test"))
-        assert report["verdict"]["explains"]["ranks"] == ranks - 1
+        assert report.verdict is not None and report.verdict.explains.ranks == ranks - 1
     assert lines[256] - lines[128] < 2.1 * (lines[128] - lines[64])
 
 

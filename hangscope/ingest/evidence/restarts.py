@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from hangscope.events import Event
+from hangscope.ingest.job_logs.launcher import Exit
 
 
 def without_earlier(events: Sequence[Event], over: float) -> list[Event]:
@@ -23,6 +24,28 @@ def without_earlier(events: Sequence[Event], over: float) -> list[Event]:
     for event in events:
         files[event.file].append(event)
     return [event for told in files.values() for event in _later(sorted(told, key=lambda e: e.line), over)]
+
+
+def without_failures_of(earlier: Sequence[Event], events: Sequence[Event]) -> list[Event]:
+    """Return the events without what a rank's log does not date and what ended it in an earlier attempt.
+
+    So it is where the launcher saw the rank fail by itself (a positive exit code) in `earlier`, and in the attempt that is
+    analysed saw it end by a signal.
+    """
+    failed = {e.rank for e in earlier if isinstance(e, Exit) and (e.code or 0) > 0}
+    signalled = {e.rank for e in events if isinstance(e, Exit) and (e.code or 0) < 0}
+    signalled -= {e.rank for e in events if isinstance(e, Exit) and (e.code or 0) > 0}
+    over = failed & signalled - {None}
+    return [
+        e
+        for e in events
+        if e.rank not in over
+        or e.attempt is not None
+        or e.stamp is not None
+        or e.time is not None
+        or e.by_launcher
+        or e.calm
+    ]
 
 
 def _later(events: list[Event], over: float) -> list[Event]:

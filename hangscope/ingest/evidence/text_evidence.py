@@ -15,7 +15,7 @@ from hangscope.events import Event
 from hangscope.incident import Group, RankRecord
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
-from hangscope.ingest.evidence.restarts import without_earlier
+from hangscope.ingest.evidence.restarts import without_earlier, without_failures_of
 from hangscope.ingest.evidence.snapshots import Claim
 from hangscope.ingest.evidence.stack_owners import owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
@@ -217,4 +217,7 @@ def _of_attempt(
         (e.stamp for e in events if e.attempt is not None and e.attempt < chosen and e.stamp), default=0.0
     )
     later = [e for e in events if e.attempt in (None, chosen)]
-    return without_earlier(later, over) if over and wanted is None else later
+    if wanted is not None:
+        return later
+    earlier = [e for e in events if e.attempt is not None and e.attempt < chosen]
+    return without_failures_of(earlier, without_earlier(later, over) if over else later)

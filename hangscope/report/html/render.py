@@ -38,8 +38,6 @@ def render_html(document: Document, *, markdown: str = "") -> str:
     style, script = (environment.get_template(name).render() for name in ("report.css", "report.js"))
     report = report_data(document)
     detail = to_plain(document.page.detail if document.page is not None else DetailData())
-    environment.globals["states"] = STATE_WORDS
-    environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))
     return environment.get_template("report.html.j2").render(
         page=build_page(document),
         policy=_policy(style, script),

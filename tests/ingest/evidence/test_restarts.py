@@ -16,6 +16,19 @@ from hangscope.ingest.workers.reading import Reading
 _WORK = "WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000)"
 
 
+FAILED = "E0312 {at}:02.167000 3900 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: {local} (pid: {pid}) of binary: /opt/venv/bin/python3"
+TABLE = (
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    + "=" * 60
+    + "\ntrain.py FAILED\n"
+    + "-" * 60
+    + "\nRoot Cause (first observed failure):\n[0]:\n  time      : 2026-03-12_07:{minute}:01\n  host      : gpu00\n"
+    + "  rank      : {rank} (local_rank: {rank})\n  exitcode  : {code} (pid: {pid})\n  error_file: <N/A>\n  traceback : none\n"
+    + "=" * 60
+    + "\n"
+)
+
+
 def c10(rank: int, at: str, said: str) -> str:
     return f"[rank{rank}]:[E312 {at}.000000001 ProcessGroupNCCL.cpp:632] {said}"
 
@@ -85,27 +98,29 @@ def test_an_exception_before_lines_of_the_next_attempt_is_the_attempt_befores() 
 
 
 def test_an_agents_table_is_of_the_attempt_that_it_closes() -> None:
-    failed = "E0312 {at}:02.167000 3900 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: {local} (pid: {pid}) of binary: /opt/venv/bin/python3"
-    table = (
-        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
-        + "=" * 60
-        + "\ntrain.py FAILED\n"
-        + "-" * 60
-        + "\nRoot Cause (first observed failure):\n[0]:\n  time      : 2026-03-12_07:{minute}:01\n  host      : gpu00\n"
-        + "  rank      : {rank} (local_rank: {rank})\n  exitcode  : {code} (pid: {pid})\n  error_file: <N/A>\n  traceback : none\n"
-        + "=" * 60
-        + "\n"
-    )
     first = (
-        failed.format(at="07:15", code=-6, local=6, pid=41)
+        FAILED.format(at="07:15", code=-6, local=6, pid=41)
         + "\n"
-        + table.format(minute=15, rank=6, code=-6, pid=41)
+        + TABLE.format(minute=15, rank=6, code=-6, pid=41)
     )
     second = (
-        failed.format(at="07:40", code=1, local=2, pid=52)
+        FAILED.format(at="07:40", code=1, local=2, pid=52)
         + "\n"
-        + table.format(minute=40, rank=2, code=1, pid=52)
+        + TABLE.format(minute=40, rank=2, code=1, pid=52)
     )
     found = [e for e in events(launcher=first + second) if isinstance(e, Exit)]
     assert {(e.rank, e.code) for e in found if e.rank is not None} == {(2, 1)}
     assert -6 not in {e.code for e in found}
+
+
+def test_a_rank_that_failed_before_and_was_ended_now_raised_before() -> None:
+    raised = "[rank6]: Traceback (most recent call last):\n[rank6]: ValueError: no target\n"
+    first = FAILED.format(at="07:15", code=1, local=6, pid=41) + "\n"
+    first += TABLE.format(minute=15, rank=6, code=1, pid=41)
+    second = FAILED.format(at="07:40", code=1, local=2, pid=52) + "\n"
+    ended = second + TABLE.format(minute=40, rank=6, code=-15, pid=41)
+    assert not [e for e in events(launcher=first + ended, rank_6=raised) if isinstance(e, RankException)]
+    again = second + TABLE.format(minute=40, rank=6, code=1, pid=41)
+    assert [
+        e.rank for e in events(launcher=first + again, rank_6=raised) if isinstance(e, RankException)
+    ] == [6]
