@@ -94,3 +94,26 @@ def test_an_idle_rank_beside_ranks_that_nobody_collected_is_a_guess(tmp_path: Pa
     _stuck(tmp_path, 4, 7)
     Recorder(4, world(7)).call("all_reduce", sizes=[[64]], times=5).write(tmp_path)
     assert short(analyze(tmp_path)) == ("stuck_rank", (4,), "low")
+
+
+def _stack_of(folder: Path, rank: int, function: str) -> None:
+    lines = [
+        "Thread 0x00007f0000000000 (most recent call first):",
+        f'  File "/workspace/train/train.py", line 9 in {function}',
+    ]
+    (folder / f"stack_rank_{rank}.txt").write_text("\n".join(lines) + "\n")
+
+
+def test_of_ranks_without_a_dump_only_one_that_stands_alone_is_busy(tmp_path: Path) -> None:
+    _stuck(tmp_path, 4, 7)
+    for rank in range(7):
+        _stack_of(tmp_path, rank, "acquire" if rank == 6 else "train_epoch")
+    assert short(analyze(tmp_path))[:2] == ("stuck_rank", (6,))
+
+
+def test_ranks_without_a_dump_that_stand_where_all_stand_are_not_accused(tmp_path: Path) -> None:
+    _stuck(tmp_path, 4, 7)
+    for rank in range(7):
+        _stack_of(tmp_path, rank, "train_epoch")
+    verdict = analyze(tmp_path).verdict
+    assert verdict is None or not verdict.culprit_ranks

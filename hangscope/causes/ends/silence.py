@@ -30,13 +30,15 @@ def vanished(case: Case) -> Match | None:
     culprits = tuple(r for r in finding.culprits if not _waited(case, r))
     if finding.form != "unseen" or not culprits:
         return None
-    if all(
-        (w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack" and not w.inside
-        for r in culprits
-    ):
-        return busy(
-            case, culprits
-        )  # alive, but its recorder did not answer: a thread that holds the GIL, say
+    placed = tuple(
+        r for r in culprits if (w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack"
+    )
+    alone = tuple(r for r in placed if _stands_alone(case, r))
+    if alone:  # alive, but its recorder did not answer: a thread that holds the GIL, say
+        return busy(case, alone)
+    culprits = tuple(r for r in culprits if r not in placed)
+    if not culprits:
+        return None  # they stand where those stand who wait
     if (left := _said_goodbye(case, culprits)) is not None:
         return left
     if (told := _told_by_ras(case, culprits)) is not None:
@@ -66,6 +68,20 @@ def vanished(case: Case) -> Match | None:
             "A process that still lives can be asked for its stack (py-spy dump --pid PID): one stuck in teardown writes no dump either.",
         ],
     )  # fmt: skip
+
+
+def _stands_alone(case: Case, rank: int) -> bool:
+    """Return whether a rank's stack is outside of any call, at a place where hardly any other rank stands.
+
+    Hosts that run ahead of their devices, or wait for a result, stand outside of any call as well, and stand together.
+    """
+    told = case.facts.whereabouts
+    own = told[rank]
+    if own.inside or not own.stack:
+        return False
+    place = (own.stack[0].name, own.stack[0].file)
+    there = sum(bool(w.stack) and (w.stack[0].name, w.stack[0].file) == place for w in told.values())
+    return there <= max(1, len(told) // 8)
 
 
 def _look_for(ranks: tuple[int, ...]) -> list[str]:

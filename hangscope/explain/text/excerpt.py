@@ -44,8 +44,13 @@ def beyond_the_text(incident: Incident, facts: Facts) -> frozenset[int]:
 def not_collected(incident: Incident, facts: Facts) -> frozenset[int]:
     """Return the ranks whose missing dump proves nothing, because nothing else of them is here either.
 
-    One rank alone that left nothing beside peers that left something is suspect; several are a partial collection.
+    One rank alone that left nothing beside peers that left something is suspect; several are a partial collection. What a
+    launcher says of a rank's end is no trace of its own.
     """
-    seen = traced(incident, facts)
+    heard = {
+        r for r, kinds in facts.of_rank.items() if any(not e.by_launcher for es in kinds.values() for e in es)
+    }
+    own = {r for r, record in incident.ranks.items() if record.files or record.threads or record.dump_file}
+    seen = heard | own
     nothing = frozenset(incident.ranks) - seen
     return frozenset() if len(nothing) == 1 and len(seen) >= _SEEN_BESIDE_ONE else nothing
