@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -89,9 +90,8 @@ def test_what_hides_or_turns_text_is_shown_as_a_mark(mark: int) -> None:
 
 
 def test_markdown_cannot_mention_link_or_refer(hang: Path) -> None:
-    view = analyze(hang).to_dict()
-    view["headline"] = "see @everyone #12 https://evil.example www.evil.example [x](y) <b> a@b.example"
-    heading = render_markdown(view).splitlines()[0]
+    told = "see @everyone #12 https://evil.example www.evil.example [x](y) <b> a@b.example"
+    heading = render_markdown(replace(analyze(hang).document, headline=told)).splitlines()[0]
     for part in ("@everyone", "@b.", "#12", "://", "www.", "[x](y)", "<b>"):
         assert part not in heading
     assert "everyone" in heading and "evil.example" in heading
