@@ -22,7 +22,7 @@ class Scenario:
     @property
     def script(self) -> Path:
         """Return the path of the training script."""
-        return Path(str(files("hangscope.demo") / "scenarios" / f"{self.name}.py"))
+        return Path(str(files("hangscope.demo") / "scripts" / f"{self.name}.py"))
 
 
 _SCENARIOS = (

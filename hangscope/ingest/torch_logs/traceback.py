@@ -38,7 +38,7 @@ _CARETS = re.compile(r"^\s*[~^][~^\s]*$")
 _REPEATED = re.compile(r"^\s*\[Previous line repeated \d+ more times?\]")
 _EXCEPTION = re.compile(r"^ ?((?:[A-Za-z_]\w{0,100}\.){0,12}([A-Za-z_]\w{0,100}))(?:: ?(.*))?$")
 _TYPE = re.compile(
-    r"(?:Error|Exception|Exit|Interrupt|Warning|Iteration|Timeout|Failure|Failed|Empty|Full|Mismatch|Abort\w*"
+    r"(?:Error|Exception|Exit|Interrupt|Warning|Iteration|Timeout|Failure|Failed|Empty|Full|Mismatch|Abort\w{0,40}"
     r"|Closed)$"
 )
 _LEVELS = frozenset({"INFO", "WARNING", "ERROR", "DEBUG", "CRITICAL", "Traceback", "NOTE", "WARN", "FATAL"})
