@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from hangscope.report.words import clean
 
 MAX_FILE = 64 << 20
 MAX_UNPACKED = 256 << 20
-_DATA = re.compile(rb'<script type="application/json" id="report-data">(.{0,67108864}?)</script>', re.DOTALL)
+_OPENS, _CLOSES = b'<script type="application/json" id="report-data">', b"</script>"
 
 
 def load(path: str, *, progress: Callable[[int, int, int, int], None] | None = None) -> Document:
@@ -28,8 +27,10 @@ def load(path: str, *, progress: Callable[[int, int, int, int], None] | None = N
         data = file.read_bytes()
         if b'"hangscope.report/' in data[:4096]:
             return _read(path, data)
-        if b'content="hangscope' in data[:4096] and (found := _DATA.search(data)):
-            return _read(path, found[1])
+        _, opened, rest = data.partition(_OPENS)
+        embedded, closed, _ = rest.partition(_CLOSES)
+        if b'content="hangscope' in data[:4096] and opened and closed:
+            return _read(path, embedded)
     from hangscope.api import analyze
 
     return analyze(path, progress=progress).document
