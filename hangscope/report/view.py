@@ -100,7 +100,9 @@ def _headline(analysis: Analysis) -> str:
     if judgement.verdict is not None:
         if judgement.status == "inconclusive":
             return f"Inconclusive: {judgement.verdict.summary}"
-        return judgement.verdict.summary
+        summary = judgement.verdict.summary
+        # The name of a call stays as it is written.
+        return summary[:1].upper() + summary[1:] if summary.split(" ")[0].isalpha() else summary
     if judgement.status == "no_hang":
         return "No hang: every rank was seen, nothing is pending and all frontiers are equal."
     return "Inconclusive: what was left behind does not tell whether the job stopped, or where."

@@ -110,7 +110,7 @@ def _first_screen(document: Document, data: PageData) -> FirstScreen:
         what=first.what(verdict),
         why=first.shown_facts(facts),
         sources=first.sources(document),
-        reasons=tuple(cut(line, first.NOTE_CHARS) for line in document.confidence_why[:2]),
+        reasons=first.sure_reasons(document),
         missing=tuple(cut(line, first.NOTE_CHARS) for line in document.missing[:2]),
         next_title="Collect next time" if undecided else "Do next",
         steps=tuple(cut(step, LINE_CHARS) for step in steps[:_STEPS]),
