@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.incident import Evidence, Stack
 from hangscope.knowledge.callsite import user_frame
 
@@ -21,6 +22,8 @@ def made_after_the_end(case: Case) -> Match | None:
     others = [r for r in case.incident.ranks if r not in failed]
     if len(failed) * 2 >= len(case.incident.ranks) or any(r in facts.witnesses for r in others):
         return None
+    if beyond_the_text(case.incident, facts).intersection(others):
+        return None  # of whom nothing was collected may have been on another node, with a launcher of its own
     where = facts.whereabouts.get(waited[0])
     stack = where.stack if where is not None and where.inside else ()
     silent = [r for r in others if not case.incident.ranks[r].files]
@@ -30,7 +33,7 @@ def made_after_the_end(case: Case) -> Match | None:
         "rank_conditional_collective",
         waited,
         f"{who} still {'waits' if len(waited) == 1 else 'wait'} in a call{at} when {ranks_phrase(others)} had ended without an error",
-        sure=0 if silent else 1,  # of whom nothing was collected may have been on another node
+        sure=0 if silent else 1,
         evidence=[
             *(Evidence("exit", f"the launcher lists {ranks_phrase(failed)} alone as failed: the others ended well") for _ in failed[:1]),
             *(quote(facts.exits[r]) for r in waited[:2]),

@@ -61,6 +61,8 @@ def vanished(case: Case) -> Match | None:
     # Silence speaks only beside logs of others that do tell of the freeze.
     alarmed = case.facts.all(DumpSignal, DumpObserved, MonitoredBarrier, GlooTimeout)
     silent = all(case.incident.ranks[r].files for r in culprits) and bool(alarmed)
+    if len(culprits) > 1 and not (lost or silent or cut):
+        return None  # several records that are missing were rather not collected
     return Match(
         "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", sure=1 if (lost or silent) and not cut else 0, evidence=evidence,
         advice=[
