@@ -7,13 +7,14 @@ seqs are `collective_seq_id`, counted from 1 per group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
 from hangscope.align.matching import match_keys, proves_participation
 from hangscope.incident import Absence, CallKind, Group, Incident, Kinds, Queue, Stack, State
+from hangscope.records import dataclass
 
 _OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
 
@@ -205,7 +206,7 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
         member.first_row, member.last_row = int(queue.seq.min()), int(queue.seq.max())
         rest = np.flatnonzero(queue.state != State.DONE)  # most queues have one such row or none
         states = queue.state[rest]
-        member.pending = tuple(np.unique(queue.seq[rest[states <= State.STARTED]]).tolist())
+        member.pending = tuple(sorted(set(queue.seq[rest[states <= State.STARTED]].tolist())))
         member.unknown = tuple(queue.seq[rest[states == State.UNKNOWN]].tolist())
         last_done = int(queue.seq[queue.state == State.DONE].max(initial=0)) if len(rest) else member.last_row
     backend = incident.kinds.without_sizes(int(queue.kind[0])).backend if len(queue) else ""

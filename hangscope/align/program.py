@@ -6,7 +6,6 @@ for, so that ranks of one role can be compared although they are in different gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from hangscope.align.frontier import site_keys
 from hangscope.align.sequence_diff import continues
 from hangscope.incident import CallKind, Incident
+from hangscope.records import dataclass
 
 HISTORY = 768  # calls before one that a rank's own pattern is taken from
 
@@ -37,7 +37,7 @@ class Program:
     def whole(self) -> bool:
         """Return whether every group's calls are kept from the first one on."""
         return len(self.seq) > 0 and all(
-            int(self.seq[self.gid == gid].min()) <= 1 for gid in np.unique(self.gid)
+            int(self.seq[self.gid == gid].min()) <= 1 for gid in sorted(set(self.gid.tolist()))
         )
 
     def row_of(self, gid: int, seq: int) -> int | None:
@@ -92,7 +92,7 @@ class Programs:
             is_p2p=np.concatenate([np.full(len(q), p2p, bool) for q, p2p in queues])[by_order],
             sites=site.tolist(),
             tokens=tokens.tolist(),
-            made=frozenset(np.unique(tokens).tolist()),
+            made=frozenset(sorted(set(tokens.tolist()))),
             labels=labels,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogS
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
+from hangscope.records import dataclass
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
 _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line does not tell
@@ -312,7 +313,7 @@ class _Kinds:
             if seq is None:
                 if id(queue.kind) not in seen:  # ranks of one role share their columns
                     seen.add(id(queue.kind))
-                    found.update(dict.fromkeys(np.unique(queue.kind).tolist()))
+                    found.update(dict.fromkeys(sorted(set(queue.kind.tolist()))))
                 continue
             row = int(np.searchsorted(queue.seq, seq))
             if row < len(queue) and int(queue.seq[row]) == seq:

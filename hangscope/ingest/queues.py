@@ -7,7 +7,6 @@ handful of times, and only the enqueue times are a rank's own.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from hangscope.incident import Absence, Frontier, Queue, RankRecord, State
 from hangscope.ingest.groups import GroupIndex
 from hangscope.ingest.kinds import KindTable
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,10 @@ class QueueBuilder:
         parts = []
         for place in sorted(set(pattern) - {-1}):
             lives = _last_life(columns, [group for group, same in enumerate(pattern) if same == place])
+            lived = np.zeros(len(pattern), bool)
+            lived[lives] = True
             for p2p in (False, True):
-                rows = np.flatnonzero(np.isin(columns["group"], lives) & (is_p2p == p2p))
+                rows = np.flatnonzero(lived[columns["group"]] & (is_p2p == p2p))
                 if not len(rows):
                     continue
                 whole = len(rows) == len(recording)

@@ -17,7 +17,8 @@ truncated.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from hangscope.records import dataclass
 
 #: What a line must contain to be worth parsing (`CCL version` is in NCCL's and RCCL's banner).
 LITERALS: tuple[bytes, ...] = (b"NCCL INFO", b"NCCL WARN", b"NCCL ABORT", b"CCL version")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from hangscope.events import Event
+from hangscope.records import dataclass
 
 #: Ranks behind that get an event each, per communicator and operation; the rest are counted in a last one.
 MAX_LISTED = 256

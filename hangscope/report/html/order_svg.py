@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hangscope.records import dataclass
 from hangscope.report.html.measure import fitted
 from hangscope.report.page_data import OrderedCall, OrderStory
 

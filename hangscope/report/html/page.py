@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hangscope.records import dataclass
 from hangscope.report.document import Document, EvidencePart
 from hangscope.report.html import first_screen as first
 from hangscope.report.html import tables
