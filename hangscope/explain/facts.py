@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from hangscope.align.group_ranks import GroupRanks
@@ -34,7 +34,6 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import before_signal, own_knowledge
-from hangscope.records import dataclass
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
 _NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>", "unwrap", "trigger_wait", "wait_tensor"})

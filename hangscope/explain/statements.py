@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogS
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
-from hangscope.records import dataclass
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
 _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line does not tell

@@ -6,9 +6,8 @@ lose integers above 2^53; ranks and inputs are folded into classes above `FOLD_A
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from hangscope.records import dataclass
 from hangscope.report.page_data import PageData
 from hangscope.report.plain import OMITTED
 

@@ -12,6 +12,7 @@ connections are symptoms.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import ClassVar
 
 from hangscope.events import Event
@@ -20,7 +21,6 @@ from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
 from hangscope.ingest.torch_logs.c10d import group_event
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.ingest.torch_logs.fingerprint import differing_aspects, fingerprints, garbled_peer
-from hangscope.records import dataclass
 
 _PEER_ADDRESS = re.compile(r"\[([\w.:%]{2,64})\]:\d{1,5}")
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 from dataclasses import dataclass
 
 from hangscope.report.page_data import CallDiff, DiffGroup, DiffRow
-=======
-from hangscope.records import dataclass
-from hangscope.report.page_data import CallDiff, DiffRow
->>>>>>> 25c8e60
 
 CONTEXT = 2
 MIN_FOLD = 4

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.records import dataclass
 from hangscope.report.document import Document, EvidencePart, VerdictPart
 from hangscope.report.page_data import Moment, PageFrame, SidePart, StripData
 from hangscope.report.words import counted, cut, cut_path, duration, sizes_words, some_ranks, utc

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hangscope.records import dataclass
+from dataclasses import dataclass
+
 from hangscope.report.document import Document, EvidencePart
 from hangscope.report.html import first_screen as first
 from hangscope.report.html import tables

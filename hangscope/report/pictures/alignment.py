@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 import numpy as np
 
 from hangscope.incident import State
-from hangscope.records import dataclass
 from hangscope.report.pictures.behaviour import Program
 
 _LEADING = 16
