@@ -27,8 +27,10 @@ def device_fault(case: Case) -> Match | None:
     faults = [e for e in faults if not _of_the_program(e)]
     named = tuple(sorted({e.rank for e in faults if e.rank is not None}))
     broken_path = any(e.tier < 3 for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT)
-    if finding.form == "half" and finding.culprits and not broken_path:
-        culprits = finding.culprits
+    # Several devices do not stop at once: their link may be slow, or their dumps a moment older than their peers'.
+    lagging = finding.culprits if finding.form == "half" and len(finding.culprits) == 1 else ()
+    if lagging and not broken_path:
+        culprits = lagging
         evidence = [
             Evidence(
                 "dump", f"rank {r} has not finished calls that its peers' completions prove to be over", r
