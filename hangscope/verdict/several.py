@@ -59,7 +59,9 @@ def _named(first: set[int], others: Sequence[Match]) -> set[int]:
 def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
     """Return the answer about the ranks of another root, unless it is a mere guess."""
     ranks = set(rival.culprits) - named
-    answers = (m for m in match_all(replace(case, finding=rival), []) if m.culprits and set(m.culprits) <= ranks)
+    answers = (
+        m for m in match_all(replace(case, finding=rival), []) if m.culprits and set(m.culprits) <= ranks
+    )
     match = next(answers, None)
     return match if match is not None and match.sure > 0 else None
 
