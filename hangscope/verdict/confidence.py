@@ -125,7 +125,11 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
         )
     gone = not_collected(incident, case.facts) - set(match.culprits)
     placed = any(case.facts.of(r, DumpObserved) for r in match.culprits)
-    if len(gone) > 1 and finding.form == "absent" and not placed and not case.from_text:
+    own_words = any(
+        item.rank in match.culprits and item.kind in ("log", "exit", "stack") for item in match.evidence
+    )
+    alone = len(gone) > 1 and finding.form == "absent" and not placed
+    if (alone or (gone and finding.form == "unseen" and not own_words)) and not case.from_text:
         lower(0, f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn")
     blind = not case.frames_recorded and not case.from_text
     if match.cause in _OF_PROGRAMS and blind and finding.view is not None:
