@@ -229,6 +229,7 @@ class RankRecord:
     p2p: dict[int, Queue] = field(default_factory=dict)
     threads: list[tuple[str, Stack]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    log_tails: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)  # file, its last lines
     unchanged_snapshots: int = 0
 
     @property

@@ -38,6 +38,9 @@ class TextEvidence:
     events: list[Event] = field(default_factory=list)
     threads: dict[int, tuple[str, list[Thread]]] = field(default_factory=dict)
     files: dict[int, list[str]] = field(default_factory=dict)
+    tails: dict[int, list[tuple[int, str, tuple[str, ...]]]] = field(
+        default_factory=dict
+    )  # attempt, file, lines
     recorded: list[Claim] = field(default_factory=list)
     hosts: dict[int, str] = field(default_factory=dict)
     world_size: int = 0
@@ -89,6 +92,10 @@ class TextEvidence:
         for rank, files in self.files.items():
             if rank in ranks:
                 ranks[rank].files += [f for f in sorted(files) if f not in ranks[rank].files]
+        for rank, told in self.tails.items():
+            if rank in ranks:
+                last = max(attempt for attempt, _, _ in told)
+                ranks[rank].log_tails = sorted((f, lines) for attempt, f, lines in told if attempt == last)
         for rank, host in self.hosts.items():
             if rank in ranks and ranks[rank].host is None:
                 ranks[rank].host = host
@@ -126,6 +133,9 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
             notes += unplaced(reading.file, len(placed), missed)
         if rank is not None and reading.log is not None:
             text.files.setdefault(rank, []).append(reading.file)
+            if reading.log.tail:
+                told = (reading.log.attempt or 0, reading.file, reading.log.tail)
+                text.tails.setdefault(rank, []).append(told)
         for recording in reading.log.recordings if reading.log else ():
             if recording.rank is not None:
                 text.recorded.append(Claim(reading.file, recording, recording.rank))
