@@ -27,8 +27,9 @@ def device_fault(case: Case) -> Match | None:
     faults = [e for e in faults if not _of_the_program(e)]
     named = tuple(sorted({e.rank for e in faults if e.rank is not None}))
     broken_path = any(e.tier < 3 for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT)
-    # Several devices do not stop at once: their link may be slow, or their dumps a moment older than their peers'.
-    lagging = finding.culprits if finding.form == "half" and len(finding.culprits) == 1 else ()
+    lagging = finding.culprits if finding.form == "half" else ()
+    if len(lagging) > 1:  # several dumps may be a moment older than their peers'; more than one call is no moment
+        lagging = tuple(rank for rank in lagging if _is_no_older_dump(case, rank))
     if lagging and not broken_path:
         culprits = lagging
         evidence = [
