@@ -44,6 +44,8 @@ def with_the_others(case: Case, best: Match) -> Faults:
     else:
         others = [match for match in others if match.sure == 2]
         left = replay.stuck(_named(first, others)) & alone
+    if left >= alone - _named(set(), others):
+        return Faults(best)  # nobody but they themselves would be freed
     for match in reversed(others):  # the surest come first
         fewer = [other for other in others if other is not match]
         if replay.stuck(_named(first, fewer)) & alone <= left | set(match.culprits):
