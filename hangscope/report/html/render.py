@@ -96,5 +96,6 @@ def _environment() -> Environment:
     environment.globals["words"] = WORDS
     environment.globals["glossary"] = words
     environment.globals["causes"] = causes
+    environment.globals["rank_words"] = rank_words
     environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))
     return environment

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangscope.align.rankset import compress
+from hangscope.align.waitgraph import Node
 from hangscope.incident import State
 from hangscope.report.page_data import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.pictures.alignment import Alignment, align
@@ -71,9 +72,11 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     # In an order all call the same, and the side that is waited for tells more than the one that is most alike.
     ordered = subject.verdict is not None and subject.verdict.cause == "collective_order_mismatch"
     known = next((b for b in culprits if len(b.program)), None)
+    own = subject.first_open(known.ranks[0]) if known is not None and ordered else None
     others.sort(
         key=lambda b: (
             -round(8 * likeness(b, known)) if known is not None and not ordered else 0,
+            own is not None and _stands_in(subject, b, own.node),
             not inside.intersection(b.ranks),
             known is not None and b.purposes != known.purposes,
             -len(b.ranks),
@@ -89,13 +92,33 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
         return [others[0], *culprits[:room]]
     # Where nobody is named, who left the call tells as much as who is still in it.
     members = inside | frozenset(subject.view.members if subject.view is not None else ())
-    beside = [b for b in others[1:] if members.intersection(b.ranks) and likeness(b, others[0]) >= LIKE]
+    if subject.verdict is None:
+        members = frozenset(subject.incident.ranks)
+    beside = [
+        b
+        for b in others[1:]
+        if members.intersection(b.ranks) and likeness(b, others[0]) >= LIKE and meet(b, others[0])
+    ]
     return [others[0], *beside[:room]]
 
 
+def _stands_in(subject: Subject, behaviour: Behaviour, node: Node) -> bool:
+    """Return whether a class is stuck in this very call, which tells nothing of an order."""
+    call = subject.first_open(behaviour.ranks[0])
+    return call is not None and call.node == node
+
+
+def meet(one: Behaviour, other: Behaviour) -> bool:
+    """Return whether what was kept of two classes holds a call that both made: dumps of other moments hold other calls."""
+    mine, theirs = (
+        set(zip(b.program.purpose.tolist(), b.program.seq.tolist(), strict=True)) for b in (one, other)
+    )
+    return bool(mine & theirs)
+
+
 def in_order(one: Behaviour, other: Behaviour) -> float:
-    """Return how much of the shorter program lies in the same order in both, 0 to 1: stages of a pipeline make the same calls in turns."""
-    return len(align(one.program, other.program).matched) / max(1, min(len(one.program), len(other.program)))
+    """Return how much of the longer program lies in the same order in both, 0 to 1: stages of a pipeline make the same calls in turns."""
+    return len(align(one.program, other.program).matched) / max(1, len(one.program), len(other.program))
 
 
 def likeness(one: Behaviour, other: Behaviour) -> float:
@@ -261,6 +284,15 @@ def _is_open(row: DiffRow) -> bool:
     return any(cell.state and cell.state != state_word(State.DONE) for cell in row.cells)
 
 
+def _made_last(subject: Subject, behaviour: Behaviour) -> str:
+    """Return the last call that the ranks of a class made, on any group."""
+    program = behaviour.program
+    kind, gid = subject.incident.kinds[int(program.kind[-1])], int(program.gid[-1])
+    group = subject.incident.groups[gid]
+    label = group.label if set(behaviour.ranks) <= set(group.ranks) else group.desc or group.label
+    return f"last call on any group: {kind.op} seq {int(program.seq[-1])} ({label})"
+
+
 def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
     rank = behaviour.ranks[0]
     call = subject.first_open(rank)
@@ -276,5 +308,7 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
         standing = record.absence.value if record.absence is not None else "no call of it is known"
         standing = told_standing(subject, behaviour) or standing
     else:
-        standing = told_standing(subject, behaviour) or ROLE_WORDS["idle"]
+        standing = (
+            told_standing(subject, behaviour) or f"{ROLE_WORDS['idle']}; {_made_last(subject, behaviour)}"
+        )
     return DiffClass(compress(behaviour.ranks), len(behaviour.ranks), behaviour.role, standing, rank)

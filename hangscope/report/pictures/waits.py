@@ -25,6 +25,10 @@ Edges = dict[Node, dict[Node, bool]]  # who waits for what, and whether that is 
 def wait_graph(subject: Subject) -> tuple[Edges, frozenset[Node]]:
     """Return who waits for what, and the roots; empty where nobody is seen to wait."""
     edges = _edges(subject) or _told_edges(subject)
+    verdict = subject.verdict
+    if edges and verdict is not None and verdict.explained >= len(verdict.waiting_ranks):
+        for rank in verdict.waiting_ranks:  # of some only text tells that they wait, and not where
+            edges.setdefault(("H", rank), {})
     roots = _roots(subject, edges) if edges else frozenset()
     _lead_to_the_root(subject, edges, roots)
     return edges, roots
@@ -159,9 +163,9 @@ def _roots(subject: Subject, edges: Edges) -> frozenset[Node]:
     if subject.node is not None and subject.node in edges:
         around = next((root.nodes for root in cycles if subject.node in root.nodes), None)
         return frozenset(around or (subject.node,))
-    return frozenset(n for root in subject.graph.roots[:1] for n in root.nodes if n in edges) or frozenset(
-        n for n in edges if not edges[n] and not is_host(n)
-    )
+    found = frozenset(n for root in subject.graph.roots for n in root.nodes if n in edges)
+    sinks = frozenset(n for n in edges if not edges[n])
+    return found or frozenset(n for n in sinks if not is_host(n)) or sinks
 
 
 def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Node]) -> None:
