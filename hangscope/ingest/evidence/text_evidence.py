@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.incident import Group, RankRecord
+from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
 from hangscope.ingest.evidence.restarts import without_earlier, without_failures_of
-from hangscope.ingest.evidence.snapshots import Claim
 from hangscope.ingest.evidence.stack_owners import owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
 from hangscope.ingest.files.naming import rank_of_log
@@ -223,9 +223,8 @@ def _of_attempt(
             )
         )
     text.recorded = [c for c in text.recorded if c.recording.attempt in (None, chosen)]
-    over = max(
-        (e.stamp for e in events if e.attempt is not None and e.attempt < chosen and e.stamp), default=0.0
-    )
+    ended = [e.in_the_year for e in events if e.attempt is not None and e.attempt < chosen]
+    over = max((moment for moment in ended if moment is not None), default=0.0)
     later = [e for e in events if e.attempt in (None, chosen)]
     if wanted is not None:
         return later
