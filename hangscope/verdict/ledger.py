@@ -76,7 +76,16 @@ def hypotheses(
             match.cause,
             tuple(sorted(set(match.culprits))),
             tuple(evidence[i].text for i in decided) or (match.why,),
-            (*_left(replay, match.culprits), *against[:3]),
+            # What text alone tells of who waits is no graph that could be replayed.
+            (
+                *(
+                    ()
+                    if case.finding.explained >= len(case.finding.waiting)
+                    or set(match.culprits) != set(case.finding.culprits)
+                    else _left(replay, match.culprits)
+                ),
+                *against[:3],
+            ),
         )
     ]
     told: set[tuple[str, tuple[int, ...]]] = {(result[0].cause, result[0].ranks)}
