@@ -401,6 +401,11 @@ def test_the_call_diff_is_one_column_on_a_phone(browser: Browser, pages: dict[st
         ".map(c => Math.round(c.getBoundingClientRect().left)))]"
     )
     assert len(lefts) == 1
+    for places in ("#where .side", ".stacks > details"):
+        lefts = browser.evaluate(
+            f"[...new Set([...document.querySelectorAll({places!r})].map(s => s.getBoundingClientRect().left))]"
+        )
+        assert len(lefts) == 1, places
     assert browser.evaluate(
         "[...document.querySelectorAll('.row.diff .whose')].some(w => w.checkVisibility())"
     )
