@@ -112,7 +112,7 @@ def gradient_sets(case: Case) -> Match | None:
         d.peer_gradient
         and not d.own_gradient
         and d.own is not None
-        and (d.in_loop_before or (d.position is not None and d.position[0] == "inside" and not d.side_work))
+        and (d.in_loop_before or (d.position is not None and d.position[0] == "inside"))
     )
     ahead = (
         d.own_gradient

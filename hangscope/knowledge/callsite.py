@@ -18,11 +18,6 @@ _LIBRARY = re.compile(
 )
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]{1,200})(?:/|$)")
 _BACKWARD = re.compile(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
-# Functions that are called on one rank only, as a rule: the name of the helper around an odd call.
-SIDE_WORK = re.compile(
-    r"save|checkpoint|ckpt|log|report|metric|print|dump|debug|summary|plot|best|upload|write|record|monitor",
-    re.IGNORECASE,
-)
 _GRADIENT_OPS = frozenset({"all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce"})
 
 
