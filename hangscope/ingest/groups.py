@@ -36,8 +36,8 @@ class GroupIndex:
             for name, (_, ranks) in claim.recording.config.items():
                 if ranks and name:
                     self._known[name].add(ranks)
-            if self._nameless and (name := _default_name(claim.recording)) is not None:
-                self._known[name].add(self._nameless)
+            if self._nameless and (default := _default_name(claim.recording)) is not None:
+                self._known[default].add(self._nameless)
         self._of_rank: dict[str, dict[int, list[Members]]] = {}
         self._descs: dict[Identity, Counter[str]] = defaultdict(Counter)
         self._callers: dict[Identity, set[int]] = defaultdict(set)

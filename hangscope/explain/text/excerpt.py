@@ -23,13 +23,18 @@ def traced(incident: Incident, facts: Facts) -> frozenset[int]:
 
 def is_collection(incident: Incident) -> bool:
     """Return whether the ranks' own output was collected: half of the ranks or more left a dump or a file of their own."""
+    own = _with_a_file(incident)
+    return len(own) > 1 and len(own) * 2 >= len(incident.ranks)
+
+
+def _with_a_file(incident: Incident) -> frozenset[int]:
+    """Return the ranks that left a dump, or a file in which no other rank speaks."""
     owners = Counter(file for record in incident.ranks.values() for file in set(record.files))
-    own = [
+    return frozenset(
         rank
         for rank, record in incident.ranks.items()
         if record.dump_file or any(owners[file] == 1 for file in record.files)
-    ]
-    return len(own) > 1 and len(own) * 2 >= len(incident.ranks)
+    )
 
 
 def beyond_the_text(incident: Incident, facts: Facts) -> frozenset[int]:
@@ -53,4 +58,10 @@ def not_collected(incident: Incident, facts: Facts) -> frozenset[int]:
     own = {r for r, record in incident.ranks.items() if record.files or record.threads or record.dump_file}
     seen = heard | own
     nothing = frozenset(incident.ranks) - seen
-    return frozenset() if len(nothing) == 1 and len(seen) >= _SEEN_BESIDE_ONE else nothing
+    if len(nothing) == 1 and len(seen) >= _SEEN_BESIDE_ONE:
+        return frozenset()
+    if nothing and not is_collection(incident):
+        # Of a paste that lacks ranks, the lines of those that it has need not all be here.
+        stacks = {rank for rank, record in incident.ranks.items() if record.threads}
+        return frozenset(incident.ranks) - _with_a_file(incident) - stacks
+    return nothing

@@ -16,9 +16,11 @@ from hangscope.align.matching import match_key
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.text.excerpt import beyond_the_text
-from hangscope.explain.text.output import last_words, printed, progress, silent, sites
+from hangscope.explain.text.output import last_words, progress, silent, sites
+from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.sides import two_sides
+from hangscope.explain.text.witnesses import left_first, nothing_under_way
 from hangscope.incident import CallKind, Incident, Stack
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
@@ -39,6 +41,8 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
         _desync,
         _analyzer,
         ras,
+        left_first,
+        nothing_under_way,
         silent,
         sites,
         progress,
