@@ -48,9 +48,14 @@ class Finder:
         found = [f for step in steps if (f := step()) is not None]
         if not found:
             return self._apart() or Finding("none", candidates=self.scene.candidates)
+        every = found
         absent = [f for f in found if f.form == "absent"]
         if absent and any(f.form == "half" and self._a_moment_old(f) for f in found):
             found = absent
+        unseen = [f for f in found if f.form == "unseen"]
+        if unseen and (self.scene.ended or any(f.form == "half" and len(f.culprits) != 1 for f in found)):
+            # The peers of a rank that died abort their communicators, which completes calls of some and not of others.
+            found = [f for f in found if f.form != "half"]
         found = [
             f
             for f in found
@@ -72,7 +77,14 @@ class Finder:
                     )
                 )
         chosen.candidates = self.scene.candidates
+        chosen.rivals = [f for f in every if f is not chosen and self._has_a_fault_of_its_own(f)]
         return chosen
+
+    def _has_a_fault_of_its_own(self, finding: Finding) -> bool:
+        """Return whether ranks stopped, ended or lag by what was seen of themselves, and not by what others wait for."""
+        if finding.form == "unseen":
+            return set(finding.culprits) <= self.scene.ended
+        return finding.form in ("absent", "half")
 
     def _absent(self) -> Finding | None:
         roots = [r for r in self.scene.graph.roots if r.kind == "host" and r.explains]
@@ -187,7 +199,7 @@ class Finder:
         else:
             finding.own_kind, finding.own_seq = finding.waiting_kind, finding.seq
         finding.tie = not few
-        if len(lag) > 1 and not few:
+        if (len(lag) > 1 and not few) or 2 * len(lag) > len(self.scene.incident.ranks):
             finding.culprits = ()  # where most did not finish, the few that did are no measure
         return self.scene.with_waiting(finding, explains)
 

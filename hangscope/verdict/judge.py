@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match
@@ -32,8 +32,10 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.verdict import confidence, ledger, substantiation
 from hangscope.verdict.library_terms import in_library_terms
+from hangscope.verdict.several import with_the_others
 
 LEVELS = ("low", "medium", "high")
+CROWD = 4  # a guess may name at most this part of the job's ranks, or one
 
 
 @dataclass(slots=True)
@@ -52,6 +54,8 @@ def judge(case: Case) -> Judgement:
     """Return the verdict on a case and the status of its job."""
     missing = confidence.missing_inputs(case)
     matches = match_all(case, case.incident.notes)
+    while matches and _names_a_crowd(case, matches[0]):
+        del matches[0]
     if not matches:
         status = confidence.status_without_verdict(case)
         if status == "no_hang":
@@ -71,9 +75,12 @@ def judge(case: Case) -> Judgement:
             missing=missing,
             candidates=case.finding.candidates,
         )
-    best = in_library_terms(case, matches[0], case.knowledge)
+    faults = with_the_others(case, in_library_terms(case, matches[0], case.knowledge))
+    best = faults.match
     level, reasons = confidence.confidence(case, best)
     verdict = _verdict(case, best, matches[1:], LEVELS[level], missing)
+    if faults.explained is not None:
+        verdict = replace(verdict, explained=min(faults.explained, len(verdict.waiting_ranks)))
     if best.cause == "slow_rank" and case.finding.form != "late":
         return Judgement("no_hang", verdict, reasons, missing, substantiation.candidates(case, best))
     named = verdict.cause != "unknown" or verdict.culprit_ranks
@@ -85,6 +92,13 @@ def judge(case: Case) -> Judgement:
         substantiation.candidates(case, best),
         ledger.hypotheses(case, best, matches[1:], verdict.evidence, verdict.deciding),
     )
+
+
+def _names_a_crowd(case: Case, match: Match) -> bool:
+    """Return whether a match is a mere guess that accuses many: who names half of a job's ranks names nobody."""
+    if len(match.culprits) < 2 or len(match.culprits) * CROWD <= len(case.incident.ranks):
+        return False
+    return confidence.confidence(case, match)[0] == 0
 
 
 def _verdict(

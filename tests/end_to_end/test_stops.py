@@ -8,6 +8,7 @@ import pytest
 
 import hangscope
 from hangscope.incident import Verdict
+from tests.conftest import analyze
 
 WATCHDOG = (
     "[rank{rank}]:[E1014 08:41:55.070415220 ProcessGroupNCCL.cpp:616] [Rank {local}] Watchdog caught collective operation timeout: "

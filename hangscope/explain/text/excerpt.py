@@ -1,7 +1,7 @@
 """What may be concluded from a rank's absence in the text: nothing, where only a part of the text was collected.
 
-One rank's log of 256 proves nothing about the other 255. Silence speaks where each rank's own output was collected, or
-where one rank alone is missing among all the others.
+One rank's log of 256 proves nothing about the other 255, and half of the logs nothing about the other half: they lie on
+another node. Silence speaks where one rank alone is missing among all the others.
 """
 
 from __future__ import annotations
@@ -21,29 +21,11 @@ def traced(incident: Incident, facts: Facts) -> frozenset[int]:
     )
 
 
-def is_collection(incident: Incident) -> bool:
-    """Return whether the ranks' own output was collected: half of the ranks or more left a dump or a file of their own."""
-    own = _with_a_file(incident)
-    return len(own) > 1 and len(own) * 2 >= len(incident.ranks)
-
-
-def _with_a_file(incident: Incident) -> frozenset[int]:
-    """Return the ranks that left a dump, or a file in which no other rank speaks."""
-    owners = Counter(file for record in incident.ranks.values() for file in set(record.files))
-    return frozenset(
-        rank
-        for rank, record in incident.ranks.items()
-        if record.dump_file or any(owners[file] == 1 for file in record.files)
-    )
-
-
 def beyond_the_text(incident: Incident, facts: Facts) -> frozenset[int]:
     """Return the ranks that may not be suspected for their silence: nothing shows that their lines should be here."""
     seen = traced(incident, facts)
     unseen = frozenset(incident.ranks) - seen
-    if is_collection(incident) or (len(unseen) == 1 and len(seen) >= _SEEN_BESIDE_ONE):
-        return frozenset()
-    return unseen
+    return frozenset() if len(unseen) == 1 and len(seen) >= _SEEN_BESIDE_ONE else unseen
 
 
 def not_collected(incident: Incident, facts: Facts) -> frozenset[int]:
@@ -60,8 +42,12 @@ def not_collected(incident: Incident, facts: Facts) -> frozenset[int]:
     nothing = frozenset(incident.ranks) - seen
     if len(nothing) == 1 and len(seen) >= _SEEN_BESIDE_ONE:
         return frozenset()
-    if nothing and not is_collection(incident):
-        # Of a paste that lacks ranks, the lines of those that it has need not all be here.
-        stacks = {rank for rank, record in incident.ranks.items() if record.threads}
-        return frozenset(incident.ranks) - _with_a_file(incident) - stacks
-    return nothing
+    if not nothing or any(record.dump_file for record in incident.ranks.values()):
+        return nothing
+    # Of a paste that lacks ranks, the lines of those that it has need not all be here.
+    owners = Counter(file for record in incident.ranks.values() for file in set(record.files))
+    return frozenset(
+        rank
+        for rank, record in incident.ranks.items()
+        if not record.threads and all(owners[file] > 1 for file in record.files)
+    )
