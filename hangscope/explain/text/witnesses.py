@@ -1,6 +1,6 @@
-"""What several ranks' lines show of one, without naming it as theirs: who left first, and who alone had nothing under way.
+"""What others show of a rank: who left first, who alone had nothing under way, whose debug server does not answer.
 
-Both are weak: a watchdog's abort closes connections too, and a rank with nothing enqueued may come to its call yet.
+The first two are weak: a watchdog's abort closes connections too, and a rank with nothing enqueued may come to its call yet.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
 from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout
+from hangscope.ingest.torch_logs.debug_pages import NoAnswer
 
 _OTHERS = 2  # that have calls under way before the one without is suspected
 
@@ -48,4 +49,18 @@ def nothing_under_way(incident: Incident, facts: Facts) -> Finding | None:
     return Finding(
         "absent", tuple(idle), waiting=others, explained=len(others), waiting_rank=others[0], guess=True,
         events=[told[idle[0]], told[others[0]]],
+    )  # fmt: skip
+
+
+def no_answer(incident: Incident, facts: Facts) -> Finding | None:
+    """Name the few ranks whose debug server does not answer, where all that do stand in a collective."""
+    told = {e.rank: e for e in facts.all(NoAnswer) if e.rank is not None}
+    inside = tuple(r for r, where in sorted(facts.whereabouts.items()) if where.inside and r not in told)
+    silent = tuple(sorted(rank for rank in told if rank in incident.ranks))
+    if not silent or len(silent) > len(inside) or len(inside) + len(silent) < len(incident.ranks):
+        return None
+    kind = facts.whereabouts[inside[0]].call
+    return Finding(
+        "unseen" if all(e.gone for e in told.values()) else "absent", silent, waiting=inside, explained=len(inside),
+        waiting_rank=inside[0], waiting_kind=kind, events=[told[rank] for rank in silent[:3]],
     )  # fmt: skip

@@ -7,9 +7,10 @@
     Thread 1 (Thread 0x7f2c (LWP 4242) "python"):                    gdb, pstack
     #0  0x00007f2c in poll () from /lib/libc.so.6
     Process 4243: worker of rank 3                                   `hangscope run`, above a loader worker's stack, whatever wrote it
+    # Thread 139999273790336                                         Ray Train without py-spy; these print the outermost frame first
     === Rank 3: http://gpu07:25999 ===                               torch/distributed/debug/_debug_handlers.py, one file for all ranks
 
-All print the innermost frame first. Of several dumps in one file the last one of each thread counts.
+All others print the innermost frame first. Of several dumps in one file the last one of each thread counts.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _FAULT_THREAD = re.compile(
 )
 _FAULT_FRAME = re.compile(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
 _SPY_THREAD = re.compile(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,19}) \(([a-z+]{1,30})\)(?:: "(.{0,200})")?\s*$')
+_PLAIN_THREAD = re.compile(r"^# Thread (\d{1,19})\s*$")
 _SPY_PROCESS = re.compile(r"^Process (\d{1,9}): ")
 _WORKER = re.compile(r"^Process (\d{1,9}): worker of rank \d{1,7}\s*$")
 _SPY_FRAME = re.compile(r"^\s{4}(\S.{0,300}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
@@ -49,6 +51,7 @@ _SECTION = re.compile(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
 _ANY = re.compile(
     rb"^(?:\[[\w:.-]{1,60}\]:? ?){0,2}(?:(?:Current thread|Thread) 0x[0-9a-fA-F]+(?: \[[^\]]{0,80}\])? \(most"
     rb" recent call first\):"
+    rb"|# Thread \d{1,19}\s*\n+  File \""
     rb"|Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:idle|active)[a-z+]{0,20}\)|Thread \d+ \((?:Thread 0x[0-9a-f]+ "
     rb")?\(?LWP \d+|#0 +0x[0-9a-f]+ in )",
     re.MULTILINE,
@@ -80,6 +83,7 @@ class _Thread:
     name: str
     current: bool = False
     numbered_first: bool = False
+    outermost_first: bool = False
     frames: list[Frame] = field(default_factory=list)
 
     @property
@@ -193,6 +197,8 @@ def _header(text: str) -> _Thread | None:
         return _Thread(match.group(2), match.group(3) or "", current=match.group(1) == "Current thread")
     if match := _SPY_THREAD.match(text):
         return _Thread(match.group(1), match.group(3) or "")
+    if match := _PLAIN_THREAD.match(text):
+        return _Thread(match.group(1), "", outermost_first=True)
     if match := _GDB_THREAD.match(text):
         return _Thread(match.group(2), match.group(3) or "", numbered_first=match.group(1) == "1")
     return None
@@ -218,6 +224,9 @@ def _frame(text: str) -> Frame | None:
 def _finished(threads: list[_Thread]) -> list[Thread]:
     """Return the threads of one process without the dumper's, the main one marked."""
     threads = [thread for thread in threads if thread.frames]
+    for thread in threads:
+        if thread.outermost_first:
+            thread.frames.reverse()
     main = _main(threads)
     kept = [t for t in threads if t is main or not (t.current and t.from_bootstrap and main is not None)]
     result: list[Thread] = []

@@ -25,6 +25,7 @@ from hangscope.ingest.torch_logs.abort import AbortParser
 from hangscope.ingest.torch_logs.analyzer import AnalyzerParser
 from hangscope.ingest.torch_logs.c10d import ProcessDown, watchdog_parser
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.ingest.torch_logs.debug_pages import DebugPageParser
 from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.nccl2 import nccl2_parser
@@ -107,7 +108,7 @@ def read_log(
     detail = DetailParser(file)
     parsers: list[LineParser] = [
         TracebackParser(), FailureTableParser(), launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
-        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), nccl2_parser(), AnalyzerParser(), LastErrorParser(), ServiceThreadParser(),
+        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), nccl2_parser(), AnalyzerParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
         engine_parser(), DeepSpeedParser(), skip_parser(), stall_parser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
