@@ -33,7 +33,7 @@ _THREADS_KEPT = 5000
 _FAULT_THREAD = re.compile(
     r"^(Current thread|Thread) (0x[0-9a-fA-F]{1,16})(?: \[([^\]]{0,80})\])? \(most recent call first\):\s*$"
 )
-_FAULT_FRAME = re.compile(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
+_FAULT_FRAME = re.compile(r'^\s{1,4}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
 _SPY_THREAD = re.compile(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,19}) \(([a-z+]{1,30})\)(?:: "(.{0,200})")?\s*$')
 _PLAIN_THREAD = re.compile(r"^# Thread (\d{1,19})\s*$")
 _SPY_PROCESS = re.compile(r"^Process (\d{1,9}): ")
@@ -59,8 +59,8 @@ _ANY = re.compile(
 _OUTSIDE = frozenset({"_bootstrap", "_bootstrap_inner", "__bootstrap"})
 
 Thread = tuple[str, Stack, bool]
-#: (global rank, local rank, task, process id) of a process, as far as they are told
-_Who = tuple["int | None", "int | None", "int | None", "int | None"]
+#: (global rank, local rank, task, process id, what else tells the writers of lines apart) of a process, as far as they are told
+_Who = tuple["int | None", "int | None", "int | None", "int | None", str]
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
             known[thread.ident] = thread
     by_title = ranks_of_titles(titles)
     processes = []
-    for (rank, local_rank, task, pid), threads in groups.items():
+    for (rank, local_rank, task, pid, _), threads in groups.items():
         if rank is None and pid is not None:
             rank = by_title.get(pid)
         processes.append(ProcessStacks(rank, pid, local_rank, task, _finished(list(threads.values()))))
@@ -175,7 +175,9 @@ def _threads(
             continue
         rank = line.rank if line.rank is not None else section
         writer: _Who = (
-            (rank, None, None, None) if rank is not None else (None, line.local_rank, line.task, None)
+            (rank, None, None, None, "")
+            if rank is not None
+            else (None, line.local_rank, line.task, line.pid, line.origin)
         )
         thread = _header(line.text)
         if thread is None and writer not in open_ and line.text.startswith("#0 "):
@@ -183,7 +185,7 @@ def _threads(
         if thread is not None:
             if writer in open_:
                 yield open_[writer]
-            open_[writer] = ((*writer[:3], pid), thread)
+            open_[writer] = ((*writer[:3], writer[3] if writer[3] is not None else pid, writer[4]), thread)
             if not line.text.startswith("#0 "):
                 continue
         frame = _frame(line.text)

@@ -13,7 +13,8 @@ def placed(processes: Sequence[ProcessStacks], log: LogReading) -> list[ProcessS
     """Return the processes with their global ranks, as far as local ranks and tasks tell them.
 
     A task's number is its rank where several tasks dumped and none of them is a launcher of several ranks; a local rank is
-    mapped by lines that carry both.
+    mapped by lines that carry both. Of several that have neither rank nor process id nobody can say whose is which: they are
+    left out.
     """
     tasks = {process.task for process in processes if process.rank is None} - {None}
     by_task = len(tasks) > 1 and tasks_are_ranks(log.events)
@@ -28,4 +29,5 @@ def placed(processes: Sequence[ProcessStacks], log: LogReading) -> list[ProcessS
         elif rank is None and by_task:
             rank = process.task
         result.append(replace(process, rank=rank))
-    return result
+    named = [process for process in result if process.rank is not None or process.pid is not None]
+    return result if len(result) - len(named) <= 1 else named

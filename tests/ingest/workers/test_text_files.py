@@ -123,12 +123,9 @@ def test_what_py_spy_prints_far_behind_the_start_of_a_log(tmp_path: Path) -> Non
             "[default0]:[rank4]: ValueError: bad\n[default1]:[rank5]: ValueError: bad\n",
             [4, 5],
         ),
-        ("[default{n}]:", "", []),  # which node's local ranks these are, nothing tells
-        (
-            "{n}: ",
-            "0: [rank4]: ValueError: bad\n1: [rank5]: ValueError: bad\n",
-            [],
-        ),  # tasks are no ranks here
+        ("(Worker_TP{n} pid=41{n}) ERROR 11-02 19:05:51 [multiproc_executor.py:511] ", "", [0, 1]),
+        ("(VllmWorker rank={n} pid=41{n}) ", "", [0, 1]),
+        ("[rank{n}]:", "", [0, 1]),
     ],
 )
 def test_stacks_behind_a_launchers_prefix(tmp_path: Path, prefix: str, more: str, ranks: list[int]) -> None:
@@ -138,3 +135,28 @@ def test_stacks_behind_a_launchers_prefix(tmp_path: Path, prefix: str, more: str
         threads = read(tmp_path, text)["threads"]
         assert [row[3] for row in threads if row[3] is not None] == ranks
         assert [len(row[1]) for row in threads] == [2, 2]
+
+
+def test_tasks_that_are_no_ranks_tell_none(tmp_path: Path) -> None:
+    own = [[f"{n}: {line}\n" for line in STACK.splitlines()] for n in (0, 1)]
+    woven = "".join(a + b for a, b in zip(*own, strict=True))
+    told = read(tmp_path, woven + "0: [rank4]: ValueError: bad\n1: [rank5]: ValueError: bad\n")
+    assert told["threads"] == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "pids"),
+    [
+        ("(RayWorkerWrapper pid=41{n}, ip=192.0.2.{n}) ", [410, 411]),  # another line may tell their ranks
+        ("[default{n}]:", []),  # which node's local ranks these are, nothing tells
+        ("gpu-0{n}: ", []),
+    ],
+)
+def test_stacks_of_processes_without_a_rank_are_not_mixed(
+    tmp_path: Path, prefix: str, pids: list[int]
+) -> None:
+    own = [[prefix.format(n=n) + line + "\n" for line in STACK.splitlines()] for n in (0, 1)]
+    woven = "".join(a + b for a, b in zip(*own, strict=True))
+    for text in (woven, "step 1\n" * 2000 + woven):
+        threads = read(tmp_path, text)["threads"]
+        assert [(row[3], row[4], len(row[1])) for row in threads] == [(None, pid, 2) for pid in pids]
