@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 _BEGINS = re.compile(
     r"\s{0,4}(?:\[rank\d|\[(?:default|trainer)\d|\[[EWIF]\d{3,4} |\[[EWIF] \w|[EWIF]\d{4} \d\d:|\[\d{1,9},\d{1,7}\]|\d{4}-\d\d-\d\d|"
     r"\[\d{4}-\d\d-\d\d|Traceback |File \"|\(\w{1,60} (?:pid|rank)=|[\w.-]{1,100}:\d{1,10}:\d{1,10} \[|terminate called|"
-    r"slurmstepd: |srun: |```|#\d{1,4} |[\w.]{1,100}(?:Error|Exception): )"
+    r"slurmstepd: |srun: |```|#\d{1,4} |Thread (?:0x|\d)|Current thread 0x|Process \d{1,9}: |[\w.]{1,100}(?:Error|Exception): )"
 )
 #: Forms that are long enough to be broken, as a pair: a word that must stand in the joined text, and the whole form.
 _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hangscope.events import Event
+from hangscope.ingest.lines.mend import mend
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.ingest.workers.log_reading import read_log
 
@@ -310,3 +311,9 @@ def test_the_indentation_of_a_traceback_is_its_own() -> None:
     text = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\n    raise ValueError("x")\nValueError: x\n'
     (event,) = of_kind(text, "exception")
     assert [(frame.file, frame.line) for frame in event.frames] == [("a.py", 3)]
+
+
+def test_an_indented_stack_dump_is_read() -> None:
+    block = 'Process 11: VLLM::Worker_TP1\n\nThread 11 (idle): "MainThread"\n    load (app/x.py:7)\n    main (app/x.py:9)\n'
+    pasted = "It says:\n\n" + "".join(f"    {line}\n" if line else "\n" for line in block.splitlines())
+    assert mend(pasted.encode()).data.decode() == "It says:\n\n" + block
