@@ -32,8 +32,8 @@ REAL = sorted(
 #: Nothing in their logs differs between ranks but what is not told by rank: see what the report asks for instead.
 NOT_IN_THE_TEXT = {
     "broadcast_or_all_reduce", "dtype_mismatch", "mesh_extra_call", "mesh_opposite_order", "mesh_short_replica", "mesh_skipped_call",
-    "mesh_stuck_loader", "no_sync_one_rank", "rank_conditional_torchrun", "shape_mismatch", "stuck_lock", "uneven_loader_first_epoch",
-    "uneven_loader_later_epoch", "uneven_loader_timeout",
+    "mesh_skipped_call_torch215", "mesh_stuck_loader", "no_sync_one_rank", "rank_conditional_torchrun", "shape_mismatch", "stuck_lock",
+    "subgroups_torch215", "uneven_loader_first_epoch", "uneven_loader_later_epoch", "uneven_loader_timeout", "uneven_loader_torch215",
 }  # fmt: skip
 #: Two ranks at two lines: the short heuristic names the one that happens to come last.
 BY_CHANCE = {"rank_conditional_torchrun", "uneven_loader_timeout"}
