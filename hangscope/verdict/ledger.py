@@ -10,14 +10,13 @@ from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
-from hangscope.explain.predict import Replay
+from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.incident import Evidence, Hypothesis
 from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
 MOST_DECIDING = 3
 MOST_HYPOTHESES = 6
-MOST_REPLAYED = 64  # ranks of an explanation whose undoing is tried
 
 #: What would show that a rival, and not the best explanation, is right.
 _WOULD_DECIDE = {
