@@ -40,7 +40,8 @@ def _meeting(case: Case, d: Difference) -> str:
     """Return who called what where the others called something else; without whom where nobody is named."""
     own, peer = describe(d.own), describe(d.peer)
     if own == peer:
-        own, peer = f"{own} at {case.frame_of(d.own)}", f"another {peer} at {case.frame_of(d.peer)}"
+        lines = [f" at {frame}" if (frame := case.frame_of(kind)) else "" for kind in (d.own, d.peer)]
+        own, peer = f"{own}{lines[0]}", f"another {peer}{lines[1]}"
     finding = case.finding
     if not finding.culprits:
         return f"{own} meets {peer}"
