@@ -2,7 +2,7 @@
 
 The standard library writes and compiles six methods for every frozen dataclass while its module is imported. With two
 hundred of them that took a quarter of the analysis of a small job, which makes instances of a third of them. Here the
-constructor is compiled for the first instance, and comparison, hash and text are functions that all classes share. Fields,
+constructor and the hash are compiled for the first instance, and comparison and text are functions that all classes share. Fields,
 `replace`, `field`, inheritance and keyword-only arguments are the standard library's own.
 """
 
@@ -36,22 +36,23 @@ def _lazy(cls: type, *, frozen: bool, slots: bool, eq: bool, kw_only: bool) -> t
 
 
 def _first_init(cls: Any, frozen: bool) -> Callable[..., None]:
-    """Return a constructor that puts the real one in its place, and calls it."""
+    """Return a constructor that puts the real methods in their places, and calls the real one."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        cls.__init__ = _init(cls, frozen)
+        _compile(cls, frozen)
         cls.__init__(self, *args, **kwargs)
 
     return __init__
 
 
-def _init(cls: Any, frozen: bool) -> Callable[..., None]:
-    """Return the constructor of a class, compiled from the names of its fields."""
+def _compile(cls: Any, frozen: bool) -> None:
+    """Give a class its own constructor, and its own hash where it has the one that all share."""
     plain: list[str] = []
     named: list[str] = []
     lines: list[str] = []
     names: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
-    for field in dataclasses.fields(cls):
+    fields = dataclasses.fields(cls)
+    for field in fields:
         name = value = field.name
         if field.default_factory is not MISSING:
             names[f"_make_{name}"] = field.default_factory
@@ -72,10 +73,18 @@ def _init(cls: Any, frozen: bool) -> Callable[..., None]:
         lines.append("self.__post_init__()")
     parameters = ", ".join(["self", *plain, *(["*", *named] if named else [])])
     body = "\n    ".join(lines or ["pass"])
-    exec(f"def __init__({parameters}):\n    {body}", names)
-    made: Callable[..., None] = names["__init__"]
-    made.__qualname__ = f"{cls.__qualname__}.__init__"  # which Python names where arguments do not fit
-    return made
+    code = [f"def __init__({parameters}):\n    {body}"]
+    if cls.__dict__.get("__hash__") is _hash:
+        code.append(
+            f"def __hash__(self):\n    return hash(({''.join(f'self.{field.name},' for field in fields)}))"
+        )
+    exec("\n".join(code), names)
+    for name in ("__init__", "__hash__"):
+        if name in names:
+            names[
+                name
+            ].__qualname__ = f"{cls.__qualname__}.{name}"  # which Python names where arguments do not fit
+            setattr(cls, name, names[name])
 
 
 def _values(self: Any) -> tuple[Any, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from sys import (
     intern,
 )  # one object for equal texts: what two dumps have in common is told by its pickled bytes
-from typing import Any
+from typing import Any, TypeAlias
 
 from hangscope.errors import Note
 from hangscope.incident import State
@@ -30,9 +31,17 @@ from hangscope.ingest.recorder.values import (
     p2p_sides,
     user_op,
 )
+from hangscope.records import dataclass
 
-#: rows of stacks by the identity of their frames, with the frames
-Stacks = dict[tuple[int, ...], tuple[list[Any], StackRow]]
+FrameRow: TypeAlias = tuple[str, str, int]
+
+
+@dataclass(slots=True)
+class Stacks:
+    """What is known of stacks: rows by the identity of their frames, with the frames, and one object for equal rows."""
+
+    by_ids: dict[tuple[int, ...], tuple[list[Any], StackRow]] = field(default_factory=dict)
+    frames: dict[FrameRow, FrameRow] = field(default_factory=dict)
 
 
 def names_a_call(entry: Any) -> bool:
@@ -52,10 +61,13 @@ class Entries:
     """
 
     def __init__(self, recording: Recording, stacks: Stacks | None = None) -> None:
-        """`stacks`: those of other dumps, by the identity of their frames, which `stacks` keeps."""
+        """`stacks`: those of other dumps, whose frames it keeps."""
         self.recording = recording
         self.stack_by_ids: dict[tuple[int, ...], int] = {}
-        self.rows_by_ids = {} if stacks is None else stacks
+        self.stacks = Stacks() if stacks is None else stacks
+        self.own_frames: set[int] = set()  # identities of frames that no other dump has
+        self.frame_rows: dict[int, FrameRow] = {}  # by the identity of the frame
+        self.own_rows: dict[FrameRow, FrameRow] = {}
         self.kind_by_parts: dict[Any, int] = {}
         self.calls: dict[Any, Call] = {}
         self.followed_by: dict[int, tuple[tuple[Any, ...], Call, tuple[Any, Any]]] = {}
@@ -310,17 +322,24 @@ class Entries:
         ids = tuple(map(id, frames))  # frame dicts are shared objects in a pickle, and alive while we read it
         index = self.stack_by_ids.get(ids)
         if index is None:
-            known = self.rows_by_ids.get(ids)
+            known = self.stacks.by_ids.get(ids)
             if known is None:
-                known = self.rows_by_ids[ids] = (
-                    frames,
-                    tuple(_frame(f) for f in frames if isinstance(f, dict)),
-                )
+                known = frames, tuple(self._frame_row(f) for f in frames if isinstance(f, dict))
+                if self.own_frames.isdisjoint(ids):
+                    self.stacks.by_ids[ids] = known
             index = self.stack_by_ids[ids] = self.recording.stack(known[1])
         return index
 
+    def _frame_row(self, frame: dict[str, Any]) -> FrameRow:
+        known = self.frame_rows.get(id(frame))
+        if known is None:
+            row, shared = _frame(frame), self.stacks.frames
+            own = id(frame) in self.own_frames and row not in shared
+            known = self.frame_rows[id(frame)] = (self.own_rows if own else shared).setdefault(row, row)
+        return known
 
-def _frame(frame: dict[str, Any]) -> tuple[str, str, int]:
+
+def _frame(frame: dict[str, Any]) -> FrameRow:
     name, file = as_text(frame.get("name", "")), as_text(frame.get("filename", ""))
     return intern(name), intern(file), as_int(frame.get("line"))
 

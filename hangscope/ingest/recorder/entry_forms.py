@@ -16,15 +16,17 @@ from typing import Any
 
 from hangscope.ingest.recorder.entries import Entries, Stacks, names_a_call
 from hangscope.ingest.recorder.own_sizes import Ranks
-from hangscope.ingest.recorder.plain_entry import Field, NotPlain, PlainEntry, parse
+from hangscope.ingest.recorder.plain_entry import Field, NewFrame, NotPlain, PlainEntry, parse
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.rows import Call
+from hangscope.ingest.recorder.stretches import TAKEN, Stretch, learn
 from hangscope.records import dataclass
 
 MAX_FOLLOWERS = 24  # forms that are tried as the next of one
 KEPT = 1 << 23  # bytes of forms that are kept from dump to dump
 FREE_PARSES = 96  # entries of a dump that are parsed beyond those that need it least
 PARSED_SHARE = 8  # of a dump's entries one in so many may be parsed
+LEARNED_SHARE = 8  # of a dump's entries one in so many may be read alone before its stretches are learned
 TENSORS = 64  # of a call with sizes of its own; more of them make more forms than they save
 _TAKEN = ("record_id", "collective_seq_id", "p2p_seq_id", "time_created_ns")
 
@@ -46,6 +48,7 @@ class Form:
     created: int
     own: Ranks | None
     followers: list[Form] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -65,10 +68,10 @@ class EntryForms:
         self._forget()
 
     def _forget(self) -> None:
-        self._known: dict[tuple[int, int, int], list[Form]] = {}
+        self._known: dict[tuple[int, int, int, str], Form] = {}
         self._first: list[Form] = []
         self._bytes = 0
-        self.stacks: Stacks = {}  # of the forms that are known
+        self.stacks = Stacks()  # of the forms that are known
 
     def entries(self, recording: Recording) -> Entries:
         """Return what takes the entries of a dump that `read` is asked for next."""
@@ -83,19 +86,20 @@ class EntryForms:
         """
         if not body.startswith(b"](") or not body.endswith(b"eu."):
             raise NotPlain
-        return _Reader(self, body, memo, entries).read()
+        reader = _Reader(self, body, memo, entries)
+        found = reader.read()
+        if reader.alone > len(found.forms) // LEARNED_SHARE:
+            self._bytes += 4 * learn(found.forms)
+        return found
 
     def learn(self, entry: PlainEntry, data: bytes, own: bool) -> Form:
         """Return the form of an entry whose bytes are `data`."""
         form = _form(entry, data, own)
-        alike = self._known.setdefault((form.length, form.mask, form.value), [])
-        for known in alike:
-            same = (known.entry.gets, known.entry.puts, known.entry.pair, known.entry.frames)
-            if same == (entry.gets, entry.puts, entry.pair, entry.frames):
-                return known
-        alike.append(form)
-        self._bytes += 4 * form.length + 2048
-        return form
+        key = form.length, form.mask, form.value, repr((entry.gets, entry.puts, entry.pair, entry.frames))
+        known = self._known.setdefault(key, form)
+        if known is form:
+            self._bytes += 4 * form.length + 2048
+        return known
 
     @property
     def first(self) -> list[Form]:
@@ -109,18 +113,18 @@ class _Reader:
     def __init__(self, forms: EntryForms, body: bytes, memo: dict[int, Any], entries: Entries) -> None:
         self.forms, self.body, self.memo, self.entries = forms, body, dict(memo), entries
         self.bound: dict[Form, Call] = {}
-        self.parsed = 0
+        self.parsed = self.alone = 0
+        self.found = Found([], [], [], [])
+        self.sizes: dict[tuple[Ranks, tuple[int, ...]], int] = {}
 
     def read(self) -> Found:
         body, bound, from_bytes = self.body, self.bound, int.from_bytes
-        found = Found([], [], [], [])
-        add_call, add_form, numbers = found.calls.append, found.forms.append, found.numbers
-        own: dict[tuple[Ranks, tuple[int, ...]], int] = {}
+        found, sizes = self.found, self.sizes
         followers, at, end = self.forms.first, 2, len(body) - 3
         while at < end:
             for form in followers:
                 if from_bytes(body[at : at + form.length], "little") & form.mask == form.value:
-                    call = bound.get(form) or self._bind(form)
+                    call = bound.get(form) or self._bind(form, at)
                     if call is not None:
                         break
             else:
@@ -128,24 +132,48 @@ class _Reader:
                 if form not in followers:
                     followers.insert(0, form)
                     del followers[MAX_FOLLOWERS:]
-            add_call(call)
-            add_form(form)
+            if form.stretches:
+                behind = self._stretches(form.stretches, at)
+                if behind > at:
+                    at, followers = behind, found.forms[-1].followers
+                    continue
+            found.calls.append(call)
+            found.forms.append(form)
             picked = form.numbers.unpack_from(body, at)
             if form.own is not None:
-                key = form.own, picked[4:]
-                number = own.get(key)
-                found.own.append(own.setdefault(key, len(own)) if number is None else number)
-                picked = picked[:4]
-            numbers += picked
+                found.own.append(sizes.setdefault((form.own, picked[TAKEN:]), len(sizes)))
+                picked = picked[:TAKEN]
+            found.numbers += picked
+            self.alone += 1
             at += form.length
             followers = form.followers
         if at != end:
             raise NotPlain
-        for ranks, sizes in own:
-            if not self.entries.tensors.room(len(sizes) + sum(map(len, ranks))):
-                raise NotPlain
-            self.entries.own_sizes.add(ranks, sizes)
+        numbers = sum(len(extents) + sum(map(len, ranks)) for ranks, extents in sizes)
+        if not self.entries.tensors.room(numbers):
+            raise NotPlain
+        self.entries.own_sizes.extend(sizes)
         return found
+
+    def _stretches(self, stretches: list[Stretch], at: int) -> int:
+        """Take the stretches that stand at `at`, and return where they end."""
+        body, found, sizes, from_bytes = self.body, self.found, self.sizes, int.from_bytes
+        for stretch in stretches:
+            calls = [call for form in stretch.forms if (call := self.bound.get(form)) is not None]
+            if len(calls) < len(stretch.forms):
+                continue  # one of them was not met in this dump yet
+            begin, length, mask, value = at, stretch.length, stretch.mask, stretch.value
+            while from_bytes(body[at : at + length], "little") & mask == value:
+                picked = stretch.numbers.unpack_from(body, at)
+                for ranks, first, last in stretch.sizes:
+                    found.own.append(sizes.setdefault((ranks, picked[first:last]), len(sizes)))
+                found.numbers += picked if stretch.taken is None else stretch.taken(picked)
+                found.calls += calls
+                found.forms += stretch.forms
+                at += length
+            if at > begin:
+                return at
+        return at
 
     def _parse(self, at: int, before: int) -> tuple[Form, Call]:
         """Return the form of the entry at `at`, which is not known, and its call."""
@@ -157,13 +185,13 @@ class _Reader:
             raise NotPlain
         own = self.entries.call(entry.value).own
         form = self.forms.learn(entry, self.body[at : at + entry.length], own)
-        call = self._bind(form)
+        call = self._bind(form, at)
         if call is None:
             raise NotPlain
         return form, call
 
-    def _bind(self, form: Form) -> Call | None:
-        """Return the call of a form in this dump, None where it refers to something else here."""
+    def _bind(self, form: Form, at: int) -> Call | None:
+        """Return the call of a form in this dump, where it stands at `at`; None where it refers to something else here."""
         entry, memo = form.entry, self.memo
         for number, value in entry.gets.items():
             if memo.get(number) != value:
@@ -172,6 +200,8 @@ class _Reader:
             if not memo.keys().isdisjoint(entry.puts):
                 return None
             memo.update(entry.puts)
+            for start, end, number in entry.texts:
+                memo[number] = self.body[at + start : at + end].decode()
         value = entry.value
         if entry.pair is not None:
             names = memo.get(entry.pair[0]), memo.get(entry.pair[1])
@@ -179,16 +209,34 @@ class _Reader:
                 raise NotPlain
             value = {**value, "process_group": names}
         if entry.frames is not None:
-            frames = [memo.get(number) for number in entry.frames]
-            if not all(isinstance(frame, dict) for frame in frames):
-                raise NotPlain
-            value = {**value, "frames": frames}
+            value = {**value, "frames": [self._frame(frame) for frame in entry.frames]}
         call = self.entries.call(value)
         if call.own != (form.own is not None):
             raise NotPlain
         if not entry.puts:  # what is memoized is memoized once
             self.bound[form] = call
         return call
+
+    def _frame(self, frame: int | NewFrame) -> dict[str, Any]:
+        """Return a frame: one of the memo, or one that the entry writes, with this dump's texts in it."""
+        memo = self.memo
+        if isinstance(frame, NewFrame):
+            texts = {
+                key: memo.get(number)
+                for key, number in zip(frame.made, frame.texts, strict=True)
+                if number is not None
+            }
+            if not all(type(text) is str for text in texts.values()):
+                raise NotPlain
+            same = all(frame.made[key] == text for key, text in texts.items())
+            memo[frame.number] = frame.made if same else {**frame.made, **texts}
+            if not same:
+                self.entries.own_frames.add(id(memo[frame.number]))
+            return memo[frame.number]  # type: ignore[no-any-return]
+        made = memo.get(frame)
+        if not isinstance(made, dict):
+            raise NotPlain
+        return made
 
 
 def _form(entry: PlainEntry, data: bytes, own: bool) -> Form:
@@ -207,6 +255,8 @@ def _form(entry: PlainEntry, data: bytes, own: bool) -> Form:
     if entry.thread is not None:
         start, end = entry.thread
         mask[start:end] = steady[start:end] = b"\x80" * (end - start)  # other texts, too, are ASCII
+    for start, end, _ in entry.texts:
+        mask[start:end] = b"\x80" * (end - start)
     fields = [taken[key] for key in _TAKEN if key in taken]
     ranks = _ranks(entry) if own else None
     if own:

@@ -25,7 +25,7 @@ from typing import Any
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.entries import Entries
 from hangscope.ingest.recorder.entry_forms import EntryForms, Found
-from hangscope.ingest.recorder.plain_entry import NotPlain
+from hangscope.ingest.recorder.plain_entry import NewFrame, NotPlain
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.values import as_desc, as_text
 from hangscope.records import dataclass
@@ -135,8 +135,11 @@ def _template(body: bytes, memo: dict[int, Any], found: Found, entries: Entries)
             continue
         if names.setdefault(call.group, pair) != pair:
             return None
-    if any(form.entry.frames and not memo.keys().isdisjoint(form.entry.frames) for form in set(found.forms)):
+    frames = {frame for form in set(found.forms) for frame in form.entry.frames or ()}
+    if not memo.keys().isdisjoint(frames):
         return None
+    texts = {number for frame in frames if isinstance(frame, NewFrame) for number in frame.texts}
+    used.update((number, memo[number]) for number in texts & memo.keys() if number is not None)
     steady = b"".join([b"\xff\xff", *(form.steady for form in found.forms), b"\xff\xff\xff"])
     bits = int.from_bytes(steady, "little")
     starts = list(accumulate((form.length for form in found.forms), initial=2))
