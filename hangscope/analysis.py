@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from hangscope.align import divergence, frontier, waitgraph
 from hangscope.causes.case import Case
@@ -14,7 +14,6 @@ from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.library import Knowledge, own_knowledge
-from hangscope.records import dataclass
 from hangscope.verdict.judge import Judgement, judge
 
 

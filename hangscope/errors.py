@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.records import dataclass
+from dataclasses import dataclass
 
 
 class HangscopeError(Exception):

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from hangscope.frames import Frame, Stack
-from hangscope.records import dataclass
 
 MAX_NUMBER = 2**63
 MAX_RANK = 10**7  # no larger one is read from a line

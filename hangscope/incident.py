@@ -8,7 +8,7 @@ as torch's recorder writes them, or None. Nothing here does I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -16,7 +16,6 @@ from hangscope.errors import Note
 from hangscope.events import Event as Event
 from hangscope.frames import Frame as Frame
 from hangscope.frames import Stack as Stack
-from hangscope.records import dataclass
 
 if TYPE_CHECKING:  # numpy takes longer to import than everything else here together
     import numpy as np

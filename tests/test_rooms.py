@@ -14,7 +14,6 @@ from tests.conftest import ROOT
 
 #: Each room may import the rooms before it, and those of its own line.
 ORDER = (
-    ("records",),
     ("frames", "errors"),
     ("events",),
     ("incident", "isolated"),

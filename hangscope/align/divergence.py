@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ import numpy as np
 from hangscope.align.frontier import GroupFrontier, hard_keys, site_keys
 from hangscope.align.sequence_diff import Edit, continues, expected, first_edit
 from hangscope.incident import CallKind, State
-from hangscope.records import dataclass
 
 DIFFERENCES = 256  # of two members, that are looked at
 IN_STEP = 3  # calls in common behind a difference after which it was a single one

@@ -7,14 +7,13 @@ seqs are `collective_seq_id`, counted from 1 per group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from hangscope.align.matching import match_keys, proves_participation
 from hangscope.incident import Absence, CallKind, Group, Incident, Kinds, Queue, Stack, State
-from hangscope.records import dataclass
 
 _OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
 

@@ -8,10 +8,9 @@ aligned at their last completed call, because a send and its receive complete to
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hangscope.incident import Group, Incident, State
-from hangscope.records import dataclass
 
 #: (gid, source, destination, index in the pair); ranks are global
 PairKey = tuple[int, int, int, int]

@@ -6,6 +6,7 @@ for, so that ranks of one role can be compared although they are in different gr
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy as np
 from hangscope.align.frontier import site_keys
 from hangscope.align.sequence_diff import continues
 from hangscope.incident import CallKind, Incident
-from hangscope.records import dataclass
 
 HISTORY = 768  # calls before one that a rank's own pattern is taken from
 

@@ -7,8 +7,7 @@ its call site.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from hangscope.records import dataclass
+from dataclasses import dataclass
 
 MAX_EDIT = 64  # the longest run of extra or missing calls that is looked for
 MAX_CONTEXT = 96  # the longest history that a prediction is based on

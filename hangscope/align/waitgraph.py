@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from hangscope.align.components import components
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import match_key
 from hangscope.align.p2p import Pair, PairKey, pairs
 from hangscope.incident import Incident, State
-from hangscope.records import dataclass
 
 #: ("H", rank), ("I", gid, seq), ("P", *PairKey), ("T", rank) for a call of which no line tells whom it
 #: waits for, ("U", gid) for members of a group that no line names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.explain.facts import Facts
@@ -12,7 +12,6 @@ from hangscope.explain.finding import Finding
 from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source, Stack
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import Knowledge, own_knowledge
-from hangscope.records import dataclass
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ made before. No name of the user's is looked at, and no script.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
@@ -14,7 +15,6 @@ from hangscope.causes.difference import Difference
 from hangscope.incident import CallKind, Evidence, Frame, Source, Stack
 from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.library import Knowledge, Reading
-from hangscope.records import dataclass
 
 #: Stages that a library's loop reaches only when its batches are over.
 _BEHIND = frozenset({"epoch start", "epoch end", "evaluation", "teardown"})

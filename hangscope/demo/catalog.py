@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from hangscope.demo.runner import DemoError, Job, run_job
-from hangscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,13 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
 import hangscope
 from hangscope.demo import settings
 from hangscope.errors import HangscopeError
-from hangscope.records import dataclass
 
 #: What the caller's own job or shell may have set, and what would change how the demo freezes.
 _OVERRIDDEN = ("TORCH", "NCCL_", "GLOO_", "MASTER_")

@@ -5,7 +5,8 @@ Ranks, hosts and seqs change from run to run and say nothing of the bug; cause, 
 
 from __future__ import annotations
 
-from hangscope.records import dataclass
+from dataclasses import dataclass
+
 from hangscope.report.document import Document, VerdictPart
 from hangscope.report.reasons import user_frame
 from hangscope.report.words import some_ranks

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from hangscope.align.group_ranks import GroupRanks
@@ -29,12 +29,11 @@ from hangscope.ingest.torch_logs.c10d import (
     WatchdogTimeout,
 )
 from hangscope.ingest.torch_logs.desync import FailedStack
-from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
+from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused, StoreTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import before_signal, own_knowledge
-from hangscope.records import dataclass
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
 _NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>", "unwrap", "trigger_wait", "wait_tensor"})
@@ -113,7 +112,7 @@ class Facts:
     @property
     def witnesses(self) -> frozenset[int]:
         """Return the ranks whose own text shows them waiting: they lost a peer or timed out themselves."""
-        told = self.all(GlooClosed, GlooTimeout, WatchdogTimeout, AsyncError)
+        told = self.all(GlooClosed, GlooTimeout, WatchdogTimeout, AsyncError, StoreTimeout)
         symptoms = [e for e in self.all(RankException) if e.symptom]
         return frozenset(e.rank for e in (*told, *symptoms) if e.rank is not None)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from hangscope.align.divergence import GroupHistory, RankEdit
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import Pair
 from hangscope.align.waitgraph import Root
 from hangscope.incident import CallKind, Event
-from hangscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,13 @@ Groups are compared by what they are for (description, size), because two ranks 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from hangscope.align.program import HISTORY, Program, Programs
 from hangscope.align.sequence_diff import expected
 from hangscope.incident import CallKind
-from hangscope.records import dataclass
 
 ANCHORS = 48  # shared calls that are tried as a common start
 PROVEN_ALIKE = 12  # calls before a parting that must agree

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from hangscope.explain.facts import Facts
 from hangscope.incident import Absence, CallKind, Frontier, Group, Incident, Queue, RankRecord, State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
-from hangscope.records import dataclass
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
 _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line does not tell
@@ -113,8 +113,8 @@ def behind(facts: Facts, waiting: Iterable[int], culprits: Iterable[int]) -> lis
 
 
 def overdue(incident: Incident, facts: Facts) -> frozenset[int]:
-    """Return the ranks without a dump of whose calls a line says that one timed out, or that a peer was lost in one."""
-    late = {e.rank for e in facts.all(WatchdogTimeout, GlooTimeout, GlooClosed)}
+    """Return the ranks without a dump of which a line says that they waited: for a call, or for others to join a group."""
+    late = {e.rank for e in facts.all(WatchdogTimeout, GlooTimeout, GlooClosed, StoreTimeout)}
     return frozenset(r for r in late if r in incident.ranks and incident.ranks[r].dump_file is None)
 
 

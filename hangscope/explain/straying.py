@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from hangscope.align.program import HISTORY, Programs
 from hangscope.align.sequence_diff import expected
 from hangscope.incident import CallKind
-from hangscope.records import dataclass
 
 LAST_CALLS = 48  # how far back a rank's own straying is looked for
 

@@ -7,6 +7,7 @@ handful of times, and only the enqueue times are a rank's own.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from hangscope.incident import Absence, Frontier, Queue, RankRecord, State
 from hangscope.ingest.groups import GroupIndex
 from hangscope.ingest.kinds import KindTable
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import textwrap
-
-from hangscope.records import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

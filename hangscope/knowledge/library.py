@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
@@ -11,7 +12,6 @@ from hangscope.incident import Frame, Stack
 from hangscope.knowledge.callsite import user_frames
 from hangscope.knowledge.loading import own_rules
 from hangscope.knowledge.rule import HANDLER, Rule
-from hangscope.records import dataclass
 
 LOOP = "loop"
 _MOST_READ = 65536

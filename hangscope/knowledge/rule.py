@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from hangscope.incident import Frame
-from hangscope.records import dataclass
 
 #: Where a library's own control flow stands when this frame is on the stack. `loop` holds everything and tells nothing.
 STAGES = ("loop", "construction", "epoch start", "step", "epoch end", "evaluation", "teardown")

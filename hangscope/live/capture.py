@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hangscope.live import kernel
@@ -19,7 +19,6 @@ from hangscope.live.folder import RunFolder
 from hangscope.live.pipe import ask_pipe
 from hangscope.live.processes import Process
 from hangscope.live.spy import Spy
-from hangscope.records import dataclass
 
 GAP = 2.0  # seconds between two looks: what has not moved in between stands still
 _ANSWER = 4.0  # seconds for agents to answer; they look once a second

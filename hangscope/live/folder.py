@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from hangscope.errors import UsageError
-from hangscope.records import dataclass
 
 _AGENT = Path(__file__).with_name("agent")
 

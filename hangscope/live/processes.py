@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from hangscope.live.agent import hangscope_agent as agent
 from hangscope.live.status import read_status
-from hangscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

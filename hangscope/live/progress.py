@@ -10,10 +10,9 @@ given WORK times as long.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from hangscope.live.status import Status
-from hangscope.records import dataclass
 
 OWN_TIME = 1.5
 SHORT = 5.0  # s: less than that is a step

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from hangscope.live.capture import GAP, capture
@@ -21,7 +22,6 @@ from hangscope.live.reporting import Reporting
 from hangscope.live.settings import additions
 from hangscope.live.status import StatusReader
 from hangscope.live.torch_version import torch_version
-from hangscope.records import dataclass
 
 _LOOK = 0.5  # s between two looks at the command
 _SEARCH = 5.0  # s between two searches for its processes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from hangscope.records import dataclass
+from dataclasses import dataclass
 
 Version = tuple[int, int]
 NEWEST: Version = (99, 0)

@@ -7,12 +7,11 @@ branches as there are places where they stand. Time is linear in the frames.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.frames import Frame, Stack
-from hangscope.records import dataclass
 
 
 @dataclass(slots=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from hangscope.live.agent import hangscope_agent as agent
-from hangscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hangscope.align.rankset import ranks_phrase
-from hangscope.records import dataclass
 from hangscope.report.document import Document, EvidencePart, VerdictPart
 from hangscope.report.reasons import deciding_facts, other_facts, user_frame
 from hangscope.report.words import counted, duration, utc

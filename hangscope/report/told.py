@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hangscope.events import Event
 from hangscope.frames import Stack
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
@@ -20,7 +22,6 @@ from hangscope.ingest.torch_logs.store import (
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user
-from hangscope.records import dataclass
 from hangscope.report.page_data import PageFrame
 from hangscope.report.subject import Subject
 

@@ -22,6 +22,9 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.verdict.damage import damage
 
+#: What a rule says of itself whose facts leave other readings open.
+USUAL = "the usual reading of this evidence"
+
 #: Causes that say how a rank's program differs, and not only that its call does.
 _OF_PROGRAMS = frozenset(
     {
@@ -42,7 +45,7 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     reasons = [
         (
             "no other cause fits the evidence as well",
-            "the usual reading of this evidence",
+            USUAL,
             "a guess: other causes fit as well",
         )[2 - match.sure]
     ]

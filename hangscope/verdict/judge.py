@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match
@@ -30,7 +30,6 @@ from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.records import dataclass
 from hangscope.verdict import confidence, ledger, substantiation
 from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.several import with_the_others

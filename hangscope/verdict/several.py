@@ -7,14 +7,13 @@ findings that leave no other reading are added, as few of them as free the most:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Finding
 from hangscope.explain.predict import Replay
-from hangscope.records import dataclass
 
 MOST = 4  # faults of one freeze that are told apart; more at once have one reason, which is looked for first
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.events import Event
@@ -32,7 +33,6 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
-from hangscope.records import dataclass
 
 #: Kinds of lines that prove that a rank waited until a timeout, the most telling first.
 PROOFS: tuple[type[Event], ...] = (

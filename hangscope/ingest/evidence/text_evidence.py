@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from hangscope.errors import Note
 from hangscope.events import Event
@@ -29,7 +29,6 @@ from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.identity import merge_repeats
 from hangscope.ingest.workers.reading import Reading, Thread
-from hangscope.records import dataclass
 
 
 @dataclass(slots=True)

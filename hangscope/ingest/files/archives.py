@@ -12,11 +12,11 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
 
 from hangscope.ingest.files.opening import GzipStream
-from hangscope.records import dataclass
 
 _NAMES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 _ZIP, _ZSTD, _TAR_AT = b"PK\x03\x04", b"\x28\xb5\x2f\xfd", 257

@@ -11,14 +11,13 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hangscope.errors import NoSuchPathError, Note
 from hangscope.ingest.files import remote, standard_input
 from hangscope.ingest.files.archives import is_named_so, may_be_archive
 from hangscope.ingest.files.scratch import scratch_folder
 from hangscope.ingest.files.unpacking import Unpacking
-from hangscope.records import dataclass
 
 MAX_DEPTH = 4  # archives inside archives
 

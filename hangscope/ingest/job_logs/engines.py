@@ -11,13 +11,13 @@ before 0.5 managers/scheduler.py.) The first line alone proves nothing: workers 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, rule
-from hangscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

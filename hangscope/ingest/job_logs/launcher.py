@@ -15,7 +15,7 @@ import datetime
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from hangscope.events import Event
@@ -23,7 +23,6 @@ from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
 from hangscope.ingest.recorder.values import short_number
-from hangscope.records import dataclass
 
 _TASKS_SHOWN = 64
 _SLURM_TIME = re.compile(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import strip_prefix
-from hangscope.records import dataclass
 
 KEPT = 40
 _LONGEST = 120

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hangscope.events import Event
 from hangscope.ingest.lines.layers import CLOCK, CODE, peel, read_glog
-from hangscope.records import dataclass
 
 TEXT_LIMIT = 500
 AnyEvent = TypeVar("AnyEvent", bound=Event)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.records import dataclass
 
 Build = Callable[[Line, "re.Match[str]"], "Event | Sequence[Event] | None"]
 

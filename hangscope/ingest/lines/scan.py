@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
@@ -21,7 +21,6 @@ from hangscope.ingest.lines.literals import LiteralFinder
 from hangscope.ingest.lines.mend import LIMIT, mend
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.lines.split import pieces
-from hangscope.records import dataclass
 
 BLOCK = 1 << 20
 LINE_LIMIT = 1 << 16

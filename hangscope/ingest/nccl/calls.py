@@ -14,14 +14,13 @@ counts kernel launches or groups, stays 0 on one node since 2.27, and differs be
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from hangscope.errors import Note
 from hangscope.incident import State
 from hangscope.ingest.nccl.comm import Communicator, name_communicators
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import KindRow, Recording
-from hangscope.records import dataclass
 
 #: How many calls all processes of one input may keep; the oldest of each process go first.
 CALL_BUDGET = 1_000_000

@@ -7,11 +7,10 @@ NCCL prints no name that holds in every release: `commId` for all communicators 
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from hangscope.incident import ASSUMED
-from hangscope.records import dataclass
 
 
 @dataclass(slots=True)

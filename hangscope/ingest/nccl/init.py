@@ -9,12 +9,12 @@ from 2.29.2.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.nccl.line import version_tuple
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.records import dataclass
 
 _POINTER = r"(?:0x[0-9a-fA-F]{1,16}|\(nil\))"
 _COMM = re.compile(

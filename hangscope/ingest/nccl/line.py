@@ -17,8 +17,7 @@ truncated.
 from __future__ import annotations
 
 import re
-
-from hangscope.records import dataclass
+from dataclasses import dataclass
 
 #: What a line must contain to be worth parsing (`CCL version` is in NCCL's and RCCL's banner).
 LITERALS: tuple[bytes, ...] = (b"NCCL INFO", b"NCCL WARN", b"NCCL ABORT", b"CCL version")

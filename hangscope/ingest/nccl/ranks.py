@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 
 from hangscope.errors import Note
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.records import dataclass
 
 
 @dataclass(slots=True)

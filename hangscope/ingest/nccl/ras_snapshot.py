@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from hangscope.events import Event
-from hangscope.records import dataclass
 
 #: Ranks behind that get an event each, per communicator and operation; the rest are counted in a last one.
 MAX_LISTED = 256

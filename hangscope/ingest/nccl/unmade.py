@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import Joined
-from hangscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ src/transport/net_ib*.cc, src/misc/{ibvwrap,shmutils,cudawrap}.cc, src/include/{
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.nccl.line import NcclLine
-from hangscope.records import dataclass
 
 #: Whom a warning accuses.
 PRINTER, NAMED, NOBODY = "printer", "named", "nobody"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from sys import (
     intern,
 )  # one object for equal texts: what two dumps have in common is told by its pickled bytes
@@ -31,7 +31,6 @@ from hangscope.ingest.recorder.values import (
     p2p_sides,
     user_op,
 )
-from hangscope.records import dataclass
 
 FrameRow: TypeAlias = tuple[str, str, int]
 

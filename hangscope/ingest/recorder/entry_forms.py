@@ -11,7 +11,7 @@ what it was, so that it would be loaded as the first one was.
 from __future__ import annotations
 
 import struct
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from hangscope.ingest.recorder.entries import Entries, Stacks, names_a_call
@@ -20,7 +20,6 @@ from hangscope.ingest.recorder.plain_entry import Field, NewFrame, NotPlain, Pla
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.rows import Call
 from hangscope.ingest.recorder.stretches import TAKEN, Stretch, learn
-from hangscope.records import dataclass
 
 MAX_FOLLOWERS = 24  # forms that are tried as the next of one
 KEPT = 1 << 23  # bytes of forms that are kept from dump to dump

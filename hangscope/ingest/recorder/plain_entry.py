@@ -9,10 +9,8 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
-
-from hangscope.records import dataclass
 
 DEEPEST = 8  # containers in one another; an entry of torch's has three
 #: what a number or time is unpacked as, by its opcode; the width follows from the format

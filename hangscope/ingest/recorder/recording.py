@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import pickle
 from array import array
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.members import Members
 from hangscope.ingest.recorder.own_sizes import OwnSizes
-from hangscope.records import dataclass
 
 WIRE_VERSION = 3
 

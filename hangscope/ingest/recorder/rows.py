@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-from hangscope.records import dataclass
 
 
 @dataclass(slots=True, eq=False)

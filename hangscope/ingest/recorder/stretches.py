@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
-
-from hangscope.records import dataclass
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.entry_forms import Form

@@ -18,7 +18,7 @@ import re
 import struct
 from array import array
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -28,7 +28,6 @@ from hangscope.ingest.recorder.entry_forms import EntryForms, Found
 from hangscope.ingest.recorder.plain_entry import NewFrame, NotPlain
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.values import as_desc, as_text
-from hangscope.records import dataclass
 
 SMALLEST = 1 << 16  # bytes; a smaller dump is loaded in no time
 SIGHTINGS = 2  # dumps whose calls take equally many bytes before one of them becomes a template

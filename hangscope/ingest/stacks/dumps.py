@@ -17,13 +17,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from hangscope.incident import Frame, Stack
 from hangscope.ingest.lines.layers import rank_of_worker
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
-from hangscope.records import dataclass
 
 _BYTES_READ = 1 << 26
 _LINE_LIMIT = 4000

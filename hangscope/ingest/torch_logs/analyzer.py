@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
-from hangscope.records import dataclass
 
 _LINES = 24  # of one report, its stack apart
 _ABSENT = re.compile(r"Not all ranks joining collective[,:] sequence number: (\d{1,18})")

@@ -13,14 +13,13 @@ is local to its group, and on `WorkNCCL` lines it is even that of the first grou
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, group_fields, is_default_group, user_op
-from hangscope.records import dataclass
 
 _WORK = {
     "seq": re.compile(r"\bSeqNum=(\d{1,18})"),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from hangscope.events import Event
@@ -24,7 +24,6 @@ from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d import group_event
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, user_op
-from hangscope.records import dataclass
 
 _LINES_OF_A_REPORT = 80
 _LINES_OF_OTHERS = 2000  # that may stand between two lines of one writer's report

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from hangscope.errors import Note
 from hangscope.events import Event
@@ -22,7 +22,6 @@ from hangscope.incident import State
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording
 from hangscope.ingest.torch_logs.fingerprint import RANDOM_START, Fingerprint, fingerprints
-from hangscope.records import dataclass
 
 #: Calls that all writers of one log may keep; the oldest of each writer go first.
 CALL_BUDGET = 1_500_000

@@ -11,10 +11,10 @@ peer's fingerprint.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from hangscope.ingest.torch_logs.c10d_names import OP_TYPES, user_op
-from hangscope.records import dataclass
 
 RANDOM_START = 10_000_000  # gloo counted from a random number before 2.1; such a number joins nothing
 

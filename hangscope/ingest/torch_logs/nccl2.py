@@ -10,6 +10,7 @@ that of the communicator and the name the process group's; no line names the cal
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hangscope.events import Event
@@ -17,7 +18,6 @@ from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, rule
 from hangscope.ingest.torch_logs.c10d import AsyncError
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
-from hangscope.records import dataclass
 
 _HEAD = re.compile(r"\[TC\](?:\[rank=(\d{1,7})\])?(?:\[name=([^\]]{0,200})\])?")
 

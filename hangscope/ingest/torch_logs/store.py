@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from hangscope.events import Event
@@ -19,7 +20,6 @@ from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
 from hangscope.ingest.torch_logs.c10d import group_event
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
-from hangscope.records import dataclass
 
 _KEY_RANK = re.compile(r"//(?:cpu|cuda)//\d{1,7}/(\d{1,7})$")  # gloo's address of that rank
 _LAST_PORT = re.compile(r"[\w\])]:(\d{4,5})\b(?!\])")

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
-from hangscope.records import dataclass
 
 _FRAMES_KEPT = 200
 _OPEN_LINES = 3000

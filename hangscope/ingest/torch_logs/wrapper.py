@@ -12,6 +12,7 @@ connections are symptoms.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import ClassVar
 
 from hangscope.events import Event
@@ -20,7 +21,6 @@ from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
 from hangscope.ingest.torch_logs.c10d import group_event
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.ingest.torch_logs.fingerprint import differing_aspects, fingerprints, garbled_peer
-from hangscope.records import dataclass
 
 _PEER_ADDRESS = re.compile(r"\[([\w.:%]{2,64})\]:\d{1,5}")
 
@@ -46,6 +46,7 @@ class CallFingerprint(GroupEvent):
     peer_group_rank: int | None = None
     peer_op: str | None = None
     peer_shape: tuple[int, ...] | None = None
+    peer_dtype: str | None = None
     garbled: bool = False
     aspects: tuple[str, ...] = ()
 
@@ -121,6 +122,7 @@ def _mismatch(line: Line, match: re.Match[str]) -> Event | None:
         peer_group_rank=int(other.group(1)) if other else None,
         peer_op=garbled or (peer.op if peer else None),
         peer_shape=peer.shape if peer and not garbled else None,
+        peer_dtype=" ".join(peer.dtypes) or None if peer and not garbled else None,
         garbled=bool(garbled),
         aspects=differing_aspects(line.text, bool(garbled)),
     )

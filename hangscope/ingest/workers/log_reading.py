@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 from hangscope.errors import Note
@@ -30,7 +30,6 @@ from hangscope.ingest.torch_logs.store import store_parser
 from hangscope.ingest.torch_logs.traceback import TracebackParser
 from hangscope.ingest.torch_logs.wrapper import wrapper_parser
 from hangscope.ingest.workers.identity import merge_repeats
-from hangscope.records import dataclass
 
 AFTERMATH = 30.0  # seconds that a process may go on talking after its watchdog has ended it
 

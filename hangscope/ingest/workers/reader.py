@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import BinaryIO
 
@@ -21,7 +21,6 @@ from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.templates import Templates
 from hangscope.ingest.workers.answer import Wire, answer, failed
-from hangscope.records import dataclass
 
 DEFAULT_MAX_BYTES = 2 * 2**30
 #: keys of a dump: where the first bytes hold one, a file that is not whole is a dump that was cut, and no log

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
@@ -13,7 +13,6 @@ from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.answer import Wire
 from hangscope.ingest.workers.log_reading import LogReading
-from hangscope.records import dataclass
 
 
 @dataclass(slots=True)

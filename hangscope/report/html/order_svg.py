@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hangscope.records import dataclass
+from dataclasses import dataclass
+
 from hangscope.report.html.measure import fitted
 from hangscope.report.page_data import OrderedCall, OrderStory
 

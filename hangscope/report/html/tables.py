@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hangscope.align.rankset import compress
-from hangscope.records import dataclass
 from hangscope.report.document import Document, FrontierRow, GroupPart, InputPart, RankPart
 from hangscope.report.words import counted, cut, cut_path
 
@@ -144,5 +144,5 @@ def _rank(rank: RankPart) -> Row:
 def coverage(document: Document) -> str:
     """Return the counts of files in words."""
     c = document.coverage
-    parts = ((c.files, "files"), (c.used, "used"), (c.set_aside, "set aside"), (c.ignored, "ignored"))
-    return ", ".join(f"{number:,} {word}" for number, word in parts)
+    parts = ((c.used, "used"), (c.set_aside, "set aside"), (c.ignored, "ignored"))
+    return ", ".join((counted(c.files, "file"), *(f"{number:,} {word}" for number, word in parts)))

@@ -8,6 +8,7 @@ one role in different groups fold together. Costs a few array operations per ran
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ import numpy as np
 from hangscope.align.matching import match_keys
 from hangscope.incident import Queue, RankRecord, State
 from hangscope.knowledge.callsite import user_frame
-from hangscope.records import dataclass
 from hangscope.report.subject import Subject
 
 LAST = 200
