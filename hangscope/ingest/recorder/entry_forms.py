@@ -19,6 +19,7 @@ from hangscope.ingest.recorder.own_sizes import Ranks
 from hangscope.ingest.recorder.plain_entry import Field, NewFrame, NotPlain, PlainEntry, parse
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.rows import Call
+from hangscope.ingest.recorder.shapes import Shape
 from hangscope.ingest.recorder.stretches import TAKEN, Stretch, learn
 
 MAX_FOLLOWERS = 24  # forms that are tried as the next of one
@@ -46,6 +47,7 @@ class Form:
     numbers: struct.Struct
     created: int
     own: Ranks | None
+    shape: Shape | None = None
     followers: list[Form] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
 
@@ -69,6 +71,8 @@ class EntryForms:
     def _forget(self) -> None:
         self._known: dict[tuple[int, int, int, str], Form] = {}
         self._first: list[Form] = []
+        self._shapes: dict[tuple[int, int, int, str], Shape] = {}
+        self._first_shapes: list[Shape] = []
         self._bytes = 0
         self.stacks = Stacks()  # of the forms that are known
 
@@ -97,13 +101,25 @@ class EntryForms:
         key = form.length, form.mask, form.value, repr((entry.gets, entry.puts, entry.pair, entry.frames))
         known = self._known.setdefault(key, form)
         if known is form:
-            self._bytes += 4 * form.length + 2048
+            shape = Shape.of(form)
+            form.shape = self._shapes.setdefault(shape.key, shape)
+            form.shape.known[shape.numbers] = form
+            self.count(form)
         return known
+
+    def count(self, form: Form) -> None:
+        """Take note that there is one more form."""
+        self._bytes += 4 * form.length + 2048
 
     @property
     def first(self) -> list[Form]:
         """Return the forms that dumps begin with."""
         return self._first
+
+    @property
+    def first_shapes(self) -> list[Shape]:
+        """Return the shapes that dumps begin with."""
+        return self._first_shapes
 
 
 class _Reader:
@@ -127,7 +143,7 @@ class _Reader:
                     if call is not None:
                         break
             else:
-                form, call = self._parse(at, len(found.calls))
+                form, call = self._new(at, len(found.calls))
                 if form not in followers:
                     followers.insert(0, form)
                     del followers[MAX_FOLLOWERS:]
@@ -174,11 +190,29 @@ class _Reader:
                 return at
         return at
 
-    def _parse(self, at: int, before: int) -> tuple[Form, Call]:
-        """Return the form of the entry at `at`, which is not known, and its call."""
+    def _new(self, at: int, before: int) -> tuple[Form, Call]:
+        """Return the form of the entry at `at`, which was not expected there, and its call. `before`: so many were read."""
         self.parsed += 1
         if self.parsed > FREE_PARSES + before // PARSED_SHARE:
             raise NotPlain
+        last = self.found.forms[-1].shape if before else None
+        shapes = last.followers if last is not None else self.forms.first_shapes
+        for shape in shapes:
+            known = len(shape.known)
+            form = shape.form_at(self.body, at, self.memo)
+            call = self.bound.get(form) or self._bind(form, at) if form is not None else None
+            if form is not None and call is not None:
+                if len(shape.known) > known:
+                    self.forms.count(form)
+                return form, call
+        form, call = self._parse(at)
+        if form.shape is not None and form.shape not in shapes:
+            shapes.insert(0, form.shape)
+            del shapes[MAX_FOLLOWERS:]
+        return form, call
+
+    def _parse(self, at: int) -> tuple[Form, Call]:
+        """Return the form of the entry at `at`, which is not known, and its call."""
         entry = parse(self.body, at, self.memo)
         if not names_a_call(entry.value):
             raise NotPlain

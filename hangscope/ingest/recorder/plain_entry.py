@@ -68,7 +68,7 @@ class PlainEntry:
     `numbers` are counted per rank or group, `times` a rank's own, `sizes` those of its tensors, in their order. `thread` is
     where the text of a thread's number stands. `pair` holds the memo numbers of its group's name and description. `frames`
     are the memo numbers of its frames, or what it writes of them; of the texts in these, `texts` says where they stand and
-    under which memo number: those may be a rank's own.
+    under which memo number: those may be a rank's own. `operands` are all memo numbers, with their places and formats.
     """
 
     value: dict[str, Any] = field(default_factory=dict)
@@ -82,6 +82,7 @@ class PlainEntry:
     pair: tuple[int, int] | None = None
     frames: tuple[int | NewFrame, ...] | None = None
     texts: list[tuple[int, int, int]] = field(default_factory=list)
+    operands: list[tuple[int, str, int]] = field(default_factory=list)
 
 
 def parse(data: bytes, start: int, memo: dict[int, Any]) -> PlainEntry:
@@ -109,6 +110,7 @@ class _Parser:
 
     def entry(self) -> PlainEntry:
         data, at, stack, marks, found = self.data, self.start, self.stack, self.marks, self.found
+        operands = found.operands
         if data[at : at + 2] != b"}(":
             raise NotPlain
         while True:
@@ -120,10 +122,12 @@ class _Parser:
                     raise NotPlain
                 self.key, self.asked = key, []
             if code == _GET:
+                operands.append((at - self.start, "B", data[at]))
                 self._get(data[at])
                 at += 1
             elif code == _LONG_GET:
-                self._get(int.from_bytes(data[at : at + 4], "little"))
+                operands.append((at - self.start, "I", int.from_bytes(data[at : at + 4], "little")))
+                self._get(operands[-1][2])
                 at += 4
             elif code in _NUMBERS:
                 number = Field(self.key, at - self.start, _NUMBERS[code])
@@ -150,10 +154,12 @@ class _Parser:
                     stack[-1] = THREAD
                 at = end
             elif code == _PUT:
+                operands.append((at - self.start, "B", data[at]))
                 self._put(data[at])
                 at += 1
             elif code == _LONG_PUT:
-                self._put(int.from_bytes(data[at : at + 4], "little"))
+                operands.append((at - self.start, "I", int.from_bytes(data[at : at + 4], "little")))
+                self._put(operands[-1][2])
                 at += 4
             elif code == _NONE:
                 stack.append(None)
