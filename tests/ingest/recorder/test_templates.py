@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
-from hangscope.ingest.recorder.plain_entry import NotPlain
+from hangscope.ingest.recorder.forms.plain_entry import NotPlain
 from hangscope.ingest.recorder.templates import SIGHTINGS, SMALLEST, UNUSED, Templates
 from hangscope.ingest.workers import reader
 
@@ -91,7 +91,7 @@ def test_a_dump_is_read_as_if_it_were_loaded(layout: str, more: dict[str, bool],
 def test_stacks_of_a_ranks_own_are_parsed_for_the_first_rank_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hangscope.ingest.recorder import entry_forms
+    from hangscope.ingest.recorder.forms import entry_forms
 
     parsed = []
     real = entry_forms.parse
@@ -105,7 +105,7 @@ def test_stacks_of_a_ranks_own_are_parsed_for_the_first_rank_alone(
 
 
 def test_steps_that_repeat_themselves_are_read_as_one(tmp_path: Path) -> None:
-    from hangscope.ingest.recorder.entry_forms import _Reader
+    from hangscope.ingest.recorder.forms.entry_forms import _Reader
 
     dumps = dumps_of(tmp_path, Job(RANKS, entries=1000, layout="mesh", ragged=True))
     templates = taught(dumps[:8] * 2)

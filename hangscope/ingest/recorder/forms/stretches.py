@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hangscope.ingest.recorder.entry_forms import Form
+    from hangscope.ingest.recorder.forms.form import Form
     from hangscope.ingest.recorder.own_sizes import Ranks
 
 LONGEST = 256  # entries of a stretch

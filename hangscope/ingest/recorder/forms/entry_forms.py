@@ -10,46 +10,26 @@ what it was, so that it would be loaded as the first one was.
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass, field
-from typing import Any
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import count
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 from hangscope.ingest.recorder.entries import Entries, Stacks, names_a_call
+from hangscope.ingest.recorder.forms.form import Form, form_of
+from hangscope.ingest.recorder.forms.plain_entry import NewFrame, NotPlain, PlainEntry, parse
+from hangscope.ingest.recorder.forms.shapes import Shape
+from hangscope.ingest.recorder.forms.stretches import TAKEN, Stretch, learn
 from hangscope.ingest.recorder.own_sizes import Ranks
-from hangscope.ingest.recorder.plain_entry import Field, NewFrame, NotPlain, PlainEntry, parse
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.rows import Call
-from hangscope.ingest.recorder.shapes import Shape
-from hangscope.ingest.recorder.stretches import TAKEN, Stretch, learn
 
 MAX_FOLLOWERS = 24  # forms that are tried as the next of one
 KEPT = 1 << 23  # bytes of forms that are kept from dump to dump
 FREE_PARSES = 96  # entries of a dump that are parsed beyond those that need it least
 PARSED_SHARE = 8  # of a dump's entries one in so many may be parsed
 LEARNED_SHARE = 8  # of a dump's entries one in so many may be read alone before its stretches are learned
-TENSORS = 64  # of a call with sizes of its own; more of them make more forms than they save
-_TAKEN = ("record_id", "collective_seq_id", "p2p_seq_id", "time_created_ns")
-
-
-@dataclass(slots=True, eq=False)
-class Form:
-    """What entries have in common as bytes: length, mask and value, and where their numbers stand.
-
-    `steady` is the mask under which entries are equal in everything but times. `own` says of how many dimensions the tensors
-    are, where its calls have sizes of their own; None where they have not.
-    """
-
-    entry: PlainEntry
-    length: int
-    mask: int
-    value: int
-    steady: bytes
-    numbers: struct.Struct
-    created: int
-    own: Ranks | None
-    shape: Shape | None = None
-    followers: list[Form] = field(default_factory=list)
-    stretches: list[Stretch] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -66,12 +46,21 @@ class EntryForms:
     """The forms of the dumps that one process reads."""
 
     def __init__(self) -> None:
+        self._shapes: dict[tuple[int, int, int, str], Shape] = {}
         self._forget()
 
     def _forget(self) -> None:
+        """Know nothing any more. The circles are opened, as no collector runs where dumps are read."""
+        for shape in self._shapes.values():
+            for form in shape.known.values():
+                form.followers.clear()
+                form.stretches.clear()
+                form.shape = None
+            shape.known.clear()
+            shape.followers.clear()
+        self._shapes.clear()
         self._known: dict[tuple[int, int, int, str], Form] = {}
         self._first: list[Form] = []
-        self._shapes: dict[tuple[int, int, int, str], Shape] = {}
         self._first_shapes: list[Shape] = []
         self._bytes = 0
         self.stacks = Stacks()  # of the forms that are known
@@ -97,7 +86,7 @@ class EntryForms:
 
     def learn(self, entry: PlainEntry, data: bytes, own: bool) -> Form:
         """Return the form of an entry whose bytes are `data`."""
-        form = _form(entry, data, own)
+        form = form_of(entry, data, own)
         key = form.length, form.mask, form.value, repr((entry.gets, entry.puts, entry.pair, entry.frames))
         known = self._known.setdefault(key, form)
         if known is form:
@@ -122,19 +111,27 @@ class EntryForms:
         return self._first_shapes
 
 
+#: numbers of sizes, given as they come
+_Numbers: TypeAlias = defaultdict[tuple[int, ...], int]
+
+
 class _Reader:
     """Reads the entries of one dump."""
 
     def __init__(self, forms: EntryForms, body: bytes, memo: dict[int, Any], entries: Entries) -> None:
         self.forms, self.body, self.memo, self.entries = forms, body, dict(memo), entries
         self.bound: dict[Form, Call] = {}
+        self.runs: dict[Stretch, tuple[list[Call], list[tuple[_Numbers, int, int]]]] = {}
         self.parsed = self.alone = 0
         self.found = Found([], [], [], [])
-        self.sizes: dict[tuple[Ranks, tuple[int, ...]], int] = {}
+        self.next_size = count().__next__
+        self.sizes: dict[
+            Ranks, _Numbers
+        ] = {}  # of the different sizes of each form, in the order in which they come
 
     def read(self) -> Found:
         body, bound, from_bytes = self.body, self.bound, int.from_bytes
-        found, sizes = self.found, self.sizes
+        found = self.found
         followers, at, end = self.forms.first, 2, len(body) - 3
         while at < end:
             for form in followers:
@@ -156,7 +153,7 @@ class _Reader:
             found.forms.append(form)
             picked = form.numbers.unpack_from(body, at)
             if form.own is not None:
-                found.own.append(sizes.setdefault((form.own, picked[TAKEN:]), len(sizes)))
+                found.own.append(self._sizes(form.own)[picked[TAKEN:]])
                 picked = picked[:TAKEN]
             found.numbers += picked
             self.alone += 1
@@ -164,31 +161,49 @@ class _Reader:
             followers = form.followers
         if at != end:
             raise NotPlain
-        numbers = sum(len(extents) + sum(map(len, ranks)) for ranks, extents in sizes)
-        if not self.entries.tensors.room(numbers):
+        sizes = [(ranks, one, n) for ranks, numbers in self.sizes.items() for one, n in numbers.items()]
+        if len(self.sizes) > 1:
+            sizes.sort(key=itemgetter(2))
+        if not self.entries.tensors.room(sum(len(one) + sum(map(len, ranks)) for ranks, one, _ in sizes)):
             raise NotPlain
-        self.entries.own_sizes.extend(sizes)
+        self.entries.own_sizes.extend([(ranks, one) for ranks, one, _ in sizes])
         return found
+
+    def _sizes(self, ranks: Ranks) -> _Numbers:
+        """Return the numbers of the different sizes of one form."""
+        return self.sizes.setdefault(ranks, _Numbers(self.next_size))
 
     def _stretches(self, stretches: list[Stretch], at: int) -> int:
         """Take the stretches that stand at `at`, and return where they end."""
-        body, found, sizes, from_bytes = self.body, self.found, self.sizes, int.from_bytes
+        body, found, from_bytes = self.body, self.found, int.from_bytes
         for stretch in stretches:
-            calls = [call for form in stretch.forms if (call := self.bound.get(form)) is not None]
-            if len(calls) < len(stretch.forms):
-                continue  # one of them was not met in this dump yet
+            run = self.runs.get(stretch) or self._run(stretch)
+            if run is None:
+                continue
+            calls, own = run
             begin, length, mask, value = at, stretch.length, stretch.mask, stretch.value
             while from_bytes(body[at : at + length], "little") & mask == value:
                 picked = stretch.numbers.unpack_from(body, at)
-                for ranks, first, last in stretch.sizes:
-                    found.own.append(sizes.setdefault((ranks, picked[first:last]), len(sizes)))
-                found.numbers += picked if stretch.taken is None else stretch.taken(picked)
+                if stretch.taken is None:
+                    found.numbers += picked
+                else:
+                    found.own += [numbers[picked[first:last]] for numbers, first, last in own]
+                    found.numbers += stretch.taken(picked)
                 found.calls += calls
                 found.forms += stretch.forms
                 at += length
             if at > begin:
                 return at
         return at
+
+    def _run(self, stretch: Stretch) -> tuple[list[Call], list[tuple[_Numbers, int, int]]] | None:
+        """Return the calls of a stretch and where its own sizes are; None where one of them was not met in this dump yet."""
+        calls = [call for form in stretch.forms if (call := self.bound.get(form)) is not None]
+        if len(calls) < len(stretch.forms):
+            return None
+        own = [(self._sizes(ranks), first, last) for ranks, first, last in stretch.sizes]
+        self.runs[stretch] = calls, own
+        return calls, own
 
     def _new(self, at: int, before: int) -> tuple[Form, Call]:
         """Return the form of the entry at `at`, which was not expected there, and its call. `before`: so many were read."""
@@ -242,7 +257,10 @@ class _Reader:
                 raise NotPlain
             value = {**value, "process_group": names}
         if entry.frames is not None:
-            value = {**value, "frames": [self._frame(frame) for frame in entry.frames]}
+            frames = [self._new_frame(f) if isinstance(f, NewFrame) else memo.get(f) for f in entry.frames]
+            if set(map(type, frames)) != {dict}:
+                raise NotPlain
+            value = {**value, "frames": frames}
         call = self.entries.call(value)
         if call.own != (form.own is not None):
             raise NotPlain
@@ -250,82 +268,18 @@ class _Reader:
             self.bound[form] = call
         return call
 
-    def _frame(self, frame: int | NewFrame) -> dict[str, Any]:
-        """Return a frame: one of the memo, or one that the entry writes, with this dump's texts in it."""
-        memo = self.memo
-        if isinstance(frame, NewFrame):
-            texts = {
-                key: memo.get(number)
-                for key, number in zip(frame.made, frame.texts, strict=True)
-                if number is not None
-            }
-            if not all(type(text) is str for text in texts.values()):
-                raise NotPlain
-            same = all(frame.made[key] == text for key, text in texts.items())
-            memo[frame.number] = frame.made if same else {**frame.made, **texts}
-            if not same:
-                self.entries.own_frames.add(id(memo[frame.number]))
-            return memo[frame.number]  # type: ignore[no-any-return]
-        made = memo.get(frame)
-        if not isinstance(made, dict):
+    def _new_frame(self, frame: NewFrame) -> dict[str, Any]:
+        """Return a frame that an entry writes, with this dump's texts in it."""
+        texts = {
+            key: self.memo.get(number)
+            for key, number in zip(frame.made, frame.texts, strict=True)
+            if number is not None
+        }
+        if not all(type(text) is str for text in texts.values()):
             raise NotPlain
+        made = frame.made
+        if any(made[key] != text for key, text in texts.items()):
+            made = {**made, **texts}
+            self.entries.own_frames.add(id(made))
+        self.memo[frame.number] = made
         return made
-
-
-def _form(entry: PlainEntry, data: bytes, own: bool) -> Form:
-    """Return the form of an entry. Raises NotPlain where it lacks a number that is taken of every call."""
-    taken: dict[str, Field] = {}
-    mask, steady = bytearray(b"\xff") * len(data), bytearray(b"\xff") * len(data)
-    for number in (*entry.numbers, *entry.times):
-        taken[number.key] = number
-        mask[number.start : number.end] = bytes(number.end - number.start)
-    for time in entry.times:
-        steady[time.start : time.end] = bytes(time.end - time.start)
-        if time.form == "q":
-            mask[time.end - 1] = steady[time.end - 1] = (
-                0xC0  # neither negative nor beyond 2^62, like this one
-            )
-    if entry.thread is not None:
-        start, end = entry.thread
-        mask[start:end] = steady[start:end] = b"\x80" * (end - start)  # other texts, too, are ASCII
-    for start, end, _ in entry.texts:
-        mask[start:end] = b"\x80" * (end - start)
-    fields = [taken[key] for key in _TAKEN if key in taken]
-    ranks = _ranks(entry) if own else None
-    if own:
-        fields += entry.sizes
-        for size in entry.sizes:
-            mask[size.start : size.end] = bytes(size.end - size.start)
-    ends = [0, *(one.end for one in fields)]
-    gaps = [one.start - end for end, one in zip(ends, fields, strict=False)]
-    if len(fields) < len(_TAKEN) or min(gaps) < 0:
-        raise NotPlain
-    bits = int.from_bytes(mask, "little")
-    return Form(
-        entry=entry,
-        length=len(data),
-        mask=bits,
-        value=int.from_bytes(data, "little") & bits,
-        steady=bytes(steady),
-        numbers=struct.Struct(
-            "<" + "".join(f"{gap}x{one.form}" for gap, one in zip(gaps, fields, strict=True))
-        ),
-        created=taken["time_created_ns"].start,
-        own=ranks,
-    )
-
-
-def _ranks(entry: PlainEntry) -> Ranks:
-    """Return of how many dimensions an entry's inputs and outputs are. Raises NotPlain where they are no plain shapes."""
-    both = []
-    for key in ("input_sizes", "output_sizes"):
-        shapes = entry.value.get(key, [])
-        if not isinstance(shapes, list) or len(shapes) > TENSORS:
-            raise NotPlain
-        for shape in shapes:
-            if not isinstance(shape, list) or len(shape) > TENSORS or not all(type(n) is int for n in shape):
-                raise NotPlain
-        both.append(tuple(map(len, shapes)))
-    if sum(map(sum, both)) != len(entry.sizes):
-        raise NotPlain
-    return both[0], both[1]

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from hangscope.ingest.recorder.plain_entry import NewFrame
+from hangscope.ingest.recorder.forms.plain_entry import NewFrame
 
 if TYPE_CHECKING:
-    from hangscope.ingest.recorder.entry_forms import Form
+    from hangscope.ingest.recorder.forms.form import Form
 
 
 @dataclass(slots=True, eq=False)
