@@ -79,6 +79,7 @@ def one_sided_call(case: Case) -> Match | None:
         advice.append(
             "The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank; evaluate on model.module."
         )
+    circle = finding.elsewhere and finding.root is not None and finding.root.kind == "cycle"
     return Match(
         "rank_conditional_collective",
         culprits,
@@ -86,6 +87,9 @@ def one_sided_call(case: Case) -> Match | None:
         sure=sure,
         evidence=evidence,
         advice=advice,
+        rivals=[("collective_order_mismatch", "the call that it did not make may have come next")]
+        if circle
+        else [],
         frame=case.frame_of(odd) or case.frame_of(d.own),
         frame_rank=culprits[0] if culprits else None,
     )

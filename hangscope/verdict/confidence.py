@@ -74,6 +74,11 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks}
             - set(match.culprits)
         )
+        if doubtful and finding.form == "half" and match.cause == "gpu_stall":
+            lower(
+                0,
+                f"{ranks_phrase(doubtful)} may have died, whose peers' communicators then finish calls unevenly",
+            )
         if doubtful and finding.form != "different":
             lower(1, f"calls also lack {ranks_phrase(doubtful)}, of which no usable dump was seen")
         if finding.assumed:
@@ -129,7 +134,8 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
         item.rank in match.culprits and item.kind in ("log", "exit", "stack") for item in match.evidence
     )
     alone = len(gone) > 1 and finding.form == "absent" and not placed
-    if (alone or (gone and finding.form == "unseen" and not own_words)) and not case.from_text:
+    lagging = finding.form == "half" and match.cause == "gpu_stall"
+    if (alone or (gone and (finding.form == "unseen" or lagging) and not own_words)) and not case.from_text:
         lower(0, f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn")
     blind = not case.frames_recorded and not case.from_text
     if match.cause in _OF_PROGRAMS and blind and finding.view is not None:

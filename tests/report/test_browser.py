@@ -255,11 +255,105 @@ def test_a_node_and_a_column_can_be_chosen_with_the_keyboard(
         press(browser, "Escape")
 
 
-def test_a_group_dims_the_calls_of_others(browser: Browser, pages: dict[str, Path]) -> None:
+def test_a_group_dims_the_calls_of_others_and_has_a_panel_and_a_link(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
     browser.open(pages["hang_8"])
+    label = browser.evaluate("document.querySelector('.chip').dataset.group")
     for dimmed in (True, False):
         browser.evaluate("document.querySelector('.chip').click()")
-        assert (browser.evaluate("document.querySelectorAll('.row.dimmed').length") > 0) is dimmed
+        assert settled(
+            browser, f"(document.querySelectorAll('.row.dimmed').length > 0) === {json.dumps(dimmed)}"
+        )
+        assert (f"Group {label}" in browser.evaluate(PANEL)) is dimmed
+    browser.evaluate(f"location.hash = '#group=' + encodeURIComponent({label!r})")
+    assert settled(browser, f"({PANEL}).includes('How far its ranks came')")
+    press(browser, "ArrowRight")
+    assert settled(browser, f"!({PANEL}).includes({'Group ' + label!r}) && ({PANEL}).includes('Group ')")
+    assert browser.complaints() == []
+
+
+def test_a_call_has_a_panel_and_a_link_and_arrows_go_to_the_next(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["hang_8"])
+    browser.evaluate("document.querySelector('.row.diff').focus()")
+    press(browser, "Enter")
+    assert settled(browser, f"({PANEL}).includes('Who made it')")
+    told, link = browser.evaluate(PANEL), browser.evaluate("location.hash")
+    assert "seq 40" in told and "rank 3: broadcast" in told and "made and not seen to complete on" in told
+    press(browser, "ArrowUp")
+    assert settled(browser, f"({PANEL}) !== {told!r}")
+    assert browser.evaluate("location.hash") != link
+    browser.evaluate(f"location.hash = {link!r}")
+    assert settled(browser, f"({PANEL}) === {told!r}")
+
+
+@pytest.mark.parametrize("name", ["hang_8", "hang_16384"])
+def test_filters_dim_what_does_not_match_and_stand_in_the_link(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    browser.open(pages[name])
+    browser.evaluate("document.querySelector('#filter').dispatchEvent(new Event('focusin'))")
+    last = document(name).world_size // 8 - 1
+    assert settled(
+        browser,
+        f"document.querySelector('#filter select[name=host]').options.length === {last + 2}"
+        " && document.querySelector('#filter select[name=state]').options.length === 3",
+    )
+    for field, value in (("host", f"gpu{last:04d}"), ("state", "waiting")):
+        browser.evaluate(
+            f"(() => {{ const s = document.querySelector('#filter select[name={field}]'); s.value = {value!r};"
+            " s.dispatchEvent(new Event('change', {bubbles: true})); })()"
+        )
+    first = last * 8
+    assert settled(
+        browser, f"document.querySelector('#filtered').innerText.includes('8 ranks: {first}-{first + 7}')"
+    )
+    link = browser.evaluate("location.hash")
+    assert f"host=gpu{last:04d}" in link and "state=waiting" in link
+    assert browser.evaluate("document.querySelectorAll('.head.culprit.dimmed').length") == 1
+    browser.open(pages[name])
+    browser.evaluate(f"location.hash = {link!r}")
+    assert settled(browser, "document.querySelector('#filtered').innerText.includes('8 ranks')")
+    browser.evaluate("[...document.querySelectorAll('#filtered button')].at(-1).click()")
+    assert settled(browser, "document.querySelectorAll('.dimmed').length === 0 && location.hash === ''")
+    assert browser.complaints() == []
+
+
+def test_the_map_folds_by_host_and_by_dimension_without_scripts(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["hang_8"])
+    shown = (
+        "[...document.querySelectorAll('.folded-map')].filter(t => t.checkVisibility()).map(t => t.className)"
+    )
+    assert browser.evaluate(shown) == []
+    for fold, row in (("host", "gpu0000"), ("dp", "dp0"), ("tp", "tp3")):
+        browser.evaluate(f"document.querySelector('#by-{fold}').checked = true")
+        assert browser.evaluate(shown) == [f"folded-map of-{fold}"]
+        culprit = browser.evaluate(f"document.querySelector('.of-{fold} tr.culprit').innerText")
+        assert culprit.startswith(row) and "1 culprit" in culprit
+        assert not browser.evaluate("document.querySelector('#rankmap').checkVisibility()")
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_page_opens_within_a_second(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name])  # once, so that the browser itself is warm
+    browser.open(pages[name])
+    took = browser.evaluate(
+        "Math.max(performance.getEntriesByType('navigation')[0].loadEventEnd,"
+        " ...performance.getEntriesByType('paint').map(p => p.startTime))"
+    )
+    assert 0 < took < 1000, took
+
+
+def test_the_stacks_of_a_thousand_ranks_open_the_one_that_stands_alone(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["stacks_1024"])
+    browser.evaluate("document.querySelector('.tree .culprit').click()")
+    assert settled(browser, f"({PANEL}).includes('Rank 700') && ({PANEL}).includes('train.py:7 in load')")
 
 
 def test_click_on_the_map_names_the_rank_under_it(browser: Browser, pages: dict[str, Path]) -> None:
@@ -324,7 +418,7 @@ def test_page_works_without_scripts(browser: Browser, pages: dict[str, Path], na
         except RuntimeError:
             return False
 
-    there = ("h1", "#who", "#where", "#what", "#next", "#calls .row.diff", "#map svg", "#waits svg")
+    there = ("h1", "#who", "#where", "#what", "#next", "#calls .row.diff", "#rankmap", "#waits svg")
     assert all(map(shown, there))
     assert not any(map(shown, ("#copy", "#download", "#search", "#panel"))), (
         "a control that needs scripts must not show"

@@ -155,9 +155,13 @@ def cost(strip: StripData | None) -> str:
 def sure_reasons(document: Document) -> tuple[str, ...]:
     """Return why the confidence is what it is: an explanation that fits as well is named with what would decide, instead of a word for it."""
     reasons = list(document.confidence_why)
-    rivals = [h for h in document.hypotheses[1:] if not h.contradicts]
+    best = document.hypotheses[:1]
+    against = best[0].contradicts if best else ()
+    rivals = [h for h in document.hypotheses[1:] if set(h.contradicts) <= set(against)]
     if reasons[:1] == [USUAL]:
-        if rivals:
+        if against:
+            reasons[0] = against[0]
+        elif rivals:
             rival = rivals[0]
             who = f" of {ranks_phrase(rival.ranks)}" if 0 < len(rival.ranks) <= SOME else ""
             decide = f"; what would decide: {rival.would_decide}" if rival.would_decide else ""

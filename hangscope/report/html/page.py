@@ -8,11 +8,12 @@ from hangscope.report.document import Document, EvidencePart
 from hangscope.report.html import first_screen as first
 from hangscope.report.html import tables
 from hangscope.report.html.diff_rows import DiffList, diff_list
+from hangscope.report.html.fold_rows import Fold, fold_rows
 from hangscope.report.html.map_svg import RankMap, draw_rankmap
 from hangscope.report.html.order_svg import OrderDrawing, draw_order
 from hangscope.report.html.stack_rows import StackRows, stack_rows
 from hangscope.report.html.waits_svg import WaitFor, draw_waitfor
-from hangscope.report.page_data import OrderStory, PageData
+from hangscope.report.page_data import OrderStory, PageData, TopologyData
 from hangscope.report.reasons import deciding_facts
 from hangscope.report.words import LINE_CHARS, STATUS_WORDS, cut
 
@@ -54,6 +55,8 @@ class Page:
     first: FirstScreen
     calls: DiffList | None
     rankmap: RankMap | None
+    folds: tuple[Fold, ...]
+    mesh: str
     waitfor: WaitFor | None
     order: OrderDrawing | None
     stacks: StackRows | None
@@ -77,6 +80,8 @@ def build_page(document: Document) -> Page:
         first=_first_screen(document, data),
         calls=calls,
         rankmap=draw_rankmap(data.rankmap, data.topology) if data.rankmap is not None else None,
+        folds=fold_rows(data.rankmap),
+        mesh=_mesh(data.topology),
         waitfor=draw_waitfor(data.waitfor) if data.waitfor is not None else None,
         order=draw_order(story) if isinstance(story, OrderStory) else None,
         stacks=stack_rows(document),
@@ -94,6 +99,14 @@ def build_page(document: Document) -> Page:
         ),
         ranks=tables.ranks(document),
     )
+
+
+def _mesh(topology: TopologyData | None) -> str:
+    """Return how a rank's number tells its place, for the script: `dp:64:8,tp:8:1`; empty where it does not."""
+    dimensions = topology.dimensions if topology is not None else ()
+    if any(d.stride is None for d in dimensions):
+        return ""
+    return ",".join(f"{d.name}:{d.size}:{d.stride}" for d in dimensions)
 
 
 def _first_screen(document: Document, data: PageData) -> FirstScreen:

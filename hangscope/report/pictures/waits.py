@@ -13,7 +13,7 @@ from hangscope.align.components import components
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.align.waitgraph import Node
 from hangscope.report.page_data import WaitEdge, WaitNode, WaitPicture
-from hangscope.report.subject import Subject, gid_of, is_host, is_untold, rank_of
+from hangscope.report.subject import Subject, gid_of, is_host, is_pair, is_untold, rank_of, seq_of
 from hangscope.report.words import counted, cut, some_ranks
 
 NODES = 30
@@ -284,6 +284,7 @@ def _node(
         len(inside),
         root,
         bold,
+        call=f"{first.label}/{seq_of(members[0])}" if len(members) == 1 and not is_pair(members[0]) else "",
     )
 
 

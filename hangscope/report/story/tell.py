@@ -136,10 +136,12 @@ def last_lines(subject: Subject, classes: Sequence[Behaviour], most: int) -> tup
     sources: dict[tuple[str, str], str] = {}
     for rank in sorted(subject.incident.ranks, key=lambda r: (r not in subject.culprits, r)):
         words = told.last_words(subject, rank, 1)
-        if words:
-            key = (subject.role(rank), cut(words[0].text, _WIDTH))
+        tails = subject.incident.ranks[rank].log_tails
+        said = [(w.text, w.source) for w in words] or [(lines[-1], file) for file, lines in tails if lines]
+        if said:
+            key = (subject.role(rank), cut(said[-1][0], _WIDTH))
             found.setdefault(key, []).append(rank)
-            sources.setdefault(key, words[0].source)
+            sources.setdefault(key, said[-1][1])
     return tuple(
         LastLine(compress(ranks), role, text, sources[role, text])
         for (role, text), ranks in list(found.items())[:most]
