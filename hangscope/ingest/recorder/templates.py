@@ -31,7 +31,7 @@ from hangscope.ingest.recorder.values import as_desc, as_text
 
 SMALLEST = 1 << 16  # bytes; a smaller dump is loaded in no time
 SIGHTINGS = 2  # dumps whose calls take equally many bytes before one of them becomes a template
-KEPT = 5 << 19  # bytes of dumps that are kept to compare others with
+KEPT = 1 << 21  # bytes of dumps that are kept to compare others with
 UNUSED = 12  # templates that are made beyond the number of dumps that were like one
 _ENTRIES = b"X\x07\x00\x00\x00entries"
 _KEY = re.compile(re.escape(_ENTRIES) + rb"(?:q.|r.{4})?", re.DOTALL)

@@ -26,7 +26,7 @@ from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.rows import Call
 
 MAX_FOLLOWERS = 24  # forms that are tried as the next of one
-KEPT = 1 << 23  # bytes of forms that are kept from dump to dump
+KEPT = 7 << 20  # bytes of forms that are kept from dump to dump
 FREE_PARSES = 96  # entries of a dump that are parsed beyond those that need it least
 PARSED_SHARE = 8  # of a dump's entries one in so many may be parsed
 LEARNED_SHARE = 8  # of a dump's entries one in so many may be read alone before its stretches are learned
