@@ -178,7 +178,7 @@
       ...(row.queue === null ? [] : queueOf(data.queues[row.queue])),
       ...section("Its stack, innermost first", row.stack, true),
       ...section("What its log told last", row.told),
-      ...section("The last lines of its log", row.log, true),
+      ...(row.log.length ? [make("h4", "The last lines of its log"), make("pre", row.log.join("\n"))] : []),
       ...linked("Its groups", whole.groups.filter((g) => holds(g.ranks, wanted)).map(groupButton)),
       ...section("Its files", row.files),
     ] : [make("p", "Nothing is recorded of rank " + wanted + ".")], from, all("[data-rank], [data-ranks]").filter((item) => holds(on(item), wanted)));

@@ -27,13 +27,8 @@ def device_fault(case: Case) -> Match | None:
     faults = [e for e in faults if not _of_the_program(e)]
     named = tuple(sorted({e.rank for e in faults if e.rank is not None}))
     broken_path = any(e.tier < 3 for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT)
-    lagging = finding.culprits if finding.form == "half" else ()
-    if (
-        len(lagging) > 1
-    ):  # several dumps may be a moment older than their peers'; more than one call is no moment
-        lagging = tuple(rank for rank in lagging if _is_no_older_dump(case, rank))
-    if lagging and not broken_path:
-        culprits = lagging
+    if finding.form == "half" and finding.culprits and not broken_path:
+        culprits = finding.culprits
         evidence = [
             Evidence(
                 "dump", f"rank {r} has not finished calls that its peers' completions prove to be over", r

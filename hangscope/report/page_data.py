@@ -374,6 +374,7 @@ class KnownStory:
 
     awaited: tuple[str, ...]
     last_lines: tuple[LastLine, ...]
+    left_out: int = 0
 
 
 Story = (

@@ -9,6 +9,7 @@ from collections import defaultdict
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import Absence, State
 from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
@@ -68,6 +69,12 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     ):
         if finding.waiting and finding.explained * 10 < len(finding.waiting) * 9:
             lower(1, f"it explains only {finding.explained} of {len(finding.waiting)} waiting ranks")
+        if 0 < len(match.culprits) <= MOST_REPLAYED and case.graph.waiting:
+            unseen = {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks}
+            freed = {*match.culprits, *(unseen if finding.form == "different" else ())}
+            left = Replay(case.graph).stuck(freed) - freed - _nowhere(case)
+            if len(left) * 10 > len(case.graph.waiting):
+                lower(1, f"it leaves unexplained why {ranks_phrase(left)} would wait")
         if finding.guess:
             lower(0, "it rests on what the ranks printed last, or on counts of one moment")
         doubtful = sorted(
@@ -157,6 +164,11 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     if len(kinds) > 1:
         reasons.append(f"independent evidence agrees: {', '.join(kinds)}")
     return level, reasons
+
+
+def _nowhere(case: Case) -> set[int]:
+    """Return the ranks of which text says that they waited, and not for whom."""
+    return {rank for rank, calls in case.graph.open_calls.items() if calls and calls[0].node[0] == "T"}
 
 
 def status_without_verdict(case: Case) -> str:

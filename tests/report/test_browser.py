@@ -148,7 +148,7 @@ def test_first_screen_fits(browser: Browser, pages: dict[str, Path], name: str) 
     assert max(edges["h1"], edges["who"], edges["where"], edges["what"]) <= PHONE[1], edges
 
 
-@pytest.mark.parametrize("name", ["hang_8", "hang_512", "no_hang", "empty"])
+@pytest.mark.parametrize("name", [*SIZES, "stacks_1024", "no_hang", "empty"])
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_stands_out_in_both_themes(
     browser: Browser, pages: dict[str, Path], name: str, dark: bool
@@ -212,6 +212,26 @@ def test_a_link_to_a_rank_opens_its_panel_at_once(
     assert browser.complaints() == []
 
 
+@pytest.mark.parametrize("name", SIZES)
+def test_search_finds_hosts_ranks_groups_calls_and_lines(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    browser.open(pages[name])
+    verdict = document(name).verdict
+    assert verdict is not None
+    culprit = verdict.culprit_ranks[0]
+    for words, wanted in (
+        (str(culprit), f"rank {culprit}"),
+        ("broadcast", f"rank {culprit}"),
+        ("log_metrics", f"rank {culprit}"),
+        ("dp3", "dp3 (DATA)"),
+        ("nowhere", "nothing matches"),
+    ):
+        search(browser, words)
+        assert settled(browser, f"document.querySelector('#found').innerText.includes({wanted!r})"), words
+    assert browser.complaints() == []
+
+
 def test_keys_search_select_and_move(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["hang_512"])
     press(browser, "/")
@@ -235,8 +255,11 @@ def test_keys_search_select_and_move(browser: Browser, pages: dict[str, Path]) -
     assert settled(browser, "location.hash === '#rank=202'")
 
 
-def test_n_and_p_go_from_difference_to_difference(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["hang_8"])
+@pytest.mark.parametrize("name", SIZES)
+def test_n_and_p_go_from_difference_to_difference(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    browser.open(pages[name])
     assert browser.evaluate("document.querySelectorAll('.row[data-diff]').length") > 0
     press(browser, "n")
     assert browser.evaluate("document.querySelector('.row.here').dataset.diff") == "1"
@@ -244,14 +267,15 @@ def test_n_and_p_go_from_difference_to_difference(browser: Browser, pages: dict[
     assert browser.evaluate("document.querySelector('.row.here').dataset.diff") == "1"
 
 
+@pytest.mark.parametrize(("name", "culprit"), zip(SIZES, (3, 201, 9473), strict=True))
 def test_a_node_and_a_column_can_be_chosen_with_the_keyboard(
-    browser: Browser, pages: dict[str, Path]
+    browser: Browser, pages: dict[str, Path], name: str, culprit: int
 ) -> None:
-    browser.open(pages["hang_8"])
+    browser.open(pages[name])
     for query in (".node.root", ".head.culprit"):
         browser.evaluate(f"document.querySelector({query!r}).focus()")
         press(browser, "Enter")
-        assert settled(browser, f"({PANEL}).includes('Rank 3')"), query
+        assert settled(browser, f"({PANEL}).includes('Rank {culprit}')"), query
         press(browser, "Escape")
 
 
@@ -368,7 +392,7 @@ def test_click_on_the_map_names_the_rank_under_it(browser: Browser, pages: dict[
     assert settled(browser, f"({PANEL}).includes('Rank 9473')")
 
 
-@pytest.mark.parametrize("name", ["hang_8", "hang_512"])
+@pytest.mark.parametrize("name", SIZES)
 def test_download_is_the_json_report(
     browser: Browser, pages: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
@@ -394,19 +418,25 @@ def test_text_of_the_drawings_stays_in_its_boxes(browser: Browser, pages: dict[s
     assert spilt == []
 
 
-def test_the_call_diff_is_one_column_on_a_phone(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["hang_8"], width=PHONE[0], height=PHONE[1])
+@pytest.mark.parametrize("name", SIZES)
+def test_the_call_diff_is_one_column_on_a_phone(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name], width=PHONE[0], height=PHONE[1])
     lefts = browser.evaluate(
         "[...new Set([...document.querySelectorAll('.row.diff .c')].filter(c => c.checkVisibility())"
         ".map(c => Math.round(c.getBoundingClientRect().left)))]"
     )
     assert len(lefts) == 1
+    for places in ("#where .side", ".stacks > details"):
+        lefts = browser.evaluate(
+            f"[...new Set([...document.querySelectorAll({places!r})].map(s => s.getBoundingClientRect().left))]"
+        )
+        assert len(lefts) == 1, places
     assert browser.evaluate(
         "[...document.querySelectorAll('.row.diff .whose')].some(w => w.checkVisibility())"
     )
 
 
-@pytest.mark.parametrize("name", ["hang_8", "hang_16384"])
+@pytest.mark.parametrize("name", SIZES)
 def test_page_works_without_scripts(browser: Browser, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name], scripts=False)
     root = browser.call("DOM.getDocument", depth=1)["root"]["nodeId"]

@@ -18,11 +18,11 @@ import pytest
 from hangscope.report.document import Document, InputPart, Partial
 from hangscope.report.html.map_svg import draw_rankmap, indexed_png
 from hangscope.report.html.measure import fitted, text_width
-from hangscope.report.html.render import SPANS, render_html
+from hangscope.report.html.render import render_html
 from hangscope.report.html.waits_svg import draw_waitfor
 from hangscope.report.json import report_data
 from hangscope.report.page_data import RankMapData, StateLegend, WaitEdge, WaitNode, WaitPicture
-from tests.report.consistency import ranks_of
+from hangscope.report.spans import without_spans
 from tests.report.samples import HOSTILE, MARKDOWN, SAMPLES, document
 
 LARGEST = {"hang_8": 135_000, "hang_512": 250_000, "hang_16384": 300_000}
@@ -61,17 +61,10 @@ def data_of(page: str, name: str = "report-data") -> Any:
     assert found
     value = json.loads(found[1])
     return (
-        listed(json.loads(zlib.decompress(base64.b64decode(value), -15))) if isinstance(value, str) else value
+        without_spans(json.loads(zlib.decompress(base64.b64decode(value), -15)))
+        if isinstance(value, str)
+        else value
     )
-
-
-def listed(value: Any) -> Any:
-    """Return packed data with its lists of ranks written out, as the page's script reads them."""
-    if isinstance(value, str) and value.startswith(SPANS):
-        return sorted(ranks_of(value))
-    if isinstance(value, dict):
-        return {key: listed(item) for key, item in value.items()}
-    return [listed(item) for item in value] if isinstance(value, list) else value
 
 
 def heading(page: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from hangscope.frames import Frame, Stack
-from hangscope.report.stack_tree import merged, tree_text
+from hangscope.report.pictures.stack_tree import merged, tree_text
 
 MAIN, STEP, LOAD, WAIT = (
     Frame("<module>", "train.py", 40),

@@ -88,7 +88,7 @@ def died(case: Case) -> Match | None:
         "crashed_rank",
         culprits,
         why,
-        sure=2 if len(culprits) == 1 and (culprits == case.finding.culprits or not doubtful) else 1,
+        sure=0 if doubtful and culprits != case.finding.culprits else 2 if len(culprits) == 1 else 1,
         category="hardware"
         if first.event.kind in ("xid", "cuda_error")
         else "data"

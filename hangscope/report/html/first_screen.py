@@ -48,14 +48,14 @@ def who(verdict: VerdictPart | None, status: str) -> tuple[tuple[str, str], ...]
     return tuple(lines)
 
 
-def waiting(verdict: VerdictPart | None) -> str:
+def waiting(verdict: VerdictPart | None, status: str) -> str:
     """Return how many ranks wait, and which; empty where none does."""
     if verdict is None or not verdict.waiting_ranks:
         return ""
     ranks = verdict.waiting_ranks
     if len(ranks) == 1:
-        return f"rank {ranks[0]} waits"
-    return f"{len(ranks):,} ranks wait: {some_ranks(ranks, 70)}"
+        return f"rank {ranks[0]} {'waited' if status == 'no_hang' else 'waits'}"
+    return f"{len(ranks):,} ranks {'waited' if status == 'no_hang' else 'wait'}: {some_ranks(ranks, 70)}"
 
 
 def places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> tuple[Place, ...]:

@@ -16,7 +16,6 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from hangscope.align.rankset import compress
 from hangscope.report.document import Document
 from hangscope.report.html.glossary import WORDS, causes, words
 from hangscope.report.html.page import build_page
@@ -24,12 +23,11 @@ from hangscope.report.html.templates import page_environment
 from hangscope.report.json import report_data
 from hangscope.report.page_data import DetailData
 from hangscope.report.plain import to_plain
+from hangscope.report.spans import with_spans
 from hangscope.report.words import STATE_WORDS, rank_words, some_ranks
 
 #: Above this many ranks the embedded JSON is compressed.
 PLAIN_RANKS = 256
-#: What text begins with that stands for a list of numbers; no text of a report holds control characters.
-SPANS, LONG_LIST = "\x01", 64
 
 
 def render_html(document: Document, *, markdown: str = "") -> str:
@@ -62,20 +60,9 @@ def _without_indents(environment: Environment, name: str) -> str:
 
 def _packed(data: Any) -> str:
     """Return base64 of raw deflate (RFC 1951) of data's JSON, in which long lists of ranks are text."""
-    text = json.dumps(_with_spans(data), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(with_spans(data), separators=(",", ":"), allow_nan=False)
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     return base64.b64encode(packer.compress(text.encode("ascii")) + packer.flush()).decode("ascii")
-
-
-def _with_spans(value: Any) -> Any:
-    """Return data in which long ascending lists of numbers are text behind `SPANS`: `0-2,5`."""
-    if isinstance(value, dict):
-        return {key: _with_spans(item) for key, item in value.items()}
-    if not isinstance(value, list):
-        return value
-    if len(value) > LONG_LIST and all(type(item) is int and item >= 0 for item in value):
-        return SPANS + compress(value) if value == sorted(set(value)) else value
-    return [_with_spans(item) for item in value]
 
 
 def _policy(style: str, script: str) -> str:
@@ -96,5 +83,6 @@ def _environment() -> Environment:
     environment.globals["words"] = WORDS
     environment.globals["glossary"] = words
     environment.globals["causes"] = causes
+    environment.globals["rank_words"] = rank_words
     environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))
     return environment

@@ -34,7 +34,8 @@ def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
     ranks = rank_map(subject, folds(subject, mesh, steps))
     return PageData(
         calls=call_diff(subject, classes),
-        waitfor=wait_picture(subject, edges, roots),
+        # Where nothing is stuck any more, nobody waits.
+        waitfor=wait_picture(subject, edges, roots) if not subject.over else None,
         rankmap=ranks,
         topology=topology(subject, mesh, steps),
         strip=strip(subject),

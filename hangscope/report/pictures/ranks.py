@@ -36,7 +36,11 @@ def rank_map(subject: Subject, folded: tuple[MapFold, ...]) -> RankMapData | Non
         per_host=counts[0] if even else min(8, incident.world_size),
         hosts=tuple(hosts) if even else (),
         states=tuple((state, count) for state, count in runs),
-        legend=tuple(StateLegend(i, ROLE_WORDS[role], role) for i, role in enumerate(ROLES) if i in present),
+        legend=tuple(
+            StateLegend(i, "waited" if subject.over and role == "waiting" else ROLE_WORDS[role], role)
+            for i, role in enumerate(ROLES)
+            if i in present
+        ),
         culprits=tuple(sorted(subject.culprits)),
         folds=folded,
     )
