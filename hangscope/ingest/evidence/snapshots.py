@@ -11,6 +11,7 @@ from hangscope.ingest.evidence.staleness import stale_among
 from hangscope.ingest.files.naming import rank_of_dump, says_rank
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.torchcomms import NAMELESS
 
 
 def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | None:
@@ -34,6 +35,13 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
     if rank >= MAX_RANKS:
         notes.append(
             Note("rank_unknown", f"claims rank {rank:,}, which no job has, so it was set aside", file)
+        )
+        return None
+    desc, places = recording.config.get("", ("", None))
+    if desc == NAMELESS and places is not None and rank not in places:
+        what = "its communicators have fewer ranks than the job, and do not tell which, so it was set aside"
+        notes.append(
+            Note("members_unknown", what, file, hint="register the recorder with a communicator of all ranks")
         )
         return None
     if named is not None and named != rank:
