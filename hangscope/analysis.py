@@ -48,7 +48,8 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
         incident, views, bool(trouble), statements.idle(digest), statements.overdue(incident, digest)
     )
     uncollected = excerpt.not_collected(incident, digest)
-    looked_at = scene.Scene(incident, views, histories, graph, digest.witnesses, uncollected)
+    ended = frozenset(death.rank for death in digest.deaths)
+    looked_at = scene.Scene(incident, views, histories, graph, digest.witnesses, uncollected, ended)
     found = finder.Finder(looked_at).find()
     if found.view is not None and ASSUMED in found.view.group.name:
         found.assumed = True

@@ -48,6 +48,7 @@ class Finder:
         found = [f for step in steps if (f := step()) is not None]
         if not found:
             return self._apart() or Finding("none", candidates=self.scene.candidates)
+        every = found
         absent = [f for f in found if f.form == "absent"]
         if absent and any(f.form == "half" and self._a_moment_old(f) for f in found):
             found = absent
@@ -72,7 +73,14 @@ class Finder:
                     )
                 )
         chosen.candidates = self.scene.candidates
+        chosen.rivals = [f for f in every if f is not chosen and self._has_a_fault_of_its_own(f)]
         return chosen
+
+    def _has_a_fault_of_its_own(self, finding: Finding) -> bool:
+        """Return whether ranks stopped, ended or lag by what was seen of themselves, and not by what others wait for."""
+        if finding.form == "unseen":
+            return set(finding.culprits) <= self.scene.ended
+        return finding.form in ("absent", "half")
 
     def _absent(self) -> Finding | None:
         roots = [r for r in self.scene.graph.roots if r.kind == "host" and r.explains]

@@ -28,7 +28,7 @@ class Finding:
     (empty: nobody can be named). `seq` is what the waiting ranks are stuck in; `waiting` are all ranks with an open
     call but the culprits, `reached` those of them that lead to this root and `explained` their number. `skipped`, `added`: calls that the culprit left
     out or made in addition; `swapped`: it made them, in another order; `last_word`: nothing behind its odd call is seen; `elsewhere`: its odd call is on another group than the one the others wait in; `before`: what a waiting rank called until then. `tie`: the sides are even and history is silent. `guess`: it
-    rests on what ranks printed last, or on counts of one moment. `events` are the lines that a finding from text rests on.
+    rests on what ranks printed last, or on counts of one moment. `events` are the lines that a finding from text rests on. `rivals` are other roots, whose ranks show a fault of their own.
     """
 
     form: str
@@ -58,3 +58,4 @@ class Finding:
     guess: bool = False
     events: list[Event] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
+    rivals: list[Finding] = field(default_factory=list)

@@ -21,6 +21,7 @@ class Replay:
         self._callers: dict[Node, set[int]] = defaultdict(set)
         self._absent: dict[Node, frozenset[int]] = {}
         self._partial: set[Node] = set()
+        self._still = {node for root in graph.roots if root.kind == "call" for node in root.nodes}
         self._before: dict[int, list[tuple[Node, tuple[Node, ...]]]] = {}
         for rank, calls in self._open.items():
             order: list[tuple[Node, tuple[Node, ...]]] = []
@@ -60,7 +61,7 @@ class Replay:
             for node in todo:
                 absent = self._absent.get(node, frozenset())
                 # A call that all its members joined, and that waits for nothing, stands still by itself.
-                by_itself = not absent and not needs[node] and not self._callers[node] & guilty
+                by_itself = node in self._still and not self._callers[node] & guilty
                 by_itself = by_itself or (node in self._partial and not guilty - self._callers[node])
                 if node[0] == "T" or by_itself or not absent <= free or not needs[node] <= done:
                     rest.append(node)

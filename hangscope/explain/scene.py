@@ -19,7 +19,7 @@ class Scene:
     """What all finders share.
 
     `candidates` collects who was set aside and why, `witnesses` are ranks whose own log shows them waiting, `uncollected`
-    those of which nothing was collected, so that their silence accuses nobody.
+    those of which nothing was collected, so that their silence accuses nobody; `ended` died by a fault of their own.
     """
 
     def __init__(
@@ -30,12 +30,14 @@ class Scene:
         graph: WaitGraph,
         witnesses: frozenset[int] = frozenset(),
         uncollected: frozenset[int] = frozenset(),
+        ended: frozenset[int] = frozenset(),
     ) -> None:
         self.incident, self.graph, self.histories = incident, graph, histories
         self.views = {v.group.gid: v for v in views}
         self.waiting = graph.waiting
         self.witnesses = witnesses
         self.uncollected = uncollected
+        self.ended = ended
         self.candidates: list[Candidate] = []
         self.programs = Programs(incident)
         self.interleaving = Interleaving(self.programs)

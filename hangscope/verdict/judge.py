@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match
@@ -32,6 +32,7 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.verdict import confidence, ledger, substantiation
 from hangscope.verdict.library_terms import in_library_terms
+from hangscope.verdict.several import with_the_others
 
 LEVELS = ("low", "medium", "high")
 
@@ -71,9 +72,12 @@ def judge(case: Case) -> Judgement:
             missing=missing,
             candidates=case.finding.candidates,
         )
-    best = in_library_terms(case, matches[0], case.knowledge)
+    faults = with_the_others(case, in_library_terms(case, matches[0], case.knowledge))
+    best = faults.match
     level, reasons = confidence.confidence(case, best)
     verdict = _verdict(case, best, matches[1:], LEVELS[level], missing)
+    if faults.explained is not None:
+        verdict = replace(verdict, explained=min(faults.explained, len(verdict.waiting_ranks)))
     if best.cause == "slow_rank" and case.finding.form != "late":
         return Judgement("no_hang", verdict, reasons, missing, substantiation.candidates(case, best))
     named = verdict.cause != "unknown" or verdict.culprit_ranks

@@ -1,0 +1,81 @@
+"""Several faults at once: roots that no other explains, each named beside the first.
+
+The wait-for graph is run on as if the named ranks had done what is expected of them. Where ranks are still stuck, the other
+findings that leave no other reading are added, as few of them as free the most: two roots are two faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hangscope.align.rankset import ranks_phrase
+from hangscope.causes.case import Case, Match
+from hangscope.causes.rules import match_all
+from hangscope.explain.finding import Finding
+from hangscope.explain.predict import Replay
+
+MOST = 4  # faults of one freeze that are told apart; more at once have one reason, which is looked for first
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """One match for all faults, and how many waiting ranks they explain together (None: there is one fault)."""
+
+    match: Match
+    explained: int | None = None
+
+
+def with_the_others(case: Case, best: Match) -> Faults:
+    """Return the best match with those of the other roots without which ranks would still wait."""
+    if not best.culprits or not case.finding.rivals or not case.graph.waiting:
+        return Faults(best)
+    replay = Replay(case.graph)
+    first = set(best.culprits)
+    alone = replay.stuck(first)
+    answers = [_about(case, rival, first) for rival in case.finding.rivals[:MOST]] if alone else []
+    others = [match for match in answers if match is not None]
+    for sure in (2, 1):  # what allows other readings is named only where nothing else is stuck without it
+        chosen = [match for match in others if match.sure >= sure]
+        left = replay.stuck(_named(first, chosen)) & alone
+        if not left:
+            others = chosen
+            break
+    else:
+        others = [match for match in others if match.sure == 2]
+        left = replay.stuck(_named(first, others)) & alone
+    for match in reversed(others):  # the surest come first
+        fewer = [other for other in others if other is not match]
+        if replay.stuck(_named(first, fewer)) & alone <= left | set(match.culprits):
+            others = fewer
+    explained = sum(rank not in left for rank in case.graph.waiting)
+    return Faults(_joined(best, others), explained) if others else Faults(best)
+
+
+def _named(first: set[int], others: Sequence[Match]) -> set[int]:
+    return first.union(*(match.culprits for match in others))
+
+
+def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
+    """Return the answer about the ranks of another root, unless it is a mere guess."""
+    ranks = set(rival.culprits) - named
+    answers = (m for m in match_all(replace(case, finding=rival), []) if m.culprits and set(m.culprits) <= ranks)
+    match = next(answers, None)
+    return match if match is not None and match.sure > 0 else None
+
+
+def _joined(best: Match, added: Sequence[Match]) -> Match:
+    """Return one match that names all; cause, line and first advice are those of the first."""
+    others = "; ".join(f"{match.why} ({match.cause})" for match in added)
+    return replace(
+        best,
+        culprits=tuple(sorted({rank for match in (best, *added) for rank in match.culprits})),
+        why=f"{best.why}; and, by a fault of {'its' if len(added) == 1 else 'their'} own, {others}",
+        sure=min(best.sure, 1),
+        evidence=[item for match in (best, *added) for item in match.evidence],
+        advice=[
+            *best.advice[:1],
+            *(f"For {ranks_phrase(m.culprits)}: {m.advice[0]}" for m in added if m.advice),
+            *best.advice[1:],
+        ],
+    )
