@@ -14,6 +14,7 @@ CODES = frozenset(
         "bad_member",
         "malformed_entries",
         "malformed",
+        "odd_values",
         "too_many_members",
     }
 )
