@@ -17,6 +17,8 @@ CODES = frozenset(
         "malformed_entries",
         "malformed",
         "odd_values",
+        "odd_name",
+        "torn_table",
         "too_many_members",
     }
 )

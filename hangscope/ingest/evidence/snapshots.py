@@ -16,6 +16,7 @@ from hangscope.ingest.files.naming import rank_of_dump, says_rank
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 
+_OF_LOGS = (".err", ".out", ".log", ".stderr", ".stdout")
 CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
 
 
@@ -73,6 +74,15 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
             Note("rank_unknown", f"claims rank {rank:,}, which no job has, so it was set aside", file)
         )
         return None
+    if inside is None and recording.rank is None and file.lower().endswith(_OF_LOGS):
+        notes.append(
+            Note(
+                "odd_name",
+                f"holds a dump and is named as a log; it is taken for rank {rank}'s by that name alone",
+                file,
+                hint="name it like nccl_trace_rank_3, after the rank that wrote it",
+            )
+        )
     if named is not None and named != rank:
         notes.append(
             Note(

@@ -23,6 +23,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
+from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.job_logs.launcher import exit_event
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
@@ -38,11 +39,15 @@ _HEADLESS = re.compile(
 _ROOT = re.compile(r"^\s*Root Cause\b")
 _OTHERS = re.compile(r"^\s*(?:Failures|Other Failures):\s*$")
 _ENTRY = re.compile(r"^\s*\[(\d{1,7})\]:\s*$")
+_ALWAYS = {"time", "rank", "exitcode"}
 _RULER = re.compile(r"^\s*={20,}\s*$")
 
 
 class FailureTableParser:
-    """Turns each entry of a table into one `exit` event; `first` marks the launcher's own root cause."""
+    """Turns each entry of a table into one `exit` event; `first` marks the launcher's own root cause.
+
+    `notes` tell of tables whose entries are not whole.
+    """
 
     literals = (
         b"errors.ChildFailedError",
@@ -60,6 +65,8 @@ class FailureTableParser:
         self._entry: dict[str, str] = {}
         self._where: Line | None = None
         self._left = self._idle = 0
+        self._begun = self._doubled = False
+        self.notes: list[Note] = []
 
     @property
     def wants_more(self) -> bool:
@@ -91,6 +98,7 @@ class FailureTableParser:
         field = _FIELD.match(line.text)
         if field and self._where is not None:
             name, value = field.groups()
+            self._doubled = self._doubled or name in self._entry
             self._entry.setdefault(name, value.strip())
             if name == "exitcode":
                 self._where = line
@@ -100,6 +108,7 @@ class FailureTableParser:
         if _ENTRY.match(line.text):
             done = self._flush()
             self._where, self._entry, self._idle = line, {}, _LINES_WITHOUT_ENTRY
+            self._begun = True
         elif _ROOT.match(line.text):
             done = self._flush()
             self._root = True
@@ -112,11 +121,19 @@ class FailureTableParser:
             self._entry["message"] = line.text.strip()
         return done
 
-    def _flush(self) -> list[Event]:
+    def _flush(self, ended: bool = False) -> list[Event]:
+        """Return the event of the entry that is being read; `ended`: the text ends in it."""
         where, entry = self._where, self._entry
         self._where, self._entry = None, {}
+        torn = self._doubled or (self._begun and not ended and not entry.keys() >= _ALWAYS)
+        self._begun = self._doubled = False
         if where is None:
             return []
+        if torn and not self.notes:
+            text = "an entry of the launcher's table of failures has fields twice or lacks some"
+            self.notes.append(
+                Note("torn_table", text, where.file, where.number, "look at the launcher's own output")
+            )
         rank = re.match(r"(\d{1,7}) \(local_rank: (\d{1,6})\)", entry.get("rank", ""))
         code = re.match(r"(-?\d{1,4}) {1,6}\(pid: (\d{1,9})\)", entry.get("exitcode", ""))
         if not code:
@@ -135,7 +152,7 @@ class FailureTableParser:
 
     def close(self) -> Iterable[Event]:
         """Return the entry that the table, or the file, ends in."""
-        done = self._flush()
+        done = self._flush(ended=True)
         self._origin = None
         return done
 
