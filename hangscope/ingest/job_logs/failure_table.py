@@ -115,7 +115,10 @@ class FailureTableParser:
         elif _OTHERS.match(line.text):
             done = self._flush()
             self._root = False
-        elif self._left <= 0 or self._idle <= 0 or (_RULER.match(line.text) and (self._where is not None)):
+        elif _RULER.match(line.text) and self._where is not None:
+            done = self._flush()
+            self._origin = None
+        elif self._left <= 0 or self._idle <= 0:
             return list(self.close())
         elif self._where is not None and re.match(r"^\s+\S", line.text) and "traceback" in self._entry:
             self._entry["message"] = line.text.strip()
