@@ -5,7 +5,8 @@
     python benchmarks/scale.py --no-analyzer   # without torchfrtrace, which takes most of the time
 
 Every number is of a whole process, from its start to its end: wall time, user and system CPU time together, and peak
-resident memory (the peaks of all its processes added up). The plain load is one process that loads every dump (pickle.load,
+resident memory (the peaks of all its processes added up). hangscope is measured as it is installed: from a wheel, which has
+its modules and templates compiled. The plain load is one process that loads every dump (pickle.load,
 of JSON json.load) and drops it. hangscope takes seconds, on which a busy machine shows: it is run three times, and the run
 with the middle CPU time counts; the others are run once. Ratios compare rows of one kind and size. Growth is hangscope's CPU
 time over that with half as many ranks, run just before it (a shared machine's speed changes from minute to minute); the
@@ -15,6 +16,7 @@ middle of three again.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -164,12 +166,21 @@ def prepare(kind: str, ranks: int, place: Path) -> Dumps | None:
     return dumps
 
 
+def install(place: Path) -> Path:
+    """Install this checkout's hangscope, without what it depends on, into a folder of its own and return that."""
+    folder = place / "installed"
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
+    if importlib.util.find_spec("hatchling") is not None:
+        command.append("--no-build-isolation")
+    subprocess.run([*command, str(Path(__file__).resolve().parent.parent)], check=True)
+    return folder
+
+
 def hangscope(dumps: Dumps, jobs: int) -> Cost:
     """Return what one analysis costs."""
     out = dumps.folder.with_suffix(".html")
     command = [sys.executable, "-m", "hangscope", "analyze", str(dumps.folder), "-o", str(out), "-q"]
-    root = str(Path(__file__).resolve().parent.parent)
-    cost = run([*command, "--jobs", str(jobs)], {"PYTHONPATH": root})
+    cost = run([*command, "--jobs", str(jobs)], {"PYTHONPATH": str(dumps.folder.parent / "installed")})
     print(
         f"    hangscope, {dumps.job.ranks:,} ranks: {cost.cpu:.1f} s of CPU time, report of {out.stat().st_size / 1e3:,.0f} KB",
         flush=True,
@@ -242,6 +253,7 @@ def main() -> None:
     ]
     lines = [f"| {' | '.join(COLUMNS)} |", f"| --- | ---: | ---: | --- |{' ---: |' * 5}"]
     with tempfile.TemporaryDirectory(prefix="hangscope-bench-", dir=options.folder) as place:
+        install(Path(place))
         before: Dumps | None = None
         for kind, ranks in dict.fromkeys(wanted):
             dumps = prepare(kind, ranks, Path(place))

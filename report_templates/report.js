@@ -159,6 +159,13 @@
   }
   for (const head of all(".head, .part[data-rank]")) head.setAttribute("role", "button");
 
+  // A drawing that is wider than its place begins with what matters, at its right end.
+  for (const root of all(".graph .root")) {
+    const place = root.closest(".scroll");
+    const right = root.getBoundingClientRect().right - place.getBoundingClientRect().right;
+    if (right > 0) place.scrollLeft += right + 12;
+  }
+
   const map = id("rankmap");
   if (map && map.dataset.tile) {
     map.classList.add("live");

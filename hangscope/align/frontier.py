@@ -205,7 +205,7 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
         member.first_row, member.last_row = int(queue.seq.min()), int(queue.seq.max())
         rest = np.flatnonzero(queue.state != State.DONE)  # most queues have one such row or none
         states = queue.state[rest]
-        member.pending = tuple(np.unique(queue.seq[rest[states <= State.STARTED]]).tolist())
+        member.pending = tuple(sorted(set(queue.seq[rest[states <= State.STARTED]].tolist())))
         member.unknown = tuple(queue.seq[rest[states == State.UNKNOWN]].tolist())
         last_done = int(queue.seq[queue.state == State.DONE].max(initial=0)) if len(rest) else member.last_row
     backend = incident.kinds.without_sizes(int(queue.kind[0])).backend if len(queue) else ""

@@ -37,7 +37,7 @@ class Program:
     def whole(self) -> bool:
         """Return whether every group's calls are kept from the first one on."""
         return len(self.seq) > 0 and all(
-            int(self.seq[self.gid == gid].min()) <= 1 for gid in np.unique(self.gid)
+            int(self.seq[self.gid == gid].min()) <= 1 for gid in sorted(set(self.gid.tolist()))
         )
 
     def row_of(self, gid: int, seq: int) -> int | None:
@@ -92,7 +92,7 @@ class Programs:
             is_p2p=np.concatenate([np.full(len(q), p2p, bool) for q, p2p in queues])[by_order],
             sites=site.tolist(),
             tokens=tokens.tolist(),
-            made=frozenset(np.unique(tokens).tolist()),
+            made=frozenset(sorted(set(tokens.tolist()))),
             labels=labels,
         )
 

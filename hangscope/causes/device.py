@@ -148,10 +148,11 @@ def network_fault(case: Case) -> Match | None:
             ),
         )
     why = (
-        "every member joined the call and none completes it"
-        if finding.form == "stalled"
-        else "members joined the call, and not all of them complete it"
+        "members joined the call, and not all of them complete it"
         if finding.form == "half"
+        or (finding.form == "stalled" and view and finding.seq and _done(view, finding.seq))
+        else "every member joined the call and none completes it"
+        if finding.form == "stalled"
         else "the transport reported a fault"
     )
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, _peer_node(e)) if n})
@@ -200,8 +201,12 @@ def _joined_by(view: GroupFrontier, seq: int) -> str:
 
 def _completed_by(view: GroupFrontier, seq: int) -> str:
     """Return who completed a call, for a sentence."""
-    done = [rank for rank in view.seen if (view.members[rank].completed or 0) >= seq]
+    done = _done(view, seq)
     return f"only {ranks_phrase(done)} completed it" if done else "none completed it"
+
+
+def _done(view: GroupFrontier, seq: int) -> list[int]:
+    return [rank for rank in view.seen if (view.members[rank].completed or 0) >= seq]
 
 
 def _peer_node(event: NcclWarn) -> str | None:

@@ -220,6 +220,7 @@ def _store(case: Case) -> Match | None:
         return None
     world = len(case.incident.ranks)
     unreachable = case.facts.all(StoreUnreachable)
+    tellers = _ranks(waits)
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
     missing: tuple[int, ...] = ()
     counts = [(e.joined, e.expected) for e in case.facts.all(StoreTimeout)]
@@ -228,17 +229,19 @@ def _store(case: Case) -> Match | None:
     if joined is not None:
         lacking = joined[1] - joined[0]
         silent = tuple(r for r in range(world) if r not in logged)
-        missing = silent if len(silent) == lacking else ()
+        # Of ranks that all left a log, those have not joined that do not wait for others to join.
+        calm = tuple(r for r in range(world) if r not in tellers and case.incident.ranks[r].files)
+        missing = next((ranks for ranks in (silent, calm) if len(ranks) == lacking), ())
         why = f"{joined[0]} of {joined[1]} ranks joined"
     elif unreachable:
-        tellers = _ranks(unreachable)
+        told = _ranks(unreachable)
         host, port = unreachable[0].store_host, unreachable[0].port
         # A line without an address is the watchdog's, which asks the store while a job ends, too.
-        missing = (0,) if tellers and 0 not in tellers and (host or port) else ()
+        missing = (0,) if told and 0 not in told and (host or port) else ()
         why = f"nobody answered at the store's address {host or '?'}:{port or '?'}"
     else:
         waited = sorted({e.waited_rank for e in case.facts.all(StoreTimeout) if e.waited_rank is not None})
-        missing = tuple(r for r in waited if r not in logged)
+        missing = tuple(r for r in waited if r not in tellers)
         why = (
             f"a store key of {ranks_phrase(missing)} was never written"
             if missing
@@ -248,7 +251,7 @@ def _store(case: Case) -> Match | None:
         "init_hang",
         missing,
         why,
-        sure=2 if missing else 1,
+        sure=2 if missing and not logged.intersection(missing) else 1,
         evidence=[quote(e) for e in waits[:4]],
         advice=[
             f"Check that {ranks_phrase(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."

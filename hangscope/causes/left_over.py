@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.incident import Evidence, Stack
+from hangscope.ingest.torch_logs.wrapper import GlooClosed
 from hangscope.knowledge.callsite import user_frame
 
 
@@ -21,6 +23,9 @@ def made_after_the_end(case: Case) -> Match | None:
     others = [r for r in case.incident.ranks if r not in failed]
     if len(failed) * 2 >= len(case.incident.ranks) or any(r in facts.witnesses for r in others):
         return None
+    unheard = beyond_the_text(case.incident, facts).intersection(others) - set(facts.left_quietly)
+    if unheard and not _on_one_host(case):
+        return None  # of whom nothing was collected may have been on another node, with a launcher of its own
     where = facts.whereabouts.get(waited[0])
     stack = where.stack if where is not None and where.inside else ()
     silent = [r for r in others if not case.incident.ranks[r].files]
@@ -30,7 +35,7 @@ def made_after_the_end(case: Case) -> Match | None:
         "rank_conditional_collective",
         waited,
         f"{who} still {'waits' if len(waited) == 1 else 'wait'} in a call{at} when {ranks_phrase(others)} had ended without an error",
-        sure=0 if silent else 1,  # of whom nothing was collected may have been on another node
+        sure=0 if silent else 1,
         evidence=[
             *(Evidence("exit", f"the launcher lists {ranks_phrase(failed)} alone as failed: the others ended well") for _ in failed[:1]),
             *(quote(facts.exits[r]) for r in waited[:2]),
@@ -41,6 +46,13 @@ def made_after_the_end(case: Case) -> Match | None:
         rivals=[("early_exit", "the others may have left before a call that all should have made")],
         stack=stack,
     )  # fmt: skip
+
+
+def _on_one_host(case: Case) -> bool:
+    """Return whether a rank lost a peer at a loopback address, so that one launcher speaks for all."""
+    return any(
+        (e.peer or "").startswith(("[127.", "127.", "[::1]", "::1")) for e in case.facts.all(GlooClosed)
+    )
 
 
 def left_a_librarys_loop(case: Case) -> Match | None:

@@ -6,6 +6,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
 from hangscope.incident import CallKind, Evidence, Source
+from hangscope.knowledge.callsite import user_frame
 
 
 def unpaired(case: Case) -> Match | None:
@@ -19,9 +20,10 @@ def unpaired(case: Case) -> Match | None:
         and _went_past(case, finding.culprits[0])
     ):
         pass
-    elif finding.form != "unpaired" or pair is None:
+    elif finding.form != "unpaired":
         return None
-    assert pair is not None
+    if pair is None:
+        return _somewhere(case)
     if pair.send is not None and pair.recv is not None:
         return _left_out(case) if finding.skipped else _unequal(case)
     _, source, destination, index = pair.key
@@ -57,6 +59,29 @@ def unpaired(case: Case) -> Match | None:
         ],
         advice=_schedules(source, destination),
     )
+
+
+def _somewhere(case: Case) -> Match:
+    """Return the answer where every rank waits in a send or receive, and no record tells which half is missing."""
+    who = ranks_phrase(case.finding.waiting)
+    return Match(
+        "p2p_mismatch",
+        (),
+        f"{who} all wait in sends and receives: one half is missing, or they face each other in a circle",
+        sure=1,
+        category="code",
+        frame=case.frame_of(case.finding.waiting_kind),
+        frame_rank=case.finding.waiting_rank,
+        evidence=[
+            Evidence("stack", f"rank {rank} waits in {where.op} at {user_frame(where.stack)}", rank, Source(where.source))
+            for rank, where in sorted(case.facts.whereabouts.items())[:8]
+        ],
+        advice=[
+            "Print peer and number of each send and receive per rank: the pair whose counts differ is the one.",
+            "Post both halves in one batch_isend_irecv where two ranks exchange.",
+        ],
+        rivals=[("stuck_rank", "a rank that was slow before its half looks the same once all have timed out")],
+    )  # fmt: skip
 
 
 def _left_out(case: Case) -> Match:

@@ -64,7 +64,7 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
 def _tree(folder: Path) -> str:
     """Return the main threads of all ranks as one tree, which says at a glance who stands alone."""
     from hangscope.ingest.stacks.dumps import read_processes
-    from hangscope.live.stack_tree import merged
+    from hangscope.report.stack_tree import merged, tree_text
 
     stacks: dict[int, Stack] = {}
     for path in sorted(folder.glob("stack_rank_*.txt")):
@@ -72,4 +72,4 @@ def _tree(folder: Path) -> str:
             processes = read_processes(stream, path.name)
         if processes and processes[0].threads:
             stacks[int(path.stem.rpartition("_")[2])] = processes[0].threads[0][1]
-    return merged(stacks).to_text()
+    return tree_text(merged(stacks))

@@ -29,7 +29,7 @@ from hangscope.ingest.torch_logs.c10d import (
     WatchdogTimeout,
 )
 from hangscope.ingest.torch_logs.desync import FailedStack
-from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
+from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused, StoreTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
 from hangscope.knowledge.callsite import user_frame
@@ -112,7 +112,7 @@ class Facts:
     @property
     def witnesses(self) -> frozenset[int]:
         """Return the ranks whose own text shows them waiting: they lost a peer or timed out themselves."""
-        told = self.all(GlooClosed, GlooTimeout, WatchdogTimeout, AsyncError)
+        told = self.all(GlooClosed, GlooTimeout, WatchdogTimeout, AsyncError, StoreTimeout)
         symptoms = [e for e in self.all(RankException) if e.symptom]
         return frozenset(e.rank for e in (*told, *symptoms) if e.rank is not None)
 

@@ -52,6 +52,10 @@ class Finder:
         absent = [f for f in found if f.form == "absent"]
         if absent and any(f.form == "half" and self._a_moment_old(f) for f in found):
             found = absent
+        unseen = [f for f in found if f.form == "unseen"]
+        if unseen and (self.scene.ended or any(f.form == "half" and len(f.culprits) != 1 for f in found)):
+            # The peers of a rank that died abort their communicators, which completes calls of some and not of others.
+            found = [f for f in found if f.form != "half"]
         found = [
             f
             for f in found
@@ -195,7 +199,7 @@ class Finder:
         else:
             finding.own_kind, finding.own_seq = finding.waiting_kind, finding.seq
         finding.tie = not few
-        if len(lag) > 1 and not few:
+        if (len(lag) > 1 and not few) or 2 * len(lag) > len(self.scene.incident.ranks):
             finding.culprits = ()  # where most did not finish, the few that did are no measure
         return self.scene.with_waiting(finding, explains)
 

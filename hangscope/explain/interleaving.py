@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from hangscope.align.program import HISTORY, Program, Programs
 from hangscope.align.sequence_diff import expected
 from hangscope.incident import CallKind
@@ -75,12 +73,13 @@ class Interleaving:
         Ranks of different pipeline stages share groups and differ all the time, so they have none. A call that was
         skipped where the rest happens to fit shifts what follows: then an earlier shared call is the last one in step.
         """
-        shared = np.intersect1d(
-            mine.seq[(mine.gid == gid) & ~mine.is_p2p], theirs.seq[(theirs.gid == gid) & ~theirs.is_p2p]
+        both = (
+            program.seq[(program.gid == gid) & ~program.is_p2p & (program.seq < seq)].tolist()
+            for program in (mine, theirs)
         )
-        shared = shared[shared < seq]
+        shared = sorted(set(next(both)).intersection(next(both)))
         for candidate in shared[::-1][:ANCHORS]:
-            i, j = mine.row_of(gid, int(candidate)), theirs.row_of(gid, int(candidate))
+            i, j = mine.row_of(gid, candidate), theirs.row_of(gid, candidate)
             if i is None or j is None:
                 continue
             before = zip(
@@ -91,7 +90,7 @@ class Interleaving:
             if all(a == b for (_, a), (_, b) in islice(before, PROVEN_ALIKE)):
                 return i + 1, j + 1
         # Without a shared call both must be known from their first call on.
-        return (0, 0) if not len(shared) and mine.whole and theirs.whole else None
+        return (0, 0) if not shared and mine.whole and theirs.whole else None
 
     def _has(self, gid: int, rank: int) -> bool:
         members = self._members.get(gid)

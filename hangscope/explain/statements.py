@@ -20,6 +20,7 @@ from hangscope.explain.facts import Facts
 from hangscope.incident import Absence, CallKind, Frontier, Group, Incident, Queue, RankRecord, State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
@@ -112,8 +113,8 @@ def behind(facts: Facts, waiting: Iterable[int], culprits: Iterable[int]) -> lis
 
 
 def overdue(incident: Incident, facts: Facts) -> frozenset[int]:
-    """Return the ranks without a dump of whose calls a line says that one timed out, or that a peer was lost in one."""
-    late = {e.rank for e in facts.all(WatchdogTimeout, GlooTimeout, GlooClosed)}
+    """Return the ranks without a dump of which a line says that they waited: for a call, or for others to join a group."""
+    late = {e.rank for e in facts.all(WatchdogTimeout, GlooTimeout, GlooClosed, StoreTimeout)}
     return frozenset(r for r in late if r in incident.ranks and incident.ranks[r].dump_file is None)
 
 
@@ -311,7 +312,7 @@ class _Kinds:
             if seq is None:
                 if id(queue.kind) not in seen:  # ranks of one role share their columns
                     seen.add(id(queue.kind))
-                    found.update(dict.fromkeys(np.unique(queue.kind).tolist()))
+                    found.update(dict.fromkeys(sorted(set(queue.kind.tolist()))))
                 continue
             row = int(np.searchsorted(queue.seq, seq))
             if row < len(queue) and int(queue.seq[row]) == seq:

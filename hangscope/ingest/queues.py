@@ -108,8 +108,10 @@ class QueueBuilder:
         parts = []
         for place in sorted(set(pattern) - {-1}):
             lives = _last_life(columns, [group for group, same in enumerate(pattern) if same == place])
+            lived = np.zeros(len(pattern), bool)
+            lived[lives] = True
             for p2p in (False, True):
-                rows = np.flatnonzero(np.isin(columns["group"], lives) & (is_p2p == p2p))
+                rows = np.flatnonzero(lived[columns["group"]] & (is_p2p == p2p))
                 if not len(rows):
                     continue
                 whole = len(rows) == len(recording)

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 
 _ASK = "from importlib.metadata import version; print(version('torch'))"
@@ -24,6 +23,8 @@ def torch_version(command: Sequence[str]) -> tuple[int, int] | None:
     """Return the (major, minor) version of the torch that a command finds, None where that cannot be told."""
     python = _python_of(command)
     if python is None or Path(python).resolve() == Path(sys.executable).resolve():
+        from importlib import metadata  # takes as long as all other imports of the command line
+
         try:
             return parsed(metadata.version("torch"))
         except metadata.PackageNotFoundError:

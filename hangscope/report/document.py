@@ -211,6 +211,16 @@ class RankPart:
 
 
 @dataclass(frozen=True, slots=True)
+class BranchPart:
+    """A branch of the merged stacks: frames, outermost first, that all of `ranks` stand in; `depth` counts the forks above."""
+
+    depth: int
+    ranks: str
+    count: int
+    frames: tuple[FramePart, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class InputPart:
     """One file and what became of it, or a class of equal files in a large job."""
 
@@ -276,5 +286,7 @@ class Document:
     inputs: tuple[InputPart, ...] = ()
     coverage: CoveragePart = CoveragePart()
     warnings: tuple[WarningPart, ...] = ()
+    stacks: tuple[BranchPart, ...] = ()
+    stacks_left_out: int | None = field(default=None, metadata=OMITTED)
     tool_version: str = ""
     page: PageData | None = field(default=None, metadata=OMITTED)

@@ -1,7 +1,7 @@
 """The JSON report: the document, less what only the page needs.
 
 Format history of `hangscope.report/1`: 0.1.0 first version; 0.2.0 adds `verdict.deciding`, `verdict.api`, `verdict.since`,
-`verdict.until`, `hypotheses` and `coverage.windows_left_out`.
+`verdict.until`, `hypotheses` and `coverage.windows_left_out`, then `stacks`.
 """
 
 from __future__ import annotations

@@ -47,11 +47,15 @@ class DiffClass:
 
 @dataclass(frozen=True, slots=True)
 class DiffGroup:
-    """A process group as the call diff names it; `number` picks its colour."""
+    """A process group as the call diff names it; `number` picks its colour, which groups of one purpose share.
+
+    `short` names the purpose alone where a column's ranks are in several such groups, each in its own.
+    """
 
     gid: int
     label: str
     number: int
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,11 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.report.document import (
     FOLD_ABOVE,
     SCHEMA,
+    BranchPart,
     CandidatePart,
     CoveragePart,
     Document,
+    FramePart,
     FrontierRow,
     GroupPart,
     HypothesisPart,
@@ -32,11 +34,13 @@ from hangscope.report.page_data import PageData
 from hangscope.report.pictures.gather import page_data
 from hangscope.report.plain import from_plain, to_plain
 from hangscope.report.sources import SourceFolder
+from hangscope.report.stack_tree import merged
 from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import clean
 
 _WINDOWS = 200
+_BRANCHES = 1000
 
 
 def build_document(
@@ -50,6 +54,7 @@ def build_document(
     incident, judgement = analysis.incident, analysis.judgement
     verdict, subject = judgement.verdict, Subject(analysis)
     page = _pictures(subject, source)
+    branches = merged({rank: r.threads[0][1] for rank, r in incident.ranks.items() if r.threads})
     document = Document(
         schema=SCHEMA,
         status=judgement.status,
@@ -72,6 +77,13 @@ def build_document(
         inputs=_inputs(incident.inputs),
         coverage=_coverage(analysis),
         warnings=tuple(WarningPart(n.code, n.file, n.line, n.message, n.hint) for n in incident.notes),
+        stacks=tuple(
+            BranchPart(
+                b.depth, b.who, len(b.ranks), tuple(FramePart(f.name, f.file, f.line) for f in b.frames)
+            )
+            for b in branches[:_BRANCHES]
+        ),
+        stacks_left_out=len(branches) - _BRANCHES if len(branches) > _BRANCHES else None,
         tool_version=tool_version,
         page=page,
     )
@@ -100,7 +112,9 @@ def _headline(analysis: Analysis) -> str:
     if judgement.verdict is not None:
         if judgement.status == "inconclusive":
             return f"Inconclusive: {judgement.verdict.summary}"
-        return judgement.verdict.summary
+        summary = judgement.verdict.summary
+        # The name of a call stays as it is written.
+        return summary[:1].upper() + summary[1:] if summary.split(" ")[0].isalpha() else summary
     if judgement.status == "no_hang":
         return "No hang: every rank was seen, nothing is pending and all frontiers are equal."
     return "Inconclusive: what was left behind does not tell whether the job stopped, or where."

@@ -112,9 +112,10 @@ def duration(seconds: float) -> str:
     return f"{whole:,} {unit}" + (f" {rest} {lesser}" if rest else "")
 
 
-def utc(ns: int) -> str:
-    """Return nanoseconds since the epoch as `2026-03-12 07:41:02 UTC`; empty for what no calendar holds."""
+def utc(ns: int, *, fine: bool = False) -> str:
+    """Return nanoseconds since the epoch as `2026-03-12 07:41:02 UTC`, `fine` with milliseconds; empty for what no calendar holds."""
     try:
-        return f"{datetime.fromtimestamp(ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+        fraction = f".{ns // 10**6 % 1000:03}" if fine else ""
+        return f"{datetime.fromtimestamp(ns // 10**9, timezone.utc):%Y-%m-%d %H:%M:%S}{fraction} UTC"
     except (OverflowError, OSError, ValueError):
         return ""

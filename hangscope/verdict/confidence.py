@@ -22,6 +22,9 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.verdict.damage import damage, damaged_files, only_communication_failed
 
+#: What a rule says of itself whose facts leave other readings open.
+USUAL = "the usual reading of this evidence"
+
 #: Causes that say how a rank's program differs, and not only that its call does.
 _OF_PROGRAMS = frozenset(
     {
@@ -42,7 +45,7 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     reasons = [
         (
             "no other cause fits the evidence as well",
-            "the usual reading of this evidence",
+            USUAL,
             "a guess: other causes fit as well",
         )[2 - match.sure]
     ]
@@ -122,7 +125,11 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
         )
     gone = not_collected(incident, case.facts) - set(match.culprits)
     placed = any(case.facts.of(r, DumpObserved) for r in match.culprits)
-    if len(gone) > 1 and finding.form == "absent" and not placed and not case.from_text:
+    own_words = any(
+        item.rank in match.culprits and item.kind in ("log", "exit", "stack") for item in match.evidence
+    )
+    alone = len(gone) > 1 and finding.form == "absent" and not placed
+    if (alone or (gone and finding.form == "unseen" and not own_words)) and not case.from_text:
         lower(0, f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn")
     blind = not case.frames_recorded and not case.from_text
     if match.cause in _OF_PROGRAMS and blind and finding.view is not None:

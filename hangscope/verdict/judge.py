@@ -36,6 +36,7 @@ from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.several import with_the_others
 
 LEVELS = ("low", "medium", "high")
+CROWD = 4  # a guess may name at most this part of the job's ranks, or one
 
 
 @dataclass(slots=True)
@@ -54,6 +55,8 @@ def judge(case: Case) -> Judgement:
     """Return the verdict on a case and the status of its job."""
     missing = confidence.missing_inputs(case)
     matches = match_all(case, case.incident.notes)
+    while matches and _names_a_crowd(case, matches[0]):
+        del matches[0]
     if not matches:
         status = confidence.status_without_verdict(case)
         if status == "no_hang":
@@ -91,6 +94,13 @@ def judge(case: Case) -> Judgement:
         substantiation.candidates(case, best),
         ledger.hypotheses(case, best, matches[1:], verdict.evidence, verdict.deciding),
     )
+
+
+def _names_a_crowd(case: Case, match: Match) -> bool:
+    """Return whether a match is a mere guess that accuses many: who names half of a job's ranks names nobody."""
+    if len(match.culprits) < 2 or len(match.culprits) * CROWD <= len(case.incident.ranks):
+        return False
+    return confidence.confidence(case, match)[0] == 0
 
 
 def _verdict(

@@ -59,9 +59,21 @@ def _named(first: set[int], others: Sequence[Match]) -> set[int]:
 def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
     """Return the answer about the ranks of another root, unless it is a mere guess."""
     ranks = set(rival.culprits) - named
-    answers = (m for m in match_all(replace(case, finding=rival), []) if m.culprits and set(m.culprits) <= ranks)
+    answers = (
+        m for m in match_all(replace(case, finding=rival), []) if m.culprits and set(m.culprits) <= ranks
+    )
     match = next(answers, None)
-    return match if match is not None and match.sure > 0 else None
+    if match is None or match.sure == 0 or (case.facts.deaths and not _told(match)):
+        return None
+    return match
+
+
+def _told(match: Match) -> bool:
+    """Return whether stacks or lines tell of a fault, or the process ended: beside a dead rank counts tell nothing.
+
+    Its peers abort their communicators, which completes calls of some and not of others.
+    """
+    return match.cause == "crashed_rank" or any(item.kind in ("stack", "log") for item in match.evidence)
 
 
 def _joined(best: Match, added: Sequence[Match]) -> Match:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangscope.align.waitgraph import Node, OpenCall, WaitGraph
+from hangscope.align.waitgraph import Node, OpenCall, Root, WaitGraph
 from hangscope.explain.predict import Replay
 
 #: per rank the group of each of its open calls, in its own order; groups hold all ranks
@@ -31,6 +31,9 @@ def graph_of(queues: Queues, size: int, partial: frozenset[int] = frozenset()) -
             graph.connect(graph.index[node], graph.add(("H", rank)), False)
         if node[1] in partial:
             graph.connect(graph.index[node], graph.add(("U", node[1])), True)
+    for node, made in callers.items():
+        if not graph.targets(node):
+            graph.roots.append(Root("call", (node,), tuple(sorted(made)), frozenset(made), True))
     return graph
 
 

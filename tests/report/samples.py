@@ -121,6 +121,22 @@ def _no_hang() -> Document:
     return build_document(analyse(job), "0.2.0")
 
 
+def _stacks_1024() -> Document:
+    job = mesh_job(1024, 700, odd=False)
+    wait = Frame(
+        "all_reduce", "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 3252
+    )
+    inner = Frame("wrapper", "/opt/venv/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", 83)
+    load, step, main = (
+        Frame(name, "/workspace/train/train.py", line)
+        for name, line in (("load", 7), ("step", 12), ("main", 140))
+    )
+    for rank, record in job.ranks.items():
+        stack = (load, main) if rank == 700 else (wait, inner, step, main)
+        record.threads, record.stack_file = [("MainThread", stack)], f"stacks/rank_{rank}.txt"
+    return build_document(analyse(job), "0.2.0")
+
+
 def _unclear() -> Document:
     job = mesh_job(16, 3)
     for rank in range(1, 16):
@@ -166,6 +182,7 @@ _MAKERS = {
     "hang_512": lambda: _mesh(512, 201),
     "hang_16384": lambda: _mesh(16384, 9473),
     "stuck": _stuck_8,
+    "stacks_1024": _stacks_1024,
     "no_hang": _no_hang,
     "unclear": _unclear,
     "empty": lambda: empty_document("the analysis did not end within 60 seconds", "raise deadline=", "0.2.0"),

@@ -267,3 +267,23 @@ def test_a_label_fits_its_box(label: str) -> None:
     assert drawn is not None
     assert text_width(drawn.nodes[0].label, 12.5, bold=True) <= drawn.nodes[0].width
     assert fitted(label, 10_000, 12) == label[:200] + ("" if len(label) <= 200 else "…")
+
+
+def test_the_stacks_of_a_thousand_ranks_are_one_tree_on_the_page_and_in_the_json() -> None:
+    report = report_data(document("stacks_1024"))
+    told = [(b["depth"], b["ranks"], b["count"], b["frames"][-1]["name"]) for b in report["stacks"]]
+    assert told == [
+        (0, "0-1023", 1024, "main"),
+        (1, "700", 1, "load"),
+        (1, "0-699,701-1023", 1023, "all_reduce"),
+    ]
+    text = Outline(page_of("stacks_1024")).text
+    tree = " ".join(text[text.index("Where all ranks stand") :].split())
+    assert "rank 700train.py:7 in load" in tree and "ranks 0-699,701-1023 1,023train.py:12 in step" in tree
+    assert "Where all ranks stand" not in Outline(page_of("hang_8")).text
+
+
+def test_branches_that_are_not_listed_are_counted() -> None:
+    many = document("stacks_1024")
+    listed = replace(many, stacks=many.stacks[:1] + many.stacks[1:2] * 80, stacks_left_out=5)
+    assert "26 more branches are in the JSON report." in Outline(render_html(listed)).text

@@ -44,6 +44,8 @@ def vanished(case: Case) -> Match | None:
     if (told := _told_by_ras(case, culprits)) is not None:
         return told
     lost = _lost_a_peer(case)
+    if not lost and _only_timed_out(case, culprits):
+        return _still_there(case, culprits)
     dumps = any(record.dump_file for record in case.incident.ranks.values())
     cut = [r for r in culprits if any(queue.cut for queue in case.incident.ranks[r].queues.values())]
     them = "them" if len(culprits) > 1 else "it"
@@ -61,6 +63,8 @@ def vanished(case: Case) -> Match | None:
     # Silence speaks only beside logs of others that do tell of the freeze.
     alarmed = case.facts.all(DumpSignal, DumpObserved, MonitoredBarrier, GlooTimeout)
     silent = all(case.incident.ranks[r].files for r in culprits) and bool(alarmed)
+    if len(culprits) > 1 and not (lost or silent or cut):
+        return None  # several records that are missing were rather not collected
     return Match(
         "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", sure=1 if (lost or silent) and not cut else 0, evidence=evidence,
         advice=[
@@ -113,6 +117,29 @@ def _lost_a_peer(case: Case) -> list[Event]:
         *(e for e in facts.all(NcclWarn) if e.fault == "closed_by_peer"),
         *(e for e in facts.all(AsyncError) if e.error == "remote"),
     ]
+
+
+def _only_timed_out(case: Case, culprits: tuple[int, ...]) -> bool:
+    """Return whether every other rank waited on gloo until its timeout: a process that ends closes its connections at once."""
+    timed_out = {e.rank for e in case.facts.all(GlooTimeout)}
+    others = [r for r in case.incident.ranks if r not in culprits]
+    collected = all(case.incident.ranks[r].files for r in culprits)
+    return collected and len(others) > 1 and timed_out.issuperset(others)
+
+
+def _still_there(case: Case, culprits: tuple[int, ...]) -> Match:
+    """Return the answer for ranks that left no record and whose connections stayed open: alive, and in no call."""
+    who = ranks_phrase(culprits)
+    return Match(
+        "stuck_rank", culprits, f"{who} left no record of calls, and all others waited for {'it' if len(culprits) == 1 else 'them'} until their timeouts over connections that stayed open",
+        sure=1,
+        evidence=[quote(e) for e in case.facts.all(GlooTimeout)[:3]],
+        advice=[
+            f"See whether {who} still runs, and what it does (py-spy dump --pid PID, `ps -o stat`: T is stopped, D waits for a disk).",
+            "A host that lost its power or its network leaves its connections open, too: see that it answers.",
+        ],
+        rivals=[("crashed_rank", "a host that vanished closes no connection either")],
+    )  # fmt: skip
 
 
 def _trace(case: Case, rank: int, dumps: bool, cut: bool, lost: bool) -> Evidence:

@@ -1,12 +1,10 @@
 """What may be concluded from a rank's absence in the text: nothing, where only a part of the text was collected.
 
-One rank's log of 256 proves nothing about the other 255. Silence speaks where each rank's own output was collected, or
-where one rank alone is missing among all the others.
+One rank's log of 256 proves nothing about the other 255, and half of the logs nothing about the other half: they lie on
+another node. Silence speaks where one rank alone is missing among all the others.
 """
 
 from __future__ import annotations
-
-from collections import Counter
 
 from hangscope.explain.facts import Facts
 from hangscope.incident import Incident
@@ -21,24 +19,11 @@ def traced(incident: Incident, facts: Facts) -> frozenset[int]:
     )
 
 
-def is_collection(incident: Incident) -> bool:
-    """Return whether the ranks' own output was collected: half of the ranks or more left a dump or a file of their own."""
-    owners = Counter(file for record in incident.ranks.values() for file in set(record.files))
-    own = [
-        rank
-        for rank, record in incident.ranks.items()
-        if record.dump_file or any(owners[file] == 1 for file in record.files)
-    ]
-    return len(own) > 1 and len(own) * 2 >= len(incident.ranks)
-
-
 def beyond_the_text(incident: Incident, facts: Facts) -> frozenset[int]:
     """Return the ranks that may not be suspected for their silence: nothing shows that their lines should be here."""
     seen = traced(incident, facts)
     unseen = frozenset(incident.ranks) - seen
-    if is_collection(incident) or (len(unseen) == 1 and len(seen) >= _SEEN_BESIDE_ONE):
-        return frozenset()
-    return unseen
+    return frozenset() if len(unseen) == 1 and len(seen) >= _SEEN_BESIDE_ONE else unseen
 
 
 def not_collected(incident: Incident, facts: Facts) -> frozenset[int]:

@@ -8,22 +8,19 @@ what last. All ranks are global here; a group-local number that nothing maps is 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 
-from hangscope.align.group_ranks import Label, label_of
-from hangscope.align.matching import match_key
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.text.excerpt import beyond_the_text
+from hangscope.explain.text.fingerprints import absent_of, fingerprints, late
 from hangscope.explain.text.output import last_words, printed, progress, silent, sites
 from hangscope.explain.text.ras import ras
-from hangscope.explain.text.sides import two_sides
-from hangscope.incident import CallKind, Incident, Stack
+from hangscope.incident import CallKind, Incident
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
-from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier, MonitoredBarrierWitness
+from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
 
 
 def find_in_text(incident: Incident, facts: Facts) -> Finding:
@@ -33,8 +30,8 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
     )  # fmt: skip
     unproved = beyond_the_text(incident, facts)
     for step in (
-        _fingerprints,
-        _late,
+        fingerprints,
+        late,
         _barrier,
         _desync,
         _analyzer,
@@ -55,105 +52,12 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
     return Finding("none")
 
 
-def _kind_of(event: CallFingerprint, facts: Facts) -> CallKind:
-    """Return the call that a fingerprint describes, with the stack of the same rank's traceback."""
-    shape = event.shape
-    sizes = (
-        (tuple(int(n) for n in shape),)
-        if isinstance(shape, (list, tuple)) and all(isinstance(n, int) for n in shape)
-        else ()
-    )
-    dtype = str(event.dtype or "")
-    stack: Stack = ()
-    if event.rank is not None:
-        stack = next((e.frames for e in facts.of(event.rank, RankException) if e.frames), ())
-    return CallKind(
-        str(event.op),
-        "",
-        sizes,
-        sizes,
-        (dtype,) if dtype else (),
-        (dtype,) if dtype else (),
-        stack=stack,
-    )
-
-
-def _halves(facts: Facts) -> dict[tuple[Label, int], dict[int, CallFingerprint]]:
-    """Return the ranks' own halves of DETAIL's fingerprints by group, as far as lines tell it, and seq."""
-    halves: dict[tuple[Label, int], dict[int, CallFingerprint]] = defaultdict(dict)
-    for event in facts.all(CallFingerprint):
-        seq = event.seq
-        if event.rank is not None and seq is not None:
-            halves[(label_of(event), seq)].setdefault(event.rank, event)
-    return halves
-
-
-def _fingerprints(incident: Incident, facts: Facts) -> Finding | None:
-    """Compare the ranks' own halves of DETAIL's fingerprints at the first seq where they differ."""
-    halves = _halves(facts)
-    for label, seq in sorted(halves, key=lambda k: (k[1], not k[0][1], str(k[0][0]))):
-        events = halves[(label, seq)]
-        sides: dict[object, list[int]] = defaultdict(list)
-        for rank, event in sorted(events.items()):
-            sides[match_key(_kind_of(event, facts))].append(rank)
-        if len(sides) > 1:
-            ordered = sorted((tuple(r) for r in sides.values()), key=lambda r: (-len(r), r))
-            finding = two_sides(
-                incident, facts, seq, ordered, {r: _kind_of(e, facts) for r, e in events.items()}
-            )
-            finding.events = [events[r] for side in ordered for r in side[:2]]
-            finding.assumed = any(e.rank_assumed for e in events.values())
-            if not label[1]:  # a subgroup: the other ranks wait for its members, not in this call
-                finding.candidates = [
-                    Candidate(
-                        _barrier_absent(facts),
-                        "absent from a monitored barrier",
-                        "they are in a call of another group",
-                    )
-                ]
-            return finding
-    return None
-
-
-def _barrier_absent(facts: Facts) -> tuple[int, ...]:
-    return tuple(sorted({r for e in facts.all(MonitoredBarrier) for r in _absent(e, facts)[0]}))
-
-
-def _absent(event: MonitoredBarrier, facts: Facts) -> tuple[tuple[int, ...], bool]:
-    return facts.group_ranks.resolve(event, event.absent)
-
-
-def _late(incident: Incident, facts: Facts) -> Finding | None:
-    """Name those whom a barrier missed and who later report the very call that the others were in."""
-    absent = set(_barrier_absent(facts))
-    errors = [e for e in facts.all(CallFingerprint) if e.context == "barrier_error" and e.rank is not None]
-    first = next((e for e in errors if e.rank in absent), None)
-    if first is None:
-        return None
-    on_time = next((e for s in _halves(facts).values() for r, e in s.items() if r not in absent), None)
-    own = _kind_of(first, facts)
-    if on_time is not None and match_key(_kind_of(on_time, facts)) != match_key(own):
-        return None
-    waiting = tuple(r for r in incident.ranks if r not in absent)
-    seq = first.seq
-    return Finding(
-        "late",
-        tuple(sorted(absent)),
-        seq=seq,
-        waiting=waiting,
-        explained=len(waiting),
-        own_kind=own,
-        waiting_kind=own,
-        waiting_rank=waiting[0] if waiting else None,
-    )
-
-
 def _barrier(incident: Incident, facts: Facts) -> Finding | None:
     """Name those that a monitored barrier missed: the absent, or those who are in another call."""
     votes: Counter[tuple[int, ...]] = Counter()
     assumed = False
     for event in facts.all(MonitoredBarrier):
-        absent, guessed = _absent(event, facts)
+        absent, guessed = absent_of(event, facts)
         if absent:
             votes[absent] += 1
             assumed = assumed or guessed

@@ -52,6 +52,7 @@ _INVOLVED: tuple[type[Event], ...] = (
 )
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
+_POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 _SIDES = 3  # ranks of whose output one may be called the odd one
 _NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
 
@@ -129,6 +130,19 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
             explained=len(inside),
             waiting_rank=inside[0],
             waiting_kind=kind,
+        )
+    if set(inside) == set(incident.ranks) and {op for op, _ in found} <= _POINT_TO_POINT:
+        # Stages of a pipeline stand at different lines by nature: which half is missing, their lines do not tell.
+        kind = facts.whereabouts[inside[0]].call
+        return Finding(
+            "unpaired",
+            (),
+            waiting=tuple(inside),
+            explained=len(inside),
+            waiting_rank=inside[0],
+            waiting_kind=kind,
+            tie=True,
+            events=_errors(inside, facts),
         )
     if len(found) < 2:
         return None

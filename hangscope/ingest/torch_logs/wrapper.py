@@ -46,6 +46,7 @@ class CallFingerprint(GroupEvent):
     peer_group_rank: int | None = None
     peer_op: str | None = None
     peer_shape: tuple[int, ...] | None = None
+    peer_dtype: str | None = None
     garbled: bool = False
     aspects: tuple[str, ...] = ()
 
@@ -121,6 +122,7 @@ def _mismatch(line: Line, match: re.Match[str]) -> Event | None:
         peer_group_rank=int(other.group(1)) if other else None,
         peer_op=garbled or (peer.op if peer else None),
         peer_shape=peer.shape if peer and not garbled else None,
+        peer_dtype=" ".join(peer.dtypes) or None if peer and not garbled else None,
         garbled=bool(garbled),
         aspects=differing_aspects(line.text, bool(garbled)),
     )

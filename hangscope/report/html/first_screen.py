@@ -9,9 +9,11 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.report.document import Document, EvidencePart, VerdictPart
 from hangscope.report.page_data import Moment, PageFrame, SidePart, StripData
 from hangscope.report.words import counted, cut, cut_path, duration, sizes_words, some_ranks, utc
+from hangscope.verdict.confidence import USUAL
 
 FIRST_CULPRITS, FIRST_FRAMES = 2, 3
-HEADLINE_CHARS, FACT_CHARS, NOTE_CHARS = 240, 190, 120
+HEADLINE_CHARS, FACT_CHARS, NOTE_CHARS, REASON_CHARS = 240, 190, 120, 200
+SOME = 8  # ranks that a line has room for
 STANCES = (("for", "For the verdict"), ("against", "Against it"), ("missing", "Missing"))
 #: Above this length a headline is set smaller.
 LONG_HEADLINE = 120
@@ -124,12 +126,15 @@ def moments(strip: StripData | None) -> tuple[tuple[str, str, str, str], ...]:
     """Return the points of the strip: kind, wall clock, what, and how long after the one before."""
     result = []
     before: Moment | None = None
-    for moment in strip.moments if strip is not None else ():
+    shown = strip.moments if strip is not None else ()
+    seconds = [int(moment.at) // 10**9 for moment in shown]
+    for moment, second in zip(shown, seconds, strict=True):
+        exact = bool(int(moment.at) % 10**9) and seconds.count(second) > 1
         gap = (int(moment.at) - int(before.at)) / 1e9 if before is not None else 0.0
         result.append(
             (
                 moment.kind,
-                utc(int(moment.at)),
+                utc(int(moment.at), fine=exact),
                 cut(moment.text, 110),
                 f"+{duration(gap)}" if gap >= 1e-3 else "",
             )
@@ -145,6 +150,21 @@ def cost(strip: StripData | None) -> str:
     hours = strip.rank_hours or 0.0
     told = f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}" if hours >= 0.1 else ""
     return f"stood {duration(strip.stood_s)}" + (f", {told} rank-hours" if told else "")
+
+
+def sure_reasons(document: Document) -> tuple[str, ...]:
+    """Return why the confidence is what it is: an explanation that fits as well is named with what would decide, instead of a word for it."""
+    reasons = list(document.confidence_why)
+    rivals = [h for h in document.hypotheses[1:] if not h.contradicts]
+    if reasons[:1] == [USUAL]:
+        if rivals:
+            rival = rivals[0]
+            who = f" of {ranks_phrase(rival.ranks)}" if 0 < len(rival.ranks) <= SOME else ""
+            decide = f"; what would decide: {rival.would_decide}" if rival.would_decide else ""
+            reasons[0] = f"{rival.cause}{who} fits as well{decide}"
+        else:
+            reasons[0] = "it fits all that is known, and nothing proves it"
+    return tuple(cut(line, REASON_CHARS) for line in reasons[:2])
 
 
 def headline(document: Document) -> str:

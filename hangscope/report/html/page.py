@@ -10,6 +10,7 @@ from hangscope.report.html import tables
 from hangscope.report.html.diff_rows import DiffList, diff_list
 from hangscope.report.html.map_svg import RankMap, draw_rankmap
 from hangscope.report.html.order_svg import OrderDrawing, draw_order
+from hangscope.report.html.stack_rows import StackRows, stack_rows
 from hangscope.report.html.waits_svg import WaitFor, draw_waitfor
 from hangscope.report.page_data import OrderStory, PageData
 from hangscope.report.reasons import deciding_facts
@@ -55,6 +56,7 @@ class Page:
     rankmap: RankMap | None
     waitfor: WaitFor | None
     order: OrderDrawing | None
+    stacks: StackRows | None
     story_kind: str
     evidence: tuple[tuple[str, str, tuple[EvidencePart, ...]], ...]
     coverage: str
@@ -77,6 +79,7 @@ def build_page(document: Document) -> Page:
         rankmap=draw_rankmap(data.rankmap, data.topology) if data.rankmap is not None else None,
         waitfor=draw_waitfor(data.waitfor) if data.waitfor is not None else None,
         order=draw_order(story) if isinstance(story, OrderStory) else None,
+        stacks=stack_rows(document),
         story_kind=type(story).__name__.removesuffix("Story").lower() if story is not None else "",
         evidence=tuple(
             (stance, title, chosen)
@@ -110,7 +113,7 @@ def _first_screen(document: Document, data: PageData) -> FirstScreen:
         what=first.what(verdict),
         why=first.shown_facts(facts),
         sources=first.sources(document),
-        reasons=tuple(cut(line, first.NOTE_CHARS) for line in document.confidence_why[:2]),
+        reasons=first.sure_reasons(document),
         missing=tuple(cut(line, first.NOTE_CHARS) for line in document.missing[:2]),
         next_title="Collect next time" if undecided else "Do next",
         steps=tuple(cut(step, LINE_CHARS) for step in steps[:_STEPS]),

@@ -144,5 +144,5 @@ def _rank(rank: RankPart) -> Row:
 def coverage(document: Document) -> str:
     """Return the counts of files in words."""
     c = document.coverage
-    parts = ((c.files, "files"), (c.used, "used"), (c.set_aside, "set aside"), (c.ignored, "ignored"))
-    return ", ".join(f"{number:,} {word}" for number, word in parts)
+    parts = ((c.used, "used"), (c.set_aside, "set aside"), (c.ignored, "ignored"))
+    return ", ".join((counted(c.files, "file"), *(f"{number:,} {word}" for number, word in parts)))

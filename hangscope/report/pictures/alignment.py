@@ -7,7 +7,10 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
+from hangscope.incident import State
 from hangscope.report.pictures.behaviour import Program
+
+_LEADING = 16
 
 
 @dataclass(slots=True)
@@ -39,6 +42,10 @@ def align(base: Program, other: Program) -> Alignment:
     while common < min(len(a), len(b)) and a[common] == b[common]:
         result.matched[begin + common] = own_begin + common
         common += 1
+    if not common:
+        lost, own_lost = _before_both(base, other, begin, own_begin)
+        result.start, result.own_start = begin, own_begin = begin + lost, own_begin + own_lost
+        a, b = a[lost:], b[own_lost:]
     matcher = SequenceMatcher(None, a[common:], b[common:], autojunk=False)
     begin, own_begin = begin + common, own_begin + common
     for word, i1, i2, j1, j2 in matcher.get_opcodes():
@@ -64,6 +71,31 @@ def _common_window(base: Program, other: Program) -> tuple[int, int]:
                 begin = max(begin, int(lost[-1]) + 1 if len(lost) else 0)
                 own_begin = max(own_begin, int(own_lost[-1]) + 1 if len(own_lost) else 0)
     return begin, own_begin
+
+
+def _before_both(base: Program, other: Program, begin: int, own_begin: int) -> tuple[int, int]:
+    """Return how many sends and receives at the start of both windows only one ring still held.
+
+    Pairs are numbered by each rank alone, so that their windows cannot be compared; what lies before the first common call is
+    no difference where it is behind the first of its rank.
+    """
+    rows, own_rows = _leading(base, begin), _leading(other, own_begin)
+    for row in range(rows + 1):
+        for own in range(own_rows + 1):
+            here, there = base.tokens[begin + row : begin + row + 1], other.tokens[own_begin + own :][:1]
+            if here and here == there:
+                return row, own
+    return 0, 0
+
+
+def _leading(program: Program, start: int) -> int:
+    """Return how many completed calls of pairs, none of them its rank's first, a window begins with."""
+    count = 0
+    for row in range(start, min(len(program), start + _LEADING)):
+        if not program.is_p2p[row] or program.seq[row] <= 1 or program.state[row] != State.DONE:
+            break
+        count += 1
+    return count
 
 
 def _collectives(program: Program, purpose: int) -> np.ndarray:

@@ -16,6 +16,7 @@ from hangscope.report.words import ROLE_WORDS
 COLUMNS = 4
 ROWS_BEFORE = 60  # alike calls that are listed before the first difference
 OTHERS_LISTED = 8
+COMPARED = 16  # classes whose order of calls is compared with the culprit's
 LIKE = 0.5  # classes less alike play different parts, and a comparison of their calls says nothing
 
 
@@ -32,10 +33,9 @@ def call_diff(subject: Subject, classes: list[Behaviour]) -> CallDiff | None:
     first = next((i for i, row in enumerate(rows) if row.differs or _is_open(row)), len(rows) - 1)
     earlier = max(0, first - ROWS_BEFORE)
     others = [behaviour for behaviour in classes if behaviour not in chosen]
-    used = sorted({cell.group for row in rows for cell in row.cells if cell.group is not None})
     return CallDiff(
         classes=tuple(_class(subject, behaviour) for behaviour in chosen),
-        groups=tuple(DiffGroup(gid, subject.label(gid), i % 8) for i, gid in enumerate(used)),
+        groups=_groups(subject, chosen, rows),
         rows=tuple(rows[earlier:]),
         earlier=earlier,
         differences=max((row.differs or 0 for row in rows), default=0),
@@ -43,6 +43,24 @@ def call_diff(subject: Subject, classes: list[Behaviour]) -> CallDiff | None:
         classes_left_out=max(0, len(others) - OTHERS_LISTED),
         ranks_left_out=sum(len(b.ranks) for b in others[OTHERS_LISTED:]),
     )
+
+
+def _groups(subject: Subject, chosen: list[Behaviour], rows: list[DiffRow]) -> tuple[DiffGroup, ...]:
+    """Return the groups of the listed calls; where ranks of a column have groups of their own, by what these are for."""
+    shared: dict[int, bool] = {}
+    for row in rows:
+        for cell, behaviour in zip(row.cells, chosen, strict=True):
+            if cell.group is not None and cell.group not in shared:
+                members = set(subject.incident.groups[cell.group].ranks)
+                shared[cell.group] = members.issuperset(behaviour.ranks)
+    numbers: dict[tuple[str, int], int] = {}
+    found = []
+    for gid, whole in sorted(shared.items()):
+        group = subject.incident.groups[gid]
+        number = numbers.setdefault((group.desc or group.name, len(group.ranks)), len(numbers))
+        short = "" if whole else group.desc or group.role or ""
+        found.append(DiffGroup(gid, group.label, number % 8, short))
+    return tuple(found)
 
 
 def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
@@ -65,10 +83,19 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     if not others:
         return [b for b in culprits if len(b.program)][:COLUMNS]
     room = COLUMNS - 1
+    if known is not None and not ordered:
+        others[:COMPARED] = sorted(others[:COMPARED], key=lambda b: -round(8 * in_order(b, known)))
     if culprits:
         return [others[0], *culprits[:room]]
-    beside = [b for b in others[1:] if inside.intersection(b.ranks) and likeness(b, others[0]) >= LIKE]
+    # Where nobody is named, who left the call tells as much as who is still in it.
+    members = inside | frozenset(subject.view.members if subject.view is not None else ())
+    beside = [b for b in others[1:] if members.intersection(b.ranks) and likeness(b, others[0]) >= LIKE]
     return [others[0], *beside[:room]]
+
+
+def in_order(one: Behaviour, other: Behaviour) -> float:
+    """Return how much of the shorter program lies in the same order in both, 0 to 1: stages of a pipeline make the same calls in turns."""
+    return len(align(one.program, other.program).matched) / max(1, min(len(one.program), len(other.program)))
 
 
 def likeness(one: Behaviour, other: Behaviour) -> float:

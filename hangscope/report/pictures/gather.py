@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.report.page_data import PageData
+from hangscope.report.page_data import EndStory, PageData
 from hangscope.report.pictures.behaviour import Folding
 from hangscope.report.pictures.calls import call_diff
 from hangscope.report.pictures.detail import detail
@@ -22,14 +22,20 @@ def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
     mesh = topology(subject)
     both = sides(subject)
     edges, roots = wait_graph(subject)
+    story = tell(subject, classes)
+    # The line that a traceback quotes stands in the story of an end already.
+    told = {frame.code for frame in story.trace} if isinstance(story, EndStory) else set()
+    code = tuple(
+        s for s in snippets(both, source) if not (len(s.lines) == 1 and told & {x.text for x in s.lines})
+    )
     return PageData(
         calls=call_diff(subject, classes),
         waitfor=wait_picture(subject, edges, roots),
         rankmap=rank_map(subject),
         topology=mesh,
         strip=strip(subject),
-        story=tell(subject, classes),
+        story=story,
         sides=both,
-        snippets=snippets(both, source),
+        snippets=code,
         detail=detail(subject, classes, mesh, steps_to_root(edges, roots)),
     )

@@ -5,6 +5,7 @@ A story that the evidence does not carry gives way to the next in its list; the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from hangscope.align.rankset import compress, ranks_phrase
@@ -29,6 +30,7 @@ from hangscope.report.subject import Subject
 from hangscope.report.words import cut
 
 _LINES, _WIDTH = 6, 240
+_NUMBER = re.compile(r"\d+")
 Teller = Callable[[Subject, Sequence[Behaviour]], "Story | None"]
 
 
@@ -87,8 +89,9 @@ def join(subject: Subject, classes: Sequence[Behaviour]) -> JoinStory | None:
 def loop(subject: Subject, classes: Sequence[Behaviour]) -> LoopStory | None:
     """Return the ends of what two sides printed."""
     endings = last_lines(subject, classes, most=4)
-    named = [line for line in endings if line.role == "culprit"]
-    return LoopStory(endings) if named and len(endings) > len(named) else None
+    own = {_NUMBER.sub("#", line.text) for line in endings if line.role == "culprit"}
+    others = {_NUMBER.sub("#", line.text) for line in endings if line.role != "culprit"}
+    return LoopStory(endings) if own and others and not own & others else None
 
 
 def stack(subject: Subject, classes: Sequence[Behaviour]) -> StackStory | None:
@@ -118,7 +121,10 @@ def known(subject: Subject, classes: Sequence[Behaviour]) -> KnownStory | None:
         awaited.append(f"{ranks_phrase(ranks).capitalize()}: in {where}")
     if len(by_call) > _LINES:
         awaited.append(f"{len(by_call) - _LINES} more calls are open")
-    awaited += [f"{cut(t.text, _WIDTH)}  [{t.source}]" for t in told.ends(subject)[:_LINES]]
+    for lines in (told.transport(subject), told.ends(subject)):
+        awaited += [f"{cut(t.text, _WIDTH)}  [{t.source}]" for t in lines[:_LINES]]
+        if len(lines) > _LINES:
+            awaited.append(f"{len(lines) - _LINES} more such lines")
     endings = last_lines(subject, classes, most=12)
     return KnownStory(tuple(awaited), endings) if awaited or endings else None
 
@@ -162,11 +168,14 @@ STORIES: dict[str, tuple[Teller, ...]] = {
 
 
 def tell(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
-    """Return the story of an incident; None where the call diff tells it, or nothing is stuck."""
+    """Return the story of an incident; None where the call diff tells it, or nothing is stuck.
+
+    Where no call is known at all, what is known is the story of any cause.
+    """
     if subject.verdict is None:
         return known(subject, classes) if subject.analysis.judgement.status == "inconclusive" else None
     for teller in STORIES.get(subject.verdict.cause, (known,)):
         found = teller(subject, classes)
         if found is not None:
             return found
-    return None
+    return None if any(len(b.program) for b in classes) else known(subject, classes)

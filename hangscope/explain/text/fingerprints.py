@@ -1,0 +1,135 @@
+"""What DETAIL's fingerprints show: the calls that ranks say they were in, and from whom they say that they differ.
+
+Each rank gathers the fingerprints of all and compares them with its own in the order of their ranks, and its error names
+the first that differs (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp): those before it made the reporter's call.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from hangscope.align.group_ranks import Label, label_of
+from hangscope.align.matching import match_key
+from hangscope.explain.facts import Facts
+from hangscope.explain.finding import Candidate, Finding
+from hangscope.explain.text.sides import two_sides
+from hangscope.incident import CallKind, Incident, Stack
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
+
+
+def _kind_of(event: CallFingerprint, facts: Facts) -> CallKind:
+    """Return the call that a fingerprint describes, with the stack of the same rank's traceback."""
+    stack: Stack = ()
+    if event.rank is not None:
+        stack = next((e.frames for e in facts.of(event.rank, RankException) if e.frames), ())
+    return _kind(event.op, event.shape, event.dtype, stack)
+
+
+def _kind(op: str, shape: tuple[int, ...] | None, dtype: str | None, stack: Stack = ()) -> CallKind:
+    sizes, types = (shape,) if shape is not None else (), (dtype,) if dtype else ()
+    return CallKind(op, "", sizes, sizes, types, types, stack=stack)
+
+
+def _halves(facts: Facts) -> dict[tuple[Label, int], dict[int, CallFingerprint]]:
+    """Return the ranks' own halves of DETAIL's fingerprints by group, as far as lines tell it, and seq."""
+    halves: dict[tuple[Label, int], dict[int, CallFingerprint]] = defaultdict(dict)
+    for event in facts.all(CallFingerprint):
+        seq = event.seq
+        if event.rank is not None and seq is not None:
+            halves[(label_of(event), seq)].setdefault(event.rank, event)
+    return halves
+
+
+def fingerprints(incident: Incident, facts: Facts) -> Finding | None:
+    """Compare the ranks' own halves of DETAIL's fingerprints at the first seq where they differ."""
+    halves = _halves(facts)
+    for label, seq in sorted(halves, key=lambda k: (k[1], not k[0][1], str(k[0][0]))):
+        events = halves[(label, seq)]
+        sides: dict[object, list[int]] = defaultdict(list)
+        for rank, event in sorted(events.items()):
+            sides[match_key(_kind_of(event, facts))].append(rank)
+        if len(sides) == 1:
+            finding = _from_one_side(incident, facts, seq, events)
+            if finding is not None:
+                return finding
+        if len(sides) > 1:
+            ordered = sorted((tuple(r) for r in sides.values()), key=lambda r: (-len(r), r))
+            finding = two_sides(
+                incident, facts, seq, ordered, {r: _kind_of(e, facts) for r, e in events.items()}
+            )
+            finding.events = [events[r] for side in ordered for r in side[:2]]
+            finding.assumed = any(e.rank_assumed for e in events.values())
+            if not label[1]:  # a subgroup: the other ranks wait for its members, not in this call
+                finding.candidates = [
+                    Candidate(
+                        barrier_absent(facts),
+                        "absent from a monitored barrier",
+                        "they are in a call of another group",
+                    )
+                ]
+            return finding
+    return None
+
+
+def _from_one_side(
+    incident: Incident, facts: Facts, seq: int, events: Mapping[int, CallFingerprint]
+) -> Finding | None:
+    """Name the ranks from whom the reporters, who all made one call, say that they differ: the fewer of the two."""
+    alike, others, assumed = set(events), set[int](), False
+    kinds = {rank: _kind_of(event, facts) for rank, event in events.items()}
+    for event in events.values():
+        if event.peer_group_rank is None:
+            continue
+        named, guessed = facts.group_ranks.resolve(event, (event.peer_group_rank,))
+        others.update(named)
+        if not event.garbled and event.peer_op:
+            other = _kind(event.peer_op, event.peer_shape, event.peer_dtype)
+            kinds.update((rank, other) for rank in named if rank not in events)
+        assumed = assumed or guessed or event.rank_assumed
+        if not event.garbled:  # else only the lengths were compared
+            alike.update(facts.group_ranks.resolve(event, range(event.peer_group_rank))[0])
+    if not others or others & alike or 2 * len(alike) <= len(incident.ranks):
+        return None
+    finding = two_sides(incident, facts, seq, [tuple(sorted(alike)), tuple(sorted(others))], kinds)
+    finding.waiting_rank = min(events)
+    finding.waiting_kind = kinds[finding.waiting_rank]
+    finding.events = [events[rank] for rank in sorted(events)[:4]]
+    finding.assumed = assumed
+    return finding
+
+
+def barrier_absent(facts: Facts) -> tuple[int, ...]:
+    """Return the ranks (global) that any monitored barrier missed."""
+    return tuple(sorted({r for e in facts.all(MonitoredBarrier) for r in absent_of(e, facts)[0]}))
+
+
+def absent_of(event: MonitoredBarrier, facts: Facts) -> tuple[tuple[int, ...], bool]:
+    """Return the ranks (global) that one monitored barrier missed, and whether that rests on an assumption."""
+    return facts.group_ranks.resolve(event, event.absent)
+
+
+def late(incident: Incident, facts: Facts) -> Finding | None:
+    """Name those whom a barrier missed and who later report the very call that the others were in."""
+    absent = set(barrier_absent(facts))
+    errors = [e for e in facts.all(CallFingerprint) if e.context == "barrier_error" and e.rank is not None]
+    first = next((e for e in errors if e.rank in absent), None)
+    if first is None:
+        return None
+    on_time = next((e for s in _halves(facts).values() for r, e in s.items() if r not in absent), None)
+    own = _kind_of(first, facts)
+    if on_time is not None and match_key(_kind_of(on_time, facts)) != match_key(own):
+        return None
+    waiting = tuple(r for r in incident.ranks if r not in absent)
+    seq = first.seq
+    return Finding(
+        "late",
+        tuple(sorted(absent)),
+        seq=seq,
+        waiting=waiting,
+        explained=len(waiting),
+        own_kind=own,
+        waiting_kind=own,
+        waiting_rank=waiting[0] if waiting else None,
+    )

@@ -1,0 +1,85 @@
+"""The stacks of all ranks as one tree of common beginnings, as MPI's STAT draws it.
+
+A branch is a run of frames, outermost first, and the ranks (global) that are in all of them, so that a thousand ranks fold
+to as many branches as there are places where they stand. Branches are listed depth first; time is linear in the frames of
+the stacks that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.frames import Frame, Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Frames that `ranks` (ascending) all stand in; `depth` counts the forks above it."""
+
+    depth: int
+    ranks: tuple[int, ...]
+    frames: Stack
+
+    @property
+    def who(self) -> str:
+        """Return its ranks as text: `0-2,5`."""
+        return compress(self.ranks)
+
+
+@dataclass(slots=True)
+class _Node:
+    frame: Frame | None
+    ranks: list[int] = field(default_factory=list)
+    calls: dict[Frame, _Node] = field(default_factory=dict)
+
+
+def merged(stacks: Mapping[int, Stack]) -> tuple[Branch, ...]:
+    """Return the branches of each rank's stack; stacks are innermost first, as everywhere.
+
+    Of two branches that fork, that of fewer ranks comes first: who stands alone is who is looked for.
+    """
+    alike: dict[Stack, list[int]] = {}
+    for rank in sorted(stacks):
+        alike.setdefault(stacks[rank], []).append(rank)
+    root = _Node(None)
+    for stack, ranks in alike.items():
+        node = root
+        node.ranks += ranks
+        for frame in reversed(stack):
+            node = node.calls.setdefault(frame, _Node(frame))
+            node.ranks += ranks
+    return tuple(_branches(root))
+
+
+def _branches(root: _Node) -> Iterator[Branch]:
+    work = [(node, 0) for node in _forks(root)]
+    while work:
+        node, depth = work.pop()
+        frames = []
+        while True:
+            assert node.frame is not None
+            frames.append(node.frame)
+            inner = list(node.calls.values())
+            if len(inner) != 1 or len(inner[0].ranks) != len(node.ranks):
+                break
+            node = inner[0]
+        yield Branch(depth, tuple(sorted(node.ranks)), tuple(frames))
+        work += [(fork, depth + 1) for fork in _forks(node)]
+
+
+def _forks(node: _Node) -> list[_Node]:
+    """Return what was called from a node, in the order of a stack of work: that of fewer ranks last."""
+    return sorted(node.calls.values(), key=lambda fork: (len(fork.ranks), sorted(fork.ranks)), reverse=True)
+
+
+def tree_text(branches: Sequence[Branch]) -> str:
+    """Return the tree as lines: frames that the same ranks go through stand below each other, forks are indented."""
+    lines = []
+    for branch in branches:
+        indent = "  " * branch.depth
+        first, *rest = branch.frames
+        lines.append(f"{indent}{ranks_phrase(branch.ranks)}: {first}")
+        lines += [f"{indent}{frame}" for frame in rest]
+    return "\n".join(lines) + "\n" if lines else ""
