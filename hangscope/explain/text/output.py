@@ -131,7 +131,7 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
             waiting_rank=inside[0],
             waiting_kind=kind,
         )
-    if set(inside) == set(incident.ranks) and {op for op, _ in found} <= _POINT_TO_POINT:
+    if inside and set(inside) == set(incident.ranks) and {op for op, _ in found} <= _POINT_TO_POINT:
         # Stages of a pipeline stand at different lines by nature: which half is missing, their lines do not tell.
         kind = facts.whereabouts[inside[0]].call
         return Finding(
