@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hangscope.causes.case import Case, Match
 from hangscope.incident import Incident
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -30,6 +32,10 @@ _COMMUNICATION = (
     "distributed/distributed_c10d.py",
     "distributed/rendezvous.py",
     "distributed/_functional_collectives.py",
+)
+#: What stands in its messages, so that one of them is known where a letter of it is changed.
+_ITS_WORDS = re.compile(
+    r"[Cc]ollective|\bpeers?\b|nccl|NCCL|gloo|[Bb]arrier|\bDDP\b|ProcessGroup|communicator|TCPStore|across all ranks"
 )
 _ARGUMENT_ERRORS = frozenset(
     {"ValueError", "TypeError", "AssertionError", "KeyError", "IndexError", "AttributeError"}
@@ -82,8 +88,9 @@ def only_communication_failed(case: Case, match: Match) -> str:
             continue
         kind = event.type.rsplit(".", 1)[-1]
         place = event.frames[0].file.replace("\\", "/") if event.frames else ""
-        if (kind.startswith("Dist") and kind.endswith("Error")) or (
-            place.endswith(_COMMUNICATION) and kind not in _ARGUMENT_ERRORS
-        ):
+        if kind in _ARGUMENT_ERRORS:
+            continue
+        its_own = kind.startswith("Dist") and kind.endswith("Error")
+        if its_own or place.endswith(_COMMUNICATION) or _ITS_WORDS.search(event.message):
             return f"rank {death.rank}'s error came out of the communication layer, which also raises it for what a peer did"
     return ""

@@ -97,6 +97,23 @@ def test_an_error_of_the_communication_layer_is_no_sure_death(tmp_path: Path, da
     assert verdict is None or verdict.cause == "init_hang" or verdict.confidence != "high"
 
 
+@pytest.mark.parametrize(
+    ("name", "word", "damaged"),
+    [
+        ("zero_params_gather", "same model across all ranks", "same modul across all rafks"),
+        ("detail_fingerprint_one_rank", "between collectives", "between colletives"),
+        ("detail_failed_to_pass_but_in_call", "monitoredBarrier", "monmtoredBarrier"),
+    ],
+)
+def test_a_changed_letter_makes_no_death_of_it(tmp_path: Path, name: str, word: str, damaged: str) -> None:
+    text = (FIXTURES / "text" / f"{name}.txt").read_text()
+    assert word in text
+    log = tmp_path / "job.log"
+    log.write_text(text.replace(word, damaged))
+    verdict = analyze(log).verdict
+    assert verdict is None or verdict.cause != "crashed_rank" or verdict.confidence != "high"
+
+
 TABLE = (FIXTURES / "text" / "table_exit1_before_sigkill.txt").read_text()
 
 
@@ -104,6 +121,7 @@ TABLE = (FIXTURES / "text" / "table_exit1_before_sigkill.txt").read_text()
     "damaged",
     [
         TABLE.replace("  rank      : 4 (local_rank: 4)\n", ""),
+        TABLE[: TABLE.index("[2]:") + 30],
         TABLE.replace(
             "  exitcode  : -9 (pid: 416)\n", "  exitcode  : -9 (pid: 416)\n  exitcode  : 1 (pid: 415)\n"
         ),

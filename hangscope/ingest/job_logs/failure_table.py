@@ -65,7 +65,7 @@ class FailureTableParser:
         self._entry: dict[str, str] = {}
         self._where: Line | None = None
         self._left = self._idle = 0
-        self._begun = self._doubled = False
+        self._begun = self._doubled = self._rooted = self._numbered = False
         self.notes: list[Note] = []
 
     @property
@@ -85,6 +85,7 @@ class FailureTableParser:
                 _LINES_OF_A_TABLE,
                 _LINES_WITHOUT_ENTRY,
             )
+            self._rooted = self._root
             if beheaded is not None:
                 self._where, self._entry = line, {beheaded[1]: beheaded[2].strip()}
             return []
@@ -105,19 +106,20 @@ class FailureTableParser:
             self._idle = _LINES_WITHOUT_ENTRY
             return []
         done: list[Event] = []
-        if _ENTRY.match(line.text):
+        if entry := _ENTRY.match(line.text):
             done = self._flush()
+            self._numbered = self._numbered or entry.group(1) != "0"
             self._where, self._entry, self._idle = line, {}, _LINES_WITHOUT_ENTRY
             self._begun = True
         elif _ROOT.match(line.text):
             done = self._flush()
-            self._root = True
+            self._root = self._rooted = True
         elif _OTHERS.match(line.text):
             done = self._flush()
             self._root = False
         elif _RULER.match(line.text) and self._where is not None:
             done = self._flush()
-            self._origin = None
+            self._origin, self._rooted, self._numbered = None, False, False
         elif self._left <= 0 or self._idle <= 0:
             return list(self.close())
         elif self._where is not None and re.match(r"^\s+\S", line.text) and "traceback" in self._entry:
@@ -132,11 +134,8 @@ class FailureTableParser:
         self._begun = self._doubled = False
         if where is None:
             return []
-        if torn and not self.notes:
-            text = "an entry of the launcher's table of failures has fields twice or lacks some"
-            self.notes.append(
-                Note("torn_table", text, where.file, where.number, "look at the launcher's own output")
-            )
+        if torn:
+            self._torn(where)
         rank = re.match(r"(\d{1,7}) \(local_rank: (\d{1,6})\)", entry.get("rank", ""))
         code = re.match(r"(-?\d{1,4}) {1,6}\(pid: (\d{1,9})\)", entry.get("exitcode", ""))
         if not code:
@@ -153,10 +152,20 @@ class FailureTableParser:
             )
         ]  # fmt: skip
 
+    def _torn(self, where: Line) -> None:
+        if not self.notes:
+            text = "the launcher's table of failures is not whole: it breaks off, or an entry has fields twice or lacks some"
+            self.notes.append(
+                Note("torn_table", text, where.file, where.number, "look at the launcher's own output")
+            )
+
     def close(self) -> Iterable[Event]:
         """Return the entry that the table, or the file, ends in."""
+        where = self._where
         done = self._flush(ended=True)
-        self._origin = None
+        if where is not None and self._numbered and not self._rooted:
+            self._torn(where)  # the root cause, which is number 0, comes behind the others, or before them
+        self._origin, self._rooted, self._numbered = None, False, False
         return done
 
 

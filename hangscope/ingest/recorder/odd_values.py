@@ -19,6 +19,7 @@ _TYPE = re.compile(r"[\w:.]{1,60}")
 _MEMBERS = re.compile(r"\[[\d, ]*\]")
 _NUMBER = re.compile(r"-?\d{1,19}")
 _LARGEST = 2**62
+_IN_PLACE = (":all_reduce", ":broadcast", ":barrier", ":all_reduce_barrier")  # their outputs are their inputs
 
 
 class Oddities:
@@ -95,6 +96,11 @@ def look_at_entry(entry: dict[Any, Any], found: Oddities) -> None:
         fits = _FITS.get(key) if isinstance(key, str) else None
         if not isinstance(key, str) or (fits is not None and value is not None and not fits(value)):
             found.add(str(key)[:40], value)
+    name = entry.get("profiling_name")
+    if isinstance(name, str) and name.endswith(_IN_PLACE):
+        for one, other in (("input_sizes", "output_sizes"), ("input_dtypes", "output_dtypes")):
+            if one in entry and other in entry and entry[one] != entry[other]:
+                found.add(f"{other} of {name[:40]}", entry[other])
 
 
 def _is_number(value: Any, least: int = 0) -> bool:

@@ -35,6 +35,7 @@ ENTRY: tuple[tuple[str, Any], ...] = (
     ("input_sizes", "[[1]]"), ("output_sizes", [["x"]]), ("input_dtypes", {"a": 1}), ("input_dtypes", "%s%n"), ("output_dtypes", [None]),
     ("frames", [None]), ("frames", [{"name": 3, "filename": "x", "line": 1}]), ("is_p2p", 2), ("retired", "yes"), ("record_id", 2**70),
     ("record_id", 0), ("time_created_ns", -5), ("time_created_ns", "soon"), ("collective_seq_id", True), ("timeout_ms", []), (7, 1),
+    ("output_sizes", [[1, 1]]), ("output_dtypes", ["Long"]),
 )  # fmt: skip
 TOP: tuple[tuple[Any, Any], ...] = (
     ("version", 3), ("version", "A" * 5000), ("version", -1), ("pg_config", 2**63), ("pg_config", {"0": []}), ("pg_status", [1]),
@@ -46,7 +47,7 @@ TOP: tuple[tuple[Any, Any], ...] = (
 @pytest.mark.parametrize(("key", "value"), ENTRY)
 def test_an_odd_value_of_an_entry_is_told(key: Any, value: Any) -> None:
     dump = stuck(2, culprit=1)[0].dump()
-    dump["entries"][5][key] = value
+    dump["entries"][4][key] = value
     (told,) = notes_of(dump)
     assert "no recorder writes" in told and str(key)[:9] in told.replace("a number of an entry", str(key))
 
