@@ -7,6 +7,7 @@ lines say the same (`same_by`), who prints it (`by_launcher`, `prints_group_rank
 
 from __future__ import annotations
 
+import datetime
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -15,6 +16,7 @@ from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from hangscope.frames import Frame, Stack
 
+LEAP = 2024  # the year that stamps without one are counted in
 MAX_NUMBER = 2**63
 MAX_RANK = 10**7  # no larger one is read from a line
 MAX_TEXT = 100_000
@@ -56,6 +58,11 @@ class Event:
     stamp: float | None = None
     rank_assumed: bool = False
 
+    @property
+    def in_the_year(self) -> float | None:
+        """Return when it was printed, in seconds since 1 January of a leap year; None where no date is told."""
+        return self.stamp if self.time is None else since_new_year(self.time)
+
     def __init_subclass__(cls) -> None:
         """Make the kind known to `from_row`."""
         if cls.__dict__.get("kind"):
@@ -71,6 +78,13 @@ class Event:
         """Return the event as a tuple of plain builtins."""
         told = {name: _plain(value) for name, value in self.told().items()}
         return (self.kind, *(getattr(self, name) for name in _BASE), told)
+
+
+def since_new_year(seconds: float) -> float:
+    """Return seconds since 1 January of a leap year, as stamps without a year are counted."""
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    leap = moment.replace(year=LEAP) if (moment.month, moment.day) != (2, 29) else moment
+    return (leap - datetime.datetime(leap.year, 1, 1, tzinfo=datetime.timezone.utc)).total_seconds()
 
 
 _BASE: tuple[str, ...] = tuple(field.name for field in fields(Event))

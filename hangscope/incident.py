@@ -54,6 +54,21 @@ class State(int, Enum):
 Sizes = tuple[tuple[int, ...], ...]
 
 
+#: Ops whose completion on one member proves that every member took part in some call at that seq. A broadcast, reduce,
+#: gather, scatter or send completes on some members while others are absent, and so does an all_to_all whose splits, which
+#: are not recorded, leave pairs of members out.
+PROVING_OPS = frozenset(
+    {
+        "all_reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "barrier",
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class CallKind:
     """What a call is, apart from who made it and when.
@@ -214,6 +229,7 @@ class RankRecord:
     p2p: dict[int, Queue] = field(default_factory=dict)
     threads: list[tuple[str, Stack]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    log_tails: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)  # file, its last lines
     unchanged_snapshots: int = 0
 
     @property

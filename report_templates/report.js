@@ -11,7 +11,9 @@
       if (typeof value !== "string") return value;
       const bytes = Uint8Array.from(atob(value), (c) => c.charCodeAt(0));
       const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-      return JSON.parse(await new Response(stream).text());
+      // A long list of ranks is text behind a mark.
+      const listed = (key, item) => (typeof item === "string" && item.startsWith("\u0001") ? [...members(item.slice(1), Infinity)] : item);
+      return JSON.parse(await new Response(stream).text(), listed);
     })());
   };
   const report = loader("report-data");
@@ -62,28 +64,82 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   });
 
-  // Ranks as text: 0-2,5 and 0-1016:8.
-  const holds = (ranks, wanted) => String(ranks).split(",").some((run) => {
+  // Ranks as text: 0-2,5 and 0-1016:8; or a list of numbers.
+  const spans = (ranks) => (Array.isArray(ranks) ? ranks.map(String) : String(ranks).split(",")).filter((run) => /^\d/.test(run)).map((run) => {
     const [span, step] = run.split(":");
     const [from, to] = span.split("-").map(Number);
-    return wanted >= from && wanted <= (to === undefined ? from : to) && (wanted - from) % (Number(step) || 1) === 0;
+    return [from, to === undefined ? from : to, Number(step) || 1];
   });
+  const holds = (ranks, wanted) => spans(ranks).some(([from, to, step]) => wanted >= from && wanted <= to && (wanted - from) % step === 0);
+  const members = (ranks, most) => {
+    const found = new Set();
+    for (const [from, to, step] of spans(ranks)) for (let r = from; r <= to && r < most; r += step) found.add(r);
+    return found;
+  };
+  const told = (ranks) => {
+    const runs = [];
+    for (const rank of [...ranks].sort((a, b) => a - b)) {
+      const last = runs[runs.length - 1];
+      if (last && last[1] === rank - 1) last[1] = rank;
+      else runs.push([rank, rank]);
+    }
+    const some = runs.slice(0, 12).map(([from, to]) => (from === to ? from : from + "-" + to));
+    return some.join(",") + (runs.length > 12 ? " …" : "");
+  };
   const first = (ranks) => Number.parseInt(String(ranks), 10);
+  const labelOf = (group) => {
+    const name = group.name || "(unnamed)";
+    return group.desc && group.desc !== group.name ? name + " (" + group.desc + ")" : name;
+  };
+  const on = (item) => item.dataset.rank || item.dataset.ranks;
+  const button = (text, action) => {
+    const item = make("button", text);
+    item.type = "button";
+    item.addEventListener("click", () => action(item));
+    return item;
+  };
 
+  // What is chosen, and what is filtered, stands behind the file's name: #rank=8, #group=..., #call=.../12, &state=waiting.
   const panel = id("panel");
   let opener = null;
+  let chosen = null;
+  const filters = { in: "", state: "", host: "" };
+  const remember = () => {
+    const parts = (chosen ? [chosen] : []).concat(Object.entries(filters).filter((part) => part[1]));
+    const hash = parts.map(([key, value]) => key + "=" + encodeURIComponent(value)).join("&");
+    history.replaceState(null, "", hash ? "#" + hash : location.pathname + location.search);
+  };
   const close = () => {
     if (panel.hidden) return;
     panel.hidden = true;
     for (const item of all(".chosen")) item.classList.remove("chosen");
-    history.replaceState(null, "", location.pathname + location.search);
+    chosen = null;
+    remember();
     if (opener) opener.focus({ preventScroll: true });
+  };
+  const open = (kind, value, title, parts, from, marks) => {
+    opener = from || opener;
+    chosen = [kind, value];
+    id("panel-title").textContent = title;
+    id("panel-body").replaceChildren(...parts);
+    panel.hidden = false;
+    panel.focus({ preventScroll: true });
+    for (const item of all(".chosen")) item.classList.remove("chosen");
+    for (const item of marks) item.classList.add("chosen");
+    remember();
   };
   const section = (title, lines, ordered) => {
     if (!lines || !lines.length) return [];
     const list = make(ordered ? "ol" : "ul");
     list.append(...lines.map((line) => make("li", line)));
     return [make("h4", title), list];
+  };
+  const linked = (title, items) => {
+    if (!items.length) return [];
+    const row = make("p", undefined, "links");
+    row.append(...items.slice(0, 24));
+    if (items.length > 24) row.append(" and " + (items.length - 24) + " more");
+    return [make("h4", title), row];
   };
   const queueOf = (lines) => {
     if (!lines) return [];
@@ -105,60 +161,171 @@
     draw();
     return [make("h4", "Its calls, the newest last"), filter, list];
   };
-  const show = async (wanted, from) => {
-    const data = await detail();
+  const groupButton = (group) => button(labelOf(group), (item) => showGroup(labelOf(group), item));
+  const mesh = id("rankmap") && id("rankmap").dataset.mesh ? id("rankmap").dataset.mesh.split(",").map((part) => part.split(":")) : [];
+  const placeOf = (rank) => mesh.map(([name, size, stride]) => name + (Math.floor(rank / stride) % size)).join(" ");
+  const hostOf = (data, row, rank) => (row && row.host) || (data.per_host ? data.hosts[Math.floor(rank / data.per_host)] : null);
+
+  const showRank = async (wanted, from) => {
+    const [data, whole] = [await detail(), await report()];
     const row = data.ranks.find((r) => holds(r.ranks, wanted));
-    opener = from || opener;
-    id("panel-title").textContent = "Rank " + wanted;
-    const body = id("panel-body");
-    if (!row) {
-      body.replaceChildren(make("p", "Nothing is recorded of rank " + wanted + "."));
-    } else {
-      const facts = [row.state, row.absence, row.host && "host " + row.host, row.label];
-      if (row.ranks !== String(wanted)) facts.push("as all of ranks " + row.ranks.slice(0, 120));
-      body.replaceChildren(
-        make("p", facts.filter(Boolean).join(" · ")),
-        ...section("Its way to the root", row.waits, true),
-        ...(row.queue === null ? [] : queueOf(data.queues[row.queue])),
-        ...section("Its stack, innermost first", row.stack, true),
-        ...section("What its log told last", row.told),
-        ...section("Its files", row.files),
-      );
-    }
-    panel.hidden = false;
-    panel.focus({ preventScroll: true });
-    for (const item of all("[data-rank], [data-ranks]")) {
-      item.classList.toggle("chosen", holds(item.dataset.rank || item.dataset.ranks, wanted));
-    }
-    history.replaceState(null, "", "#rank=" + wanted);
+    const host = row && hostOf(data, row, wanted);
+    const facts = row ? [row.state, row.absence, host && "host " + host, row.label || placeOf(wanted)] : [];
+    if (row && row.ranks !== String(wanted)) facts.push("as all of ranks " + row.ranks.slice(0, 120));
+    open("rank", String(wanted), "Rank " + wanted, row ? [
+      make("p", facts.filter(Boolean).join(" · ")),
+      ...section("Its way to the root", row.waits, true),
+      ...(row.queue === null ? [] : queueOf(data.queues[row.queue])),
+      ...section("Its stack, innermost first", row.stack, true),
+      ...section("What its log told last", row.told),
+      ...(row.log.length ? [make("h4", "The last lines of its log"), make("pre", row.log.join("\n"))] : []),
+      ...linked("Its groups", whole.groups.filter((g) => holds(g.ranks, wanted)).map(groupButton)),
+      ...section("Its files", row.files),
+    ] : [make("p", "Nothing is recorded of rank " + wanted + ".")], from, all("[data-rank], [data-ranks]").filter((item) => holds(on(item), wanted)));
     const list = panel.querySelector(".queue");
     if (list) list.scrollTop = list.scrollHeight;
   };
+  const showGroup = async (label, from) => {
+    const whole = await report();
+    const group = whole.groups.find((g) => labelOf(g) === label);
+    const parts = group ? [
+      make("p", [group.role, group.members_known ? "ranks" : "at least ranks", Array.isArray(group.ranks) ? told(group.ranks) : group.ranks.slice(0, 300)].filter(Boolean).join(" · ")),
+      ...section("How far its ranks came", group.frontier.map((f) => "ranks " + f.ranks.slice(0, 80) + ": " + (f.enqueued === null ? "not seen" : "enqueued " + f.enqueued + ", completed " + (f.completed === null ? "not known" : f.completed)))),
+      ...linked("Its ranks", [...members(group.ranks, whole.world_size)].map((r) => button("rank " + r, (item) => showRank(r, item)))),
+      button(filters.in === label ? "show all groups again" : "show only its calls and ranks", () => filter("in", filters.in === label ? "" : label)),
+    ] : [make("p", "Nothing is recorded of this group.")];
+    open("group", label, "Group " + label, parts, from, all(".chip").filter((c) => c.dataset.group === label));
+  };
+  const showCall = async (name, from) => {
+    const whole = await report();
+    const at = name.lastIndexOf("/");
+    const [label, number] = [name.slice(0, at), name.slice(at + 1)];
+    const seq = Number(number); // not a number for a send or receive, whose numbers are its pair's own
+    const rows = all(".row").filter((row) => row.dataset.call === name);
+    const group = whole.groups.find((g) => labelOf(g) === label);
+    const heads = all(".head .who").map((head) => [...head.childNodes].filter((n) => n.nodeType === 3).map((n) => n.data).join("").trim());
+    const cells = rows.flatMap((row) => [...row.children].map((cell, i) => heads[i] + ": " + (cell.classList.contains("eq") ? "the same call" : cell.innerText.replace(/\s+/g, " ").trim())).filter((line) => !line.endsWith(": ")));
+    const which = (test) => (group ? group.frontier.filter(test).map((f) => f.ranks.slice(0, 80)).join(",") : "");
+    const facts = [
+      ["completed on", which((f) => f.completed !== null && f.completed >= seq)],
+      ["made and not seen to complete on", which((f) => f.enqueued !== null && f.enqueued >= seq && !(f.completed !== null && f.completed >= seq))],
+      ["not made by", which((f) => f.enqueued !== null && f.enqueued < seq)],
+      ["not known of", which((f) => f.enqueued === null)],
+    ].filter((fact) => fact[1] && seq > 0).map(([text, ranks]) => text + " ranks " + ranks);
+    open("call", name, (rows.length ? rows[0].dataset.op : "Call") + " seq " + number.replace("p", ""), [
+      make("p", "on group " + label),
+      ...section("Who made it", facts),
+      ...section("As each side made it", cells),
+      ...(group ? linked("Its group", [groupButton(group)]) : []),
+    ], from, rows);
+  };
   id("panel-close").addEventListener("click", close);
 
-  // A group's chip dims the calls of all other groups; once more shows them again.
-  let group = null;
-  const choose = (name) => {
-    group = group === name ? null : name;
+  // Filters dim what does not match, everywhere on the page.
+  const bar = id("filter");
+  const matching = async () => {
+    const [whole, data] = [await report(), await detail()];
+    const size = whole.world_size;
+    const sets = [];
+    if (filters.in) sets.push(members((whole.groups.find((g) => labelOf(g) === filters.in) || { ranks: "" }).ranks, size));
+    if (filters.state) sets.push(members(whole.ranks.filter((r) => r.state === filters.state).map((r) => (r.ranks === undefined ? r.rank : r.ranks)).join(","), size));
+    if (filters.host) {
+      const own = new Set();
+      for (const row of data.ranks) for (const r of members(row.ranks, size)) if (hostOf(data, row, r) === filters.host) own.add(r);
+      sets.push(own);
+    }
+    return sets.length ? new Set([...sets[0]].filter((r) => sets.every((s) => s.has(r)))) : null;
+  };
+  const map = id("rankmap");
+  const tile = map && map.dataset.tile ? { size: Number(map.dataset.tile), x: Number(map.dataset.x), y: Number(map.dataset.y), perHost: Number(map.dataset.perHost), hosts: Number(map.dataset.hosts), ranks: Number(map.dataset.size) } : null;
+  const pick = (found) => {
+    if (!tile) return;
+    for (const old of map.querySelectorAll(".picked")) old.remove();
+    map.classList.toggle("filtered", found !== null);
+    if (!found) return;
+    const side = tile.size * 3 / 4;
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    path.setAttribute("class", "picked");
+    path.setAttribute("d", [...found].map((rank) => {
+      const host = Math.floor(rank / tile.perHost);
+      const row = Math.floor(host / tile.hosts) * (tile.perHost + 1) + (rank % tile.perHost);
+      return "M" + (tile.x + (host % tile.hosts) * tile.size) + " " + (tile.y + row * tile.size) + "h" + side + "v" + side + "h-" + side + "z";
+    }).join(""));
+    map.append(path);
+  };
+  const filter = async (name, value) => {
+    if (name) filters[name] = value;
+    remember();
+    const found = await matching();
+    for (const box of all("#filter select")) box.value = filters[box.name];
+    const fits = (item) => found === null || spans(on(item)).some(([from, to, step]) => {
+      for (let r = from; r <= to; r += step) if (found.has(r)) return true;
+      return false;
+    });
+    for (const item of all("[data-rank], [data-ranks]")) item.classList.toggle("dimmed", Boolean(on(item)) && !fits(item));
+    const off = all(".head").map((head) => head.classList.contains("dimmed"));
     for (const row of all(".row")) {
       const chips = [...row.querySelectorAll(".chip")];
-      row.classList.toggle("dimmed", group !== null && !chips.some((c) => c.dataset.group === group));
+      row.classList.toggle("dimmed", filters.in !== "" && !chips.some((c) => c.dataset.group === filters.in));
+      [...row.children].forEach((cell, i) => cell.classList.toggle("dimmed", Boolean(off[i])));
     }
+    pick(found);
+    const result = id("filtered");
+    result.replaceChildren();
+    if (!found) return;
+    result.append(found.size ? found.size.toLocaleString("en") + (found.size === 1 ? " rank: " : " ranks: ") + told(found) + " " : "no rank matches ");
+    result.append(...[...found].slice(0, 4).map((r) => button("rank " + r, (item) => showRank(r, item))), button("clear", () => {
+      filters.in = filters.state = filters.host = "";
+      filter();
+    }));
   };
-  document.addEventListener("click", (event) => {
-    const chip = event.target.closest("[data-group]");
-    if (chip) return choose(chip.dataset.group);
-    const item = event.target.closest("[data-rank], [data-ranks]");
-    if (item && (item.dataset.rank || item.dataset.ranks)) show(first(item.dataset.rank || item.dataset.ranks), item);
-    return undefined;
-  });
-  for (const node of all(".node[data-ranks]")) {
-    if (!node.dataset.ranks) continue;
-    node.setAttribute("tabindex", "0");
-    node.setAttribute("role", "button");
+  if (bar) {
+    bar.hidden = false;
+    bar.addEventListener("submit", (event) => event.preventDefault());
+    bar.addEventListener("change", (event) => filter(event.target.name, event.target.value));
+    // The lists are made when somebody asks for them: a large job has thousands of groups.
+    const fill = async () => {
+      bar.removeEventListener("focusin", fill);
+      bar.removeEventListener("pointerenter", fill);
+      const [whole, data] = [await report(), await detail()];
+      const named = whole.ranks.map((r) => r.host).filter(Boolean);
+      const choices = { in: whole.groups.map(labelOf), state: whole.ranks.map((r) => r.state), host: data.hosts.length ? data.hosts : named };
+      for (const box of all("#filter select")) {
+        const kept = new Set([...box.options].map((o) => o.value));
+        for (const value of new Set(choices[box.name])) {
+          if (kept.has(value)) continue;
+          const option = make("option", value);
+          option.value = value;
+          box.append(option);
+        }
+        box.value = filters[box.name];
+      }
+    };
+    bar.addEventListener("focusin", fill);
+    bar.addEventListener("pointerenter", fill);
   }
-  for (const head of all(".head, .part[data-rank]")) head.setAttribute("role", "button");
 
+  const select = (item) => {
+    if (item.dataset.group) {
+      const label = item.dataset.group;
+      if (chosen && chosen[0] === "group" && chosen[1] === label) {
+        close();
+        filter("in", "");
+      } else showGroup(label, item).then(() => filter("in", label));
+    } else if (item.dataset.call) showCall(item.dataset.call, item);
+    else if (on(item)) showRank(first(on(item)), item);
+  };
+  const CHOICES = "[data-group], [data-call], [data-rank], [data-ranks]";
+  document.addEventListener("click", (event) => {
+    const item = event.target.closest(CHOICES);
+    if (item && !getSelection().toString()) select(item);
+  });
+  for (const item of all(".node[data-ranks], .row[data-call].diff, .row[data-call].open")) {
+    if (!item.dataset.call && !on(item)) continue;
+    item.setAttribute("tabindex", "0");
+    if (item.matches(".node")) item.setAttribute("role", "button");
+  }
+  for (const item of all(".head, .part[data-rank]")) item.setAttribute("role", "button");
   // A drawing that is wider than its place begins with what matters, at its right end.
   for (const root of all(".graph .root")) {
     const place = root.closest(".scroll");
@@ -166,22 +333,37 @@
     if (right > 0) place.scrollLeft += right + 12;
   }
 
-  const map = id("rankmap");
-  if (map && map.dataset.tile) {
-    map.classList.add("live");
-    map.addEventListener("click", (event) => {
-      const box = map.getBoundingClientRect();
-      const zoom = map.viewBox.baseVal.width / box.width;
-      const tile = Number(map.dataset.tile);
-      const perHost = Number(map.dataset.perHost);
-      const hosts = Number(map.dataset.hosts);
-      const column = Math.floor(((event.clientX - box.left) * zoom - Number(map.dataset.x)) / tile);
-      const row = Math.floor(((event.clientY - box.top) * zoom - Number(map.dataset.y)) / tile);
-      const local = row % (perHost + 1);
-      const rank = (Math.floor(row / (perHost + 1)) * hosts + column) * perHost + local;
-      if (column < 0 || column >= hosts || row < 0 || local === perHost || rank >= Number(map.dataset.size)) return;
-      show(rank);
+  // Under the map stands which rank the pointer is on.
+  const under = (event) => {
+    const cell = event.target.closest("[data-rank]");
+    if (cell) return Number(cell.dataset.rank);
+    if (!tile) return null;
+    const box = map.getBoundingClientRect();
+    const zoom = map.viewBox.baseVal.width / box.width;
+    const column = Math.floor(((event.clientX - box.left) * zoom - tile.x) / tile.size);
+    const row = Math.floor(((event.clientY - box.top) * zoom - tile.y) / tile.size);
+    const local = row % (tile.perHost + 1);
+    const rank = (Math.floor(row / (tile.perHost + 1)) * tile.hosts + column) * tile.perHost + local;
+    return column < 0 || column >= tile.hosts || row < 0 || local === tile.perHost || rank >= tile.ranks ? null : rank;
+  };
+  if (map) {
+    const line = id("under");
+    line.hidden = false;
+    line.textContent = "Point at a rank to see where it is, click to see what it did.";
+    map.addEventListener("mousemove", async (event) => {
+      const rank = under(event);
+      if (rank === null) return;
+      const data = await detail();
+      const row = data.ranks.find((r) => holds(r.ranks, rank));
+      line.textContent = ["rank " + rank, hostOf(data, row, rank), (row && row.label) || placeOf(rank), row && row.state].filter(Boolean).join(" · ");
     });
+    if (tile) {
+      map.classList.add("live");
+      map.addEventListener("click", (event) => {
+        const rank = under(event);
+        if (rank !== null) showRank(rank);
+      });
+    }
   }
 
   // n and p go to the next and the previous difference.
@@ -225,9 +407,10 @@
       }
     };
     if (number && data.ranks.some((r) => holds(r.ranks, Number(number[1])))) add(Number(number[1]), "");
-    let total = hits.length;
+    const groups = (await report()).groups.filter((g) => labelOf(g).toLowerCase().includes(words));
+    let total = hits.length + groups.length;
     for (const row of data.ranks) {
-      const texts = [row.host, row.label, row.state, ...row.told, ...row.stack, ...row.files];
+      const texts = [row.host, row.label, row.state, ...row.told, ...row.log, ...row.stack, ...row.files];
       let why = texts.find((t) => t && t.toLowerCase().includes(words));
       if (!why && row.queue !== null) why = data.queues[row.queue].findLast((l) => l.toLowerCase().includes(words));
       if (why) {
@@ -235,12 +418,11 @@
         add(first(row.ranks), why);
       }
     }
-    found.replaceChildren(make("p", total ? total + (total === 1 ? " match" : " matches") : "nothing matches"), ...hits.map(([rank, why]) => {
-      const button = make("button", "rank " + rank + (why ? ": " + why.slice(0, 70) : ""));
-      button.type = "button";
-      button.addEventListener("click", () => show(rank, button));
-      return button;
-    }));
+    found.replaceChildren(
+      make("p", total ? total + (total === 1 ? " match" : " matches") : "nothing matches"),
+      ...groups.slice(0, 8).map(groupButton),
+      ...hits.map(([rank, why]) => button("rank " + rank + (why ? ": " + why.slice(0, 70) : ""), (item) => showRank(rank, item))),
+    );
   };
   query.addEventListener("input", search);
 
@@ -255,18 +437,37 @@
       query.focus();
     } else if (!typing && event.key === "n") jump(1);
     else if (!typing && event.key === "p") jump(-1);
-    else if ((event.key === "Enter" || event.key === " ") && event.target.matches && event.target.matches("[data-rank], [data-ranks]")) {
+    else if ((event.key === "Enter" || event.key === " ") && event.target.matches && event.target.matches(CHOICES)) {
       event.preventDefault();
-      show(first(event.target.dataset.rank || event.target.dataset.ranks), event.target);
-    } else if (!typing && !panel.hidden && (event.key === "ArrowRight" || event.key === "ArrowLeft")) {
-      const now = Number(id("panel-title").textContent.slice(5));
-      const next = now + (event.key === "ArrowRight" ? 1 : -1);
-      detail().then((data) => { if (data.ranks.some((r) => holds(r.ranks, next))) show(next); });
-    }
+      select(event.target);
+    } else if (!typing && !panel.hidden && /^Arrow/.test(event.key)) move(event);
   });
+  // Left and right go from rank to rank and from group to group, up and down from call to call.
+  const move = async (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const across = event.key === "ArrowRight" || event.key === "ArrowLeft";
+    const [kind, value] = chosen;
+    if (kind === "call" && !across) {
+      event.preventDefault();
+      const calls = [...new Set(all(".row[data-call]").filter((row) => row.checkVisibility()).map((row) => row.dataset.call))];
+      const next = calls[calls.indexOf(value) + step];
+      if (next) showCall(next);
+    } else if (kind === "group" && across) {
+      const labels = (await report()).groups.map(labelOf);
+      const next = labels[labels.indexOf(value) + step];
+      if (next) showGroup(next);
+    } else if (kind === "rank" && across) {
+      const next = Number(value) + step;
+      if ((await detail()).ranks.some((r) => holds(r.ranks, next))) showRank(next);
+    }
+  };
   const restore = () => {
-    const wanted = /^#rank=(\d+)$/.exec(location.hash);
-    if (wanted) show(Number(wanted[1]));
+    const wanted = new URLSearchParams(/=/.test(location.hash) ? location.hash.slice(1) : "");
+    for (const name of Object.keys(filters)) filters[name] = wanted.get(name) || "";
+    const rank = /^\d+$/.exec(wanted.get("rank") || "");
+    const [group, call] = [wanted.get("group"), wanted.get("call")];
+    const shown = rank ? showRank(Number(rank[0])) : group ? showGroup(group) : call ? showCall(call) : null;
+    if (Object.values(filters).some(Boolean)) Promise.resolve(shown).then(() => filter());
   };
   addEventListener("hashchange", restore);
   restore();

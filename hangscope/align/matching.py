@@ -11,21 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
-from hangscope.incident import CallKind, Sizes
-
-#: Ops whose completion on one member proves that every member took part in some call at that seq. A broadcast, reduce,
-#: gather, scatter or send completes on some members while others are absent, and so does an all_to_all whose splits, which
-#: are not recorded, leave pairs of members out.
-PROVING_OPS = frozenset(
-    {
-        "all_reduce",
-        "all_gather",
-        "all_gather_into_tensor",
-        "reduce_scatter",
-        "reduce_scatter_tensor",
-        "barrier",
-    }
-)
+from hangscope.incident import PROVING_OPS, CallKind, Sizes
 
 MatchKey = tuple[object, ...]
 

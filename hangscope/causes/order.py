@@ -12,6 +12,8 @@ from hangscope.causes.mismatch import describe
 from hangscope.incident import CallKind, Evidence, Source
 from hangscope.knowledge.callsite import user_frame
 
+LOOKED_AT = 64  # ranks on either side of a circle whose orders are compared
+
 
 def circular_wait(case: Case) -> Match | None:
     """Members hold what the others need: groups entered in opposite orders."""
@@ -105,15 +107,14 @@ def false_circle(case: Case) -> Match | None:
 def crossed_groups(case: Case) -> Match | None:
     """A rank that entered another group first than its pattern, and its peers, call for."""
     finding = case.finding
-    if (
-        finding.root is None
-        or finding.root.kind != "cycle"
-        or finding.form != "different"
-        or not finding.skipped
+    if finding.root is None or finding.root.kind != "cycle" or finding.form != "different":
+        return None
+    shown = _entered_first(case)
+    if not shown and (
+        not finding.skipped or len(finding.skipped) > 2 or not (finding.swapped or finding.last_word)
     ):
         return None
-    if len(finding.skipped) > 2 or not (finding.swapped or finding.last_word):
-        return None
+    skipped = finding.skipped[0] if finding.skipped else finding.waiting_kind
     who = ranks_phrase(finding.culprits)
     first = next((calls[0].gid for r in finding.culprits if (calls := case.graph.open_calls.get(r))), None)
     on, there, groups = "", "", "these two groups"
@@ -133,7 +134,7 @@ def crossed_groups(case: Case) -> Match | None:
     return Match(
         "collective_order_mismatch",
         finding.culprits,
-        f"{who} entered {describe(finding.own_kind)}{on} before {describe(finding.skipped[0])}{there}, the others the other way round",
+        f"{who} entered {describe(finding.own_kind)}{on} before {describe(skipped)}{there}, the others the other way round",
         sure=2 if finding.swapped else 1,
         evidence=evidence,
         frame=case.frame_of(finding.own_kind),
@@ -141,6 +142,16 @@ def crossed_groups(case: Case) -> Match | None:
         advice=[
             f"Make {who} enter {groups} in the order that the others use; no call on a group inside a branch that ranks take differently."
         ],
+    )
+
+
+def _entered_first(case: Case) -> bool:
+    """Return whether each culprit has two calls open that a rank which waits has open in the opposite order."""
+    opened = case.graph.open_calls
+    waiting = [rank for rank in case.finding.waiting[:LOOKED_AT] if len(opened.get(rank, ())) > 1]
+    return bool(case.finding.culprits) and all(
+        any(_opposite_orders({rank: opened.get(rank, []), other: opened[other]}) for other in waiting)
+        for rank in case.finding.culprits[:LOOKED_AT]
     )
 
 

@@ -7,6 +7,7 @@ from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe
 from hangscope.incident import Evidence, Frame, Source
+from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
 
@@ -79,6 +80,7 @@ def one_sided_call(case: Case) -> Match | None:
         advice.append(
             "The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank; evaluate on model.module."
         )
+    circle = finding.elsewhere and finding.root is not None and finding.root.kind == "cycle"
     return Match(
         "rank_conditional_collective",
         culprits,
@@ -86,6 +88,9 @@ def one_sided_call(case: Case) -> Match | None:
         sure=sure,
         evidence=evidence,
         advice=advice,
+        rivals=[("collective_order_mismatch", "the call that it did not make may have come next")]
+        if circle
+        else [],
         frame=case.frame_of(odd) or case.frame_of(d.own),
         frame_rank=culprits[0] if culprits else None,
     )
@@ -176,6 +181,8 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         advice=[
             f"See what {who} does at {frame.file}:{frame.line} in {frame.name}: I/O, a lock, a data loader, a download."
             if frame
+            else f"Take a stack of {who} before such a job is ended (hangscope run does): data loader, lock, I/O, checkpoint or a kernel launch."
+            if bool(case.facts.all(Exit)) or bool(case.facts.all(ExternalEnd))
             else f"Take a stack of {who} now (py-spy dump --pid PID): data loader, lock, I/O, checkpoint or a kernel launch.",
             "Move work that one rank does alone out of the step, or give that group a longer timeout with the reason.",
         ],

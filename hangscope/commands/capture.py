@@ -64,7 +64,7 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
 def _tree(folder: Path) -> str:
     """Return the main threads of all ranks as one tree, which says at a glance who stands alone."""
     from hangscope.ingest.stacks.dumps import read_processes
-    from hangscope.report.stack_tree import merged, tree_text
+    from hangscope.report.pictures.stack_tree import merged, tree_text
 
     stacks: dict[int, Stack] = {}
     for path in sorted(folder.glob("stack_rank_*.txt")):

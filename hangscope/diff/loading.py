@@ -13,6 +13,7 @@ from typing import Any
 from hangscope.errors import NoInputError
 from hangscope.report.document import SCHEMA, Document
 from hangscope.report.plain import ShapeError, from_plain
+from hangscope.report.spans import without_spans
 from hangscope.report.words import clean
 
 MAX_FILE = 64 << 20
@@ -41,7 +42,7 @@ def _read(path: str, data: bytes) -> Document:
     try:
         value: Any = json.loads(data)
         if isinstance(value, str):
-            value = json.loads(_unpacked(value))
+            value = without_spans(json.loads(_unpacked(value)))
         document = from_plain(Document, clean(value))
     except (ValueError, RecursionError, zlib.error, binascii.Error) as error:
         what = str(error) if isinstance(error, ShapeError) else type(error).__name__

@@ -156,6 +156,7 @@ class Finder:
 
     def _half(self) -> Finding | None:
         lagging: set[int] = set()
+        stalled: set[int] = set()  # those that lag by more than one call, and so by more than a moment
         explains: set[int] = set()
         few = True
         # A dump older than its peers' shows calls open that were finished after it was taken.
@@ -169,7 +170,9 @@ class Finder:
             behind = [r for r in root.ranks if r not in early and self._lags(view, r, int(seq))]  # type: ignore[call-overload]
             if behind and len(behind) < len(view.members):
                 lagging.update(behind)
-                proven = all(sum(s <= view.proven for s in view.members[r].pending) > 1 for r in behind)
+                long = {r for r in behind if sum(s <= view.proven for s in view.members[r].pending) > 1}
+                proven = len(long) == len(behind)
+                stalled |= long
                 few = few and (proven or 2 * len(behind) < len(view.members))
                 explains |= root.explains | set(behind)
                 created = min((view.created(r, int(seq)) for r in behind), default=0)  # type: ignore[call-overload]
@@ -201,6 +204,8 @@ class Finder:
         finding.tie = not few
         if (len(lag) > 1 and not few) or 2 * len(lag) > len(self.scene.incident.ranks):
             finding.culprits = ()  # where most did not finish, the few that did are no measure
+        elif len(lag) > 1:
+            finding.culprits = tuple(sorted(stalled))
         return self.scene.with_waiting(finding, explains)
 
     def _a_moment_old(self, finding: Finding) -> bool:

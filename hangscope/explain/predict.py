@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 from hangscope.align.waitgraph import Node, WaitGraph
 
+MOST_REPLAYED = 64  # ranks of an explanation whose undoing is tried
+
 
 class Replay:
     """One wait-for graph, ready to be run on."""

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import datetime
-
 import numpy as np
 
-from hangscope.events import Event
+from hangscope.events import Event, since_new_year
 from hangscope.incident import Incident
 
 ZONES = 900.0  # seconds: a printed clock may be in any time zone, and zones differ by quarters of an hour
 DAY = 26 * 3600.0  # seconds by which the clocks of two time zones may differ
 LEAST = 10.0  # seconds without a call that are no standstill yet
 USUAL = 5.0  # times the longest pause between calls that the job made before
-LEAP = 2024
 RECENT = 256  # calls of a rank whose pauses are looked at
 ASKED = 64  # ranks whose pauses are looked at
 
 
 def stood_still(incident: Incident, end: Event) -> bool | None:
     """Return whether the job had made no call for longer than it ever paused before, when `end` was printed; None: unknown."""
-    stamp = end.stamp
-    if end.time is not None:
-        stamp = _since_new_year(end.time)
+    stamp = end.in_the_year
     last, usual = _calls(incident)
     if stamp is None or not last:
         return None
-    apart = stamp - _since_new_year(last / 1e9)
+    apart = stamp - since_new_year(last / 1e9)
     if abs(apart) > DAY:
         return None  # clocks of two different days
     gap = apart % ZONES
     # Just below a whole number of zones the two clocks merely disagree.
     return max(LEAST, USUAL * usual) < gap < ZONES - LEAST
-
-
-def _since_new_year(seconds: float) -> float:
-    """Return seconds since 1 January of a leap year, as stamps without a year are counted."""
-    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-    leap = moment.replace(year=LEAP) if (moment.month, moment.day) != (2, 29) else moment
-    return (leap - datetime.datetime(leap.year, 1, 1, tzinfo=datetime.timezone.utc)).total_seconds()
 
 
 def _calls(incident: Incident) -> tuple[int, float]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
 from hangscope.ingest.evidence import snapshots, text_evidence
+from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.plausible_size import largest_world, left_out
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump
 from hangscope.ingest.groups import GroupIndex, detail_helpers
@@ -146,9 +147,7 @@ def _no_such_attempt(wanted: int | str | None, known: set[int]) -> list[Note]:
     ]
 
 
-def _world_size(
-    index: GroupIndex, chosen: dict[int, snapshots.Claim], from_text: int, wanted: int | None
-) -> int:
+def _world_size(index: GroupIndex, chosen: dict[int, Claim], from_text: int, wanted: int | None) -> int:
     members = [max(g.ranks) + 1 for g in index.groups if g.ranks]
     return max([wanted or 0, min(from_text, MAX_RANKS), max(chosen, default=-1) + 1, *members])
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hangscope.incident import Group
-from hangscope.ingest.evidence.snapshots import Claim
+from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.values import short_number

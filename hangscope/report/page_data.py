@@ -77,7 +77,7 @@ class CallDiff:
 
 @dataclass(frozen=True, slots=True)
 class WaitNode:
-    """A host or a call. `root`: what the headline says that all wait for in the end."""
+    """A host or a call. `root`: what the headline says that all wait for in the end. `call`: its group and seq, where it is one call."""
 
     id: str
     kind: str
@@ -88,6 +88,7 @@ class WaitNode:
     root: bool = False
     cycle: bool = False
     culprit: bool = False
+    call: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,34 @@ class StateLegend:
 
 
 @dataclass(frozen=True, slots=True)
+class FoldRow:
+    """A host, or a coordinate, or several alike: how many ranks are in each state, in the order of `ROLES`.
+
+    `near` ranks wait for the root directly, `behind` behind others; `first_ms` and `last_ms` say when they stalled, behind
+    the first rank of the job.
+    """
+
+    name: str
+    ranks: str
+    count: int
+    states: tuple[int, ...]
+    near: int
+    behind: int
+    first_ms: float | None
+    last_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MapFold:
+    """The rank map folded by host or by a dimension of the mesh."""
+
+    by: str
+    rows: tuple[FoldRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RankMapData:
-    """One state per rank as run-length pairs (state, count)."""
+    """One state per rank as run-length pairs (state, count). `hosts` is empty where ranks do not fill host after host."""
 
     world_size: int
     per_host: int
@@ -128,14 +155,16 @@ class RankMapData:
     states: tuple[tuple[int, ...], ...]
     legend: tuple[StateLegend, ...]
     culprits: tuple[int, ...]
+    folds: tuple[MapFold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One dimension of the job's mesh; ranks of one coordinate are `stride` apart in blocks of `size`."""
+    """One dimension of the job's mesh: a rank's coordinate is `rank // stride % size`, unless `stride` is None."""
 
     name: str
     size: int
+    stride: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +374,7 @@ class KnownStory:
 
     awaited: tuple[str, ...]
     last_lines: tuple[LastLine, ...]
+    left_out: int = 0
 
 
 Story = (
@@ -374,14 +404,20 @@ class RankDetail:
     stack: tuple[str, ...]
     told: tuple[str, ...]
     files: tuple[str, ...]
+    log: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DetailData:
-    """The side panel's data; each queue is a list of calls as text, oldest first."""
+    """The side panel's data; each queue is a list of calls as text, oldest first.
+
+    `hosts` with `per_host` ranks each, in order, where ranks fill host after host.
+    """
 
     ranks: tuple[RankDetail, ...] = ()
     queues: tuple[tuple[str, ...], ...] = ()
+    hosts: tuple[str, ...] = ()
+    per_host: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,14 @@ def _sentence(verdict: VerdictPart) -> EvidencePart:
     who = ranks_phrase(verdict.culprit_ranks)
     call, waiting = verdict.culprit_call, verdict.waiting_call
     others = ranks_phrase(verdict.in_call or verdict.waiting_ranks) if verdict.waiting_ranks else "the others"
-    stuck = call_words(waiting) if waiting is not None else f"{verdict.op or 'a call'}"
-    if call is None:
+    stuck = call_words(waiting) if waiting is not None else verdict.op or "call"
+    if verdict.cause == "slow_rank":
+        text = f"{who} came when the timeout of {others} was over"
+    elif verdict.cause == "init_hang":
+        text = (
+            f"{who} did not join; {others} {'waits' if len(verdict.waiting_ranks) == 1 else 'wait'} for that"
+        )
+    elif call is None:
         text = f"{who} {'is' if len(verdict.culprit_ranks) == 1 else 'are'} not in the {stuck} that {others} wait in"
     elif call.seq == verdict.seq and call.op == verdict.op:
         text = f"{who}: {call_words(call)}{_arguments(call)}, as {others}{_arguments(waiting)}"

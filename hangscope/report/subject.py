@@ -7,6 +7,7 @@ receive.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +29,11 @@ class Subject:
         self.graph: WaitGraph = analysis.case.graph.of_known_calls()
         self.culprits = frozenset(self.verdict.culprit_ranks) if self.verdict is not None else frozenset()
         self.waiting = frozenset(self.verdict.waiting_ranks) if self.verdict is not None else frozenset()
+
+    @property
+    def over(self) -> bool:
+        """Return whether nothing is stuck any more."""
+        return self.analysis.judgement.status == "no_hang"
 
     @cached_property
     def views(self) -> dict[int, GroupFrontier]:
@@ -129,6 +135,11 @@ class Subject:
         } or {index for r in members if (index := view.kind_index(r, seq)) is not None}
         ops = sorted({view.kinds.without_sizes(index).op for index in kinds})
         return f"{' / '.join(ops) or 'call'} seq {seq}"
+
+    def inside(self, ranks: Sequence[int]) -> bool:
+        """Return whether any of these ranks is in the call that the verdict names, as far as the graph knows."""
+        node = self.node
+        return node is None or any(rank in ranks for rank, _ in self.graph.calls_of(node))
 
     def missing_from(self, node: Node) -> list[int]:
         """Return the ranks that an instance waits for, as the graph has them."""

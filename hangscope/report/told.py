@@ -8,6 +8,7 @@ from hangscope.events import Event
 from hangscope.frames import Stack
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launcher import Exit, ExitOk, ExternalEnd
+from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -75,7 +76,9 @@ def transport(subject: Subject) -> list[Told]:
 def last_words(subject: Subject, rank: int, most: int = 6) -> list[Told]:
     """Return the last telling lines of one rank's log."""
     record = subject.incident.ranks.get(rank)
-    return [_told(e) for e in (record.events[-most:] if record is not None else ()) if e.text]
+    events = record.events if record is not None else []
+    # The program's own lines are compared with their numbers masked; as they stand they are the tail of the log.
+    return [_told(e) for e in events if e.text and not isinstance(e, PrintedTail)][-most:]
 
 
 def has_ended(subject: Subject) -> bool:

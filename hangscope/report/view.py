@@ -32,9 +32,9 @@ from hangscope.report.masking.redaction import Redaction
 from hangscope.report.masking.secrets import mask
 from hangscope.report.page_data import PageData
 from hangscope.report.pictures.gather import page_data
+from hangscope.report.pictures.stack_tree import merged
 from hangscope.report.plain import from_plain, to_plain
 from hangscope.report.sources import SourceFolder
-from hangscope.report.stack_tree import merged
 from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import clean

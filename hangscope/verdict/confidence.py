@@ -9,6 +9,7 @@ from collections import defaultdict
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import Absence, State
 from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
@@ -68,12 +69,23 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     ):
         if finding.waiting and finding.explained * 10 < len(finding.waiting) * 9:
             lower(1, f"it explains only {finding.explained} of {len(finding.waiting)} waiting ranks")
+        if 0 < len(match.culprits) <= MOST_REPLAYED and case.graph.waiting:
+            unseen = {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks}
+            freed = {*match.culprits, *(unseen if finding.form == "different" else ())}
+            left = Replay(case.graph).stuck(freed) - freed - _nowhere(case)
+            if len(left) * 10 > len(case.graph.waiting):
+                lower(1, f"it leaves unexplained why {ranks_phrase(left)} would wait")
         if finding.guess:
             lower(0, "it rests on what the ranks printed last, or on counts of one moment")
         doubtful = sorted(
             {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks}
             - set(match.culprits)
         )
+        if doubtful and finding.form == "half" and match.cause == "gpu_stall":
+            lower(
+                0,
+                f"{ranks_phrase(doubtful)} may have died, whose peers' communicators then finish calls unevenly",
+            )
         if doubtful and finding.form != "different":
             lower(1, f"calls also lack {ranks_phrase(doubtful)}, of which no usable dump was seen")
         if finding.assumed:
@@ -129,7 +141,8 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
         item.rank in match.culprits and item.kind in ("log", "exit", "stack") for item in match.evidence
     )
     alone = len(gone) > 1 and finding.form == "absent" and not placed
-    if (alone or (gone and finding.form == "unseen" and not own_words)) and not case.from_text:
+    lagging = finding.form == "half" and match.cause == "gpu_stall"
+    if (alone or (gone and (finding.form == "unseen" or lagging) and not own_words)) and not case.from_text:
         lower(0, f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn")
     blind = not case.frames_recorded and not case.from_text
     if match.cause in _OF_PROGRAMS and blind and finding.view is not None:
@@ -151,6 +164,11 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     if len(kinds) > 1:
         reasons.append(f"independent evidence agrees: {', '.join(kinds)}")
     return level, reasons
+
+
+def _nowhere(case: Case) -> set[int]:
+    """Return the ranks of which text says that they waited, and not for whom."""
+    return {rank for rank, calls in case.graph.open_calls.items() if calls and calls[0].node[0] == "T"}
 
 
 def status_without_verdict(case: Case) -> str:

@@ -171,11 +171,20 @@ def _in_call(case: Case, waiting: tuple[int, ...]) -> tuple[int, ...]:
     finding = case.finding
     if finding.view is None or finding.seq is None or not case.graph.open_calls:
         return waiting
+    inside = _inside(case)
+    # Where all have left it (a device that did not end it), they are its members and wait behind it.
+    return tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in finding.view.members)
+
+
+def _inside(case: Case) -> set[int]:
+    """Return the ranks that the graph has in the call that the verdict names."""
+    finding = case.finding
+    if finding.view is None or finding.seq is None:
+        return set(finding.waiting)
     node = (
         ("P", *finding.pair.key) if finding.pair is not None else ("I", finding.view.group.gid, finding.seq)
     )
-    inside = {rank for rank, _ in case.graph.calls_of(node)}
-    return tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in finding.view.members)
+    return {rank for rank, _ in case.graph.calls_of(node)}
 
 
 def _ref(kind: CallKind | None, seq: int | None) -> CallRef | None:
@@ -210,6 +219,8 @@ def _summary(
     group = f" on group {finding.view.group.label}" if finding.view is not None else ""
     if in_call and (where or seq):
         verb = "waits" if len(in_call) == 1 else "wait"
+        if case.graph.open_calls and not _inside(case).intersection(in_call):
+            where = where.replace(" at ", " behind ", 1)
         sentence += f"; {ranks_phrase(in_call)} {verb}{where}{seq}{group}"
         behind = len(waiting) - len(in_call)
         if behind:

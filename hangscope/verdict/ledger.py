@@ -10,14 +10,13 @@ from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
-from hangscope.explain.predict import Replay
+from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.incident import Evidence, Hypothesis
 from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
 MOST_DECIDING = 3
 MOST_HYPOTHESES = 6
-MOST_REPLAYED = 64  # ranks of an explanation whose undoing is tried
 
 #: What would show that a rival, and not the best explanation, is right.
 _WOULD_DECIDE = {
@@ -77,7 +76,16 @@ def hypotheses(
             match.cause,
             tuple(sorted(set(match.culprits))),
             tuple(evidence[i].text for i in decided) or (match.why,),
-            (*_left(replay, match.culprits), *against[:3]),
+            # What text alone tells of who waits is no graph that could be replayed.
+            (
+                *(
+                    ()
+                    if case.finding.explained >= len(case.finding.waiting)
+                    or set(match.culprits) != set(case.finding.culprits)
+                    else _left(replay, match.culprits)
+                ),
+                *against[:3],
+            ),
         )
     ]
     told: set[tuple[str, tuple[int, ...]]] = {(result[0].cause, result[0].ranks)}

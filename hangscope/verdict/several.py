@@ -35,15 +35,9 @@ def with_the_others(case: Case, best: Match) -> Faults:
     alone = replay.stuck(first)
     answers = [_about(case, rival, first) for rival in case.finding.rivals[:MOST]] if alone else []
     others = [match for match in answers if match is not None]
-    for sure in (2, 1):  # what allows other readings is named only where nothing else is stuck without it
-        chosen = [match for match in others if match.sure >= sure]
-        left = replay.stuck(_named(first, chosen)) & alone
-        if not left:
-            others = chosen
-            break
-    else:
-        others = [match for match in others if match.sure == 2]
-        left = replay.stuck(_named(first, others)) & alone
+    left = replay.stuck(_named(first, others)) & alone
+    if left >= alone - _named(set(), others):
+        return Faults(best)  # nobody but they themselves would be freed
     for match in reversed(others):  # the surest come first
         fewer = [other for other in others if other is not match]
         if replay.stuck(_named(first, fewer)) & alone <= left | set(match.culprits):
@@ -57,13 +51,13 @@ def _named(first: set[int], others: Sequence[Match]) -> set[int]:
 
 
 def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
-    """Return the answer about the ranks of another root, unless it is a mere guess."""
+    """Return the answer about the ranks of another root, where it leaves no other reading."""
     ranks = set(rival.culprits) - named
     answers = (
         m for m in match_all(replace(case, finding=rival), []) if m.culprits and set(m.culprits) <= ranks
     )
     match = next(answers, None)
-    if match is None or match.sure == 0 or (case.facts.deaths and not _told(match)):
+    if match is None or match.sure < 2 or (case.facts.deaths and not _told(match)):
         return None
     return match
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hangscope.align.matching import PROVING_OPS, difference, match_key, match_keys, proves_participation
-from hangscope.incident import CallKind
+from hangscope.align.matching import difference, match_key, match_keys, proves_participation
+from hangscope.incident import PROVING_OPS, CallKind
 from hangscope.ingest.recorder.flight_recorder import reduce_dump
 from hangscope.ingest.recorder.values import user_op
 from tests.conftest import analyze

@@ -137,6 +137,13 @@ def nothing_overflows(document: Document) -> Iterator[str]:
         for text, size, look in ((node.label, 12.5, {"bold": True}), (node.sub, 11.0, {"mono": True})):
             if text_width(text, size, **look) > node.width - 12:
                 yield f"{text!r} overflows its node"
+    for box in page.order.boxes if page.order else ():
+        for text, size, look in ((box.text, 12.5, {"bold": True}), (box.site, 11.0, {"mono": True})):
+            if page.order and text_width(text, size, **look) > page.order.box_width - 12:
+                yield f"{text!r} overflows its box"
+    for cell in page.rankmap.cells if page.rankmap else ():
+        if page.rankmap and text_width(cell.place, 9.5, mono=True) > page.rankmap.cell_width - 6:
+            yield f"{cell.place!r} overflows its cell"
 
 
 def no_slot_is_empty(document: Document) -> Iterator[str]:
@@ -149,9 +156,115 @@ def no_slot_is_empty(document: Document) -> Iterator[str]:
         texts += [f.text for f in deciding_facts(verdict) if f.kind not in ("log", "exit")]
     if document.page and document.page.waitfor:
         texts += [n.label for n in document.page.waitfor.nodes] + list(document.page.waitfor.text)
+    if document.page:
+        texts += [c.standing for c in document.page.calls.classes] if document.page.calls else []
+        texts += (
+            [m.text for m in document.page.strip.moments if m.kind not in ("end", "watchdog")]
+            if document.page.strip
+            else []
+        )
+        texts += [line for row in document.page.detail.ranks for line in row.waits]
+        texts += [side.title for side in document.page.sides]
+        texts += document.page.topology.spread if document.page.topology else ()
+    first = build_page(document).first
+    texts += [text for text in (first.waiting, *first.reasons, *first.steps, *first.what) if text]
+    if document.headline[:1].islower() and document.headline.split(" ")[0].isalpha():
+        yield f"the headline begins small: {document.headline[:60]!r}"
     for text in texts:
         if not text.strip() or (_EMPTY_SLOT.search(text)):
             yield f"an empty slot in {text!r}"
+
+
+def nothing_is_cut_without_a_count(document: Document) -> Iterator[str]:
+    """What a table or a picture does not list is counted."""
+    page = build_page(document)
+    diff, picture = (document.page.calls, document.page.waitfor) if document.page else (None, None)
+    if diff is not None and document.world_size:
+        columns = (
+            sum(c.count for c in diff.classes) + sum(c.count for c in diff.left_out) + diff.ranks_left_out
+        )
+        seen = {rank for c in (*diff.classes, *diff.left_out) for rank in ranks_of(c.ranks)}
+        if columns > document.world_size or len(seen) + diff.ranks_left_out > document.world_size:
+            yield f"{columns} ranks have or lack a column, of {document.world_size}"
+        behaviours = any(c.first in ranks_of(c.ranks) for c in diff.classes)
+        told = any(cell.note == "told by text" for row in diff.rows for cell in row.cells)
+        if behaviours and not told and columns < document.world_size:
+            yield f"{document.world_size - columns} ranks are in no column and not counted"
+    if picture is not None and picture.left_out == 0:
+        drawn = {n.id for n in picture.nodes}
+        if any(e.source not in drawn or e.target not in drawn for e in picture.edges):
+            yield "an arrow leads to a node that is not drawn"
+    for table, whole in (
+        (page.ranks, sum(r.count or 1 for r in document.ranks)),
+        *((t, len(document.groups)) for t in page.lists if t.title == "Process groups"),
+    ):
+        listed = len(table.rows) if table is not page.ranks else _ranks_listed(document, len(table.rows))
+        if listed < whole and f"{whole - listed:,} more" not in table.left_out:
+            yield f"{table.title}: {whole - listed} are neither listed nor counted"
+    if page.rankmap is not None and sum(s.count for s in page.rankmap.states) != document.world_size:
+        yield "the rank map's states do not add up to the job"
+    for fold in page.data.rankmap.folds if page.data.rankmap else ():
+        if sum(row.count for row in fold.rows) != document.world_size:
+            yield f"the map folded by {fold.by} does not add up to the job"
+    if page.stacks is not None and len(page.stacks.rows) + page.stacks.left_out != len(document.stacks) + (
+        document.stacks_left_out or 0
+    ):
+        yield "branches of the stacks are neither listed nor counted"
+
+
+def _ranks_listed(document: Document, rows: int) -> int:
+    found = sorted(document.ranks, key=lambda r: r.state != "culprit")
+    return sum(r.count or 1 for r in found[:rows])
+
+
+def states_agree(document: Document) -> Iterator[str]:
+    """A rank is the same everywhere: in the map, in its panel, in the columns and in the sentence of the verdict."""
+    page, verdict = document.page, document.verdict
+    if page is None or page.rankmap is None:
+        return
+    legend = {entry.state: entry.role for entry in page.rankmap.legend}
+    roles = [legend[state] for state, count in page.rankmap.states for _ in range(count)]
+    named = set(verdict.culprit_ranks) if verdict is not None else set()
+    if {rank for rank, role in enumerate(roles) if role == "culprit"} != {r for r in named if r < len(roles)}:
+        yield "the map's culprits are others than the verdict's"
+    for row in page.detail.ranks:
+        wrong = [rank for rank in ranks_of(row.ranks) if rank < len(roles) and roles[rank] != row.state]
+        if wrong:
+            yield f"rank {wrong[0]} is {row.state} in its panel and {roles[wrong[0]]} on the map"
+    for column in page.calls.classes if page.calls else ():
+        wrong = [rank for rank in ranks_of(column.ranks) if rank < len(roles) and roles[rank] != column.role]
+        if wrong:
+            yield f"rank {wrong[0]} is {column.role} in its column and {roles[wrong[0]]} on the map"
+
+
+def nothing_is_told_too_often(document: Document) -> Iterator[str]:
+    """No advice stands on the first screen twice, and a job that has ended is given none for a living one."""
+    first = build_page(document).first
+    told = [*first.steps, *first.more_steps, *first.missing]
+    for line in {line for line in told if told.count(line) > 1}:
+        yield f"told twice: {line!r}"
+    ended = (
+        document.page is not None and document.page.strip is not None and document.page.strip.life == "ended"
+    )
+    for step in (*first.steps, *first.more_steps) if ended else ():
+        if re.search(r"(?i)\b(take|get) (?:a |the )?(?:stack|dump)s?\b.*\bnow\b", step):
+            yield f"advice for a living job of one that has ended: {step!r}"
+    if ended and first.commands:
+        yield "commands for a living job of one that has ended"
+
+
+def the_ledger_agrees(document: Document) -> Iterator[str]:
+    """The first explanation that was weighed is the verdict, and what it explains is not said to be unexplained."""
+    verdict, weighed = document.verdict, document.hypotheses
+    if verdict is None or not weighed:
+        return
+    best = weighed[0]
+    if best.cause != verdict.cause or set(best.ranks) != set(verdict.culprit_ranks):
+        yield f"the ledger begins with {best.cause} of {best.ranks}"
+    if verdict.explains.of and verdict.explains.ranks == verdict.explains.of:
+        for line in best.contradicts:
+            if "unexplained" in line:
+                yield f"explains {verdict.explains.ranks} of {verdict.explains.of}, and {line}"
 
 
 def outputs_agree(report: Report) -> Iterator[str]:
@@ -190,6 +303,10 @@ DOCUMENT_RULES: tuple[Callable[[Document], Iterator[str]], ...] = (
     culprit_has_a_column,
     nothing_overflows,
     no_slot_is_empty,
+    nothing_is_cut_without_a_count,
+    states_agree,
+    nothing_is_told_too_often,
+    the_ledger_agrees,
 )
 
 

@@ -148,7 +148,7 @@ def test_first_screen_fits(browser: Browser, pages: dict[str, Path], name: str) 
     assert max(edges["h1"], edges["who"], edges["where"], edges["what"]) <= PHONE[1], edges
 
 
-@pytest.mark.parametrize("name", ["hang_8", "hang_512", "no_hang", "empty"])
+@pytest.mark.parametrize("name", [*SIZES, "stacks_1024", "no_hang", "empty"])
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_stands_out_in_both_themes(
     browser: Browser, pages: dict[str, Path], name: str, dark: bool
@@ -212,6 +212,26 @@ def test_a_link_to_a_rank_opens_its_panel_at_once(
     assert browser.complaints() == []
 
 
+@pytest.mark.parametrize("name", SIZES)
+def test_search_finds_hosts_ranks_groups_calls_and_lines(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    browser.open(pages[name])
+    verdict = document(name).verdict
+    assert verdict is not None
+    culprit = verdict.culprit_ranks[0]
+    for words, wanted in (
+        (str(culprit), f"rank {culprit}"),
+        ("broadcast", f"rank {culprit}"),
+        ("log_metrics", f"rank {culprit}"),
+        ("dp3", "dp3 (DATA)"),
+        ("nowhere", "nothing matches"),
+    ):
+        search(browser, words)
+        assert settled(browser, f"document.querySelector('#found').innerText.includes({wanted!r})"), words
+    assert browser.complaints() == []
+
+
 def test_keys_search_select_and_move(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["hang_512"])
     press(browser, "/")
@@ -235,8 +255,11 @@ def test_keys_search_select_and_move(browser: Browser, pages: dict[str, Path]) -
     assert settled(browser, "location.hash === '#rank=202'")
 
 
-def test_n_and_p_go_from_difference_to_difference(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["hang_8"])
+@pytest.mark.parametrize("name", SIZES)
+def test_n_and_p_go_from_difference_to_difference(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    browser.open(pages[name])
     assert browser.evaluate("document.querySelectorAll('.row[data-diff]').length") > 0
     press(browser, "n")
     assert browser.evaluate("document.querySelector('.row.here').dataset.diff") == "1"
@@ -244,22 +267,117 @@ def test_n_and_p_go_from_difference_to_difference(browser: Browser, pages: dict[
     assert browser.evaluate("document.querySelector('.row.here').dataset.diff") == "1"
 
 
+@pytest.mark.parametrize(("name", "culprit"), zip(SIZES, (3, 201, 9473), strict=True))
 def test_a_node_and_a_column_can_be_chosen_with_the_keyboard(
-    browser: Browser, pages: dict[str, Path]
+    browser: Browser, pages: dict[str, Path], name: str, culprit: int
 ) -> None:
-    browser.open(pages["hang_8"])
+    browser.open(pages[name])
     for query in (".node.root", ".head.culprit"):
         browser.evaluate(f"document.querySelector({query!r}).focus()")
         press(browser, "Enter")
-        assert settled(browser, f"({PANEL}).includes('Rank 3')"), query
+        assert settled(browser, f"({PANEL}).includes('Rank {culprit}')"), query
         press(browser, "Escape")
 
 
-def test_a_group_dims_the_calls_of_others(browser: Browser, pages: dict[str, Path]) -> None:
+def test_a_group_dims_the_calls_of_others_and_has_a_panel_and_a_link(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
     browser.open(pages["hang_8"])
+    label = browser.evaluate("document.querySelector('.chip').dataset.group")
     for dimmed in (True, False):
         browser.evaluate("document.querySelector('.chip').click()")
-        assert (browser.evaluate("document.querySelectorAll('.row.dimmed').length") > 0) is dimmed
+        assert settled(
+            browser, f"(document.querySelectorAll('.row.dimmed').length > 0) === {json.dumps(dimmed)}"
+        )
+        assert (f"Group {label}" in browser.evaluate(PANEL)) is dimmed
+    browser.evaluate(f"location.hash = '#group=' + encodeURIComponent({label!r})")
+    assert settled(browser, f"({PANEL}).includes('How far its ranks came')")
+    press(browser, "ArrowRight")
+    assert settled(browser, f"!({PANEL}).includes({'Group ' + label!r}) && ({PANEL}).includes('Group ')")
+    assert browser.complaints() == []
+
+
+def test_a_call_has_a_panel_and_a_link_and_arrows_go_to_the_next(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["hang_8"])
+    browser.evaluate("document.querySelector('.row.diff').focus()")
+    press(browser, "Enter")
+    assert settled(browser, f"({PANEL}).includes('Who made it')")
+    told, link = browser.evaluate(PANEL), browser.evaluate("location.hash")
+    assert "seq 40" in told and "rank 3: broadcast" in told and "made and not seen to complete on" in told
+    press(browser, "ArrowUp")
+    assert settled(browser, f"({PANEL}) !== {told!r}")
+    assert browser.evaluate("location.hash") != link
+    browser.evaluate(f"location.hash = {link!r}")
+    assert settled(browser, f"({PANEL}) === {told!r}")
+
+
+@pytest.mark.parametrize("name", ["hang_8", "hang_16384"])
+def test_filters_dim_what_does_not_match_and_stand_in_the_link(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    browser.open(pages[name])
+    browser.evaluate("document.querySelector('#filter').dispatchEvent(new Event('focusin'))")
+    last = document(name).world_size // 8 - 1
+    assert settled(
+        browser,
+        f"document.querySelector('#filter select[name=host]').options.length === {last + 2}"
+        " && document.querySelector('#filter select[name=state]').options.length === 3",
+    )
+    for field, value in (("host", f"gpu{last:04d}"), ("state", "waiting")):
+        browser.evaluate(
+            f"(() => {{ const s = document.querySelector('#filter select[name={field}]'); s.value = {value!r};"
+            " s.dispatchEvent(new Event('change', {bubbles: true})); })()"
+        )
+    first = last * 8
+    assert settled(
+        browser, f"document.querySelector('#filtered').innerText.includes('8 ranks: {first}-{first + 7}')"
+    )
+    link = browser.evaluate("location.hash")
+    assert f"host=gpu{last:04d}" in link and "state=waiting" in link
+    assert browser.evaluate("document.querySelectorAll('.head.culprit.dimmed').length") == 1
+    browser.open(pages[name])
+    browser.evaluate(f"location.hash = {link!r}")
+    assert settled(browser, "document.querySelector('#filtered').innerText.includes('8 ranks')")
+    browser.evaluate("[...document.querySelectorAll('#filtered button')].at(-1).click()")
+    assert settled(browser, "document.querySelectorAll('.dimmed').length === 0 && location.hash === ''")
+    assert browser.complaints() == []
+
+
+def test_the_map_folds_by_host_and_by_dimension_without_scripts(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["hang_8"])
+    shown = (
+        "[...document.querySelectorAll('.folded-map')].filter(t => t.checkVisibility()).map(t => t.className)"
+    )
+    assert browser.evaluate(shown) == []
+    for fold, row in (("host", "gpu0000"), ("dp", "dp0"), ("tp", "tp3")):
+        browser.evaluate(f"document.querySelector('#by-{fold}').checked = true")
+        assert browser.evaluate(shown) == [f"folded-map of-{fold}"]
+        culprit = browser.evaluate(f"document.querySelector('.of-{fold} tr.culprit').innerText")
+        assert culprit.startswith(row) and "1 culprit" in culprit
+        assert not browser.evaluate("document.querySelector('#rankmap').checkVisibility()")
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_page_opens_within_a_second(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name])  # once, so that the browser itself is warm
+    browser.open(pages[name])
+    took = browser.evaluate(
+        "Math.max(performance.getEntriesByType('navigation')[0].loadEventEnd,"
+        " ...performance.getEntriesByType('paint').map(p => p.startTime))"
+    )
+    assert 0 < took < 1000, took
+
+
+def test_the_stacks_of_a_thousand_ranks_open_the_one_that_stands_alone(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["stacks_1024"])
+    browser.evaluate("document.querySelector('.tree .culprit').click()")
+    assert settled(browser, f"({PANEL}).includes('Rank 700') && ({PANEL}).includes('train.py:7 in load')")
 
 
 def test_click_on_the_map_names_the_rank_under_it(browser: Browser, pages: dict[str, Path]) -> None:
@@ -274,7 +392,7 @@ def test_click_on_the_map_names_the_rank_under_it(browser: Browser, pages: dict[
     assert settled(browser, f"({PANEL}).includes('Rank 9473')")
 
 
-@pytest.mark.parametrize("name", ["hang_8", "hang_512"])
+@pytest.mark.parametrize("name", SIZES)
 def test_download_is_the_json_report(
     browser: Browser, pages: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
@@ -300,19 +418,25 @@ def test_text_of_the_drawings_stays_in_its_boxes(browser: Browser, pages: dict[s
     assert spilt == []
 
 
-def test_the_call_diff_is_one_column_on_a_phone(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["hang_8"], width=PHONE[0], height=PHONE[1])
+@pytest.mark.parametrize("name", SIZES)
+def test_the_call_diff_is_one_column_on_a_phone(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name], width=PHONE[0], height=PHONE[1])
     lefts = browser.evaluate(
         "[...new Set([...document.querySelectorAll('.row.diff .c')].filter(c => c.checkVisibility())"
         ".map(c => Math.round(c.getBoundingClientRect().left)))]"
     )
     assert len(lefts) == 1
+    for places in ("#where .side", ".stacks > details"):
+        lefts = browser.evaluate(
+            f"[...new Set([...document.querySelectorAll({places!r})].map(s => s.getBoundingClientRect().left))]"
+        )
+        assert len(lefts) == 1, places
     assert browser.evaluate(
         "[...document.querySelectorAll('.row.diff .whose')].some(w => w.checkVisibility())"
     )
 
 
-@pytest.mark.parametrize("name", ["hang_8", "hang_16384"])
+@pytest.mark.parametrize("name", SIZES)
 def test_page_works_without_scripts(browser: Browser, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name], scripts=False)
     root = browser.call("DOM.getDocument", depth=1)["root"]["nodeId"]
@@ -324,7 +448,7 @@ def test_page_works_without_scripts(browser: Browser, pages: dict[str, Path], na
         except RuntimeError:
             return False
 
-    there = ("h1", "#who", "#where", "#what", "#next", "#calls .row.diff", "#map svg", "#waits svg")
+    there = ("h1", "#who", "#where", "#what", "#next", "#calls .row.diff", "#rankmap", "#waits svg")
     assert all(map(shown, there))
     assert not any(map(shown, ("#copy", "#download", "#search", "#panel"))), (
         "a control that needs scripts must not show"

@@ -10,14 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.report.document import Document
+from hangscope.report.document import Document, Explains
 from tests.conftest import FIXTURES, analyze
 from tests.report.consistency import (
     chains_end_at_the_root,
     contradictions,
     no_slot_is_empty,
+    nothing_is_cut_without_a_count,
+    nothing_is_told_too_often,
     root_is_the_culprit,
     rows_differ_where_they_part,
+    states_agree,
+    the_ledger_agrees,
     why_names_the_culprit,
 )
 from tests.report.samples import document
@@ -80,3 +84,46 @@ def test_an_empty_slot_is_found_out() -> None:
     good = wrong()
     for text in ("rank 3 waits at seq on group .", "in call None", "rank 3 (), which waits"):
         assert list(no_slot_is_empty(replace(good, headline=text))), text
+
+
+def test_what_is_left_out_without_a_count_is_found_out() -> None:
+    good = wrong()
+    assert good.page is not None and good.page.calls is not None and good.page.rankmap is not None
+    calls = replace(good.page.calls, left_out=())
+    fold = good.page.rankmap.folds[0]
+    folds = (replace(fold, rows=fold.rows[:-1]),)
+    assert list(nothing_is_cut_without_a_count(good)) == []
+    for page in (
+        replace(good.page, calls=calls),
+        replace(good.page, rankmap=replace(good.page.rankmap, folds=folds)),
+    ):
+        assert list(nothing_is_cut_without_a_count(replace(good, page=page)))
+
+
+def test_a_rank_in_two_states_is_found_out() -> None:
+    good = wrong()
+    assert good.page is not None
+    rows = tuple(replace(row, state="idle") for row in good.page.detail.ranks)
+    detail = replace(good.page.detail, ranks=rows)
+    assert list(states_agree(good)) == []
+    assert list(states_agree(replace(good, page=replace(good.page, detail=detail))))
+
+
+def test_advice_that_is_told_twice_or_too_late_is_found_out() -> None:
+    good = wrong()
+    assert good.page is not None and good.page.strip is not None and good.verdict is not None
+    late = ("Take a stack of rank 3 now (py-spy dump --pid PID).",)
+    ended = replace(good.page, strip=replace(good.page.strip, life="ended"))
+    assert list(nothing_is_told_too_often(good)) == []
+    for advice, page in ((good.verdict.advice * 2, good.page), (late, ended)):
+        bad = replace(good, verdict=replace(good.verdict, advice=advice), page=page)
+        assert list(nothing_is_told_too_often(bad))
+
+
+def test_a_ledger_that_speaks_against_the_verdict_is_found_out() -> None:
+    good = wrong()
+    assert good.verdict is not None
+    other = replace(good, hypotheses=(replace(good.hypotheses[0], cause="unknown"),))
+    whole = replace(good.verdict, explains=Explains(15, 15))
+    assert list(the_ledger_agrees(good)) == []
+    assert list(the_ledger_agrees(other)) and list(the_ledger_agrees(replace(good, verdict=whole)))

@@ -125,3 +125,19 @@ def test_the_verdict_of_the_library_holds_no_secret(tmp_path: Path) -> None:
     assert (
         report.verdict is not None and "abcdef7" not in repr(report.verdict) and "***" in repr(report.verdict)
     )
+
+
+def test_the_last_lines_of_a_log_are_masked_and_redacted_like_everything_else(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "stuck_lock" / "dumps", tmp_path / "job")
+    log = next((tmp_path / "job").rglob("rank1.out"))
+    with open(log, "a", encoding="utf-8") as stream:
+        stream.write(
+            "saving to /mnt/big/alice/ckpt on gpu07.cluster:29500\nHF_TOKEN=hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345\n"
+        )
+    report = analyze(tmp_path / "job", redact=["hosts", "paths", "users"])
+    page = report.document.page
+    assert page is not None
+    told = next(row.log for row in page.detail.ranks if row.ranks == "1")
+    assert told[-2].startswith("saving to ckpt on host-") and "***" in told[-1]
+    for secret in ("/mnt/big", "gpu07", "hf_AbCd"):
+        assert secret not in report.to_html() + str(told)

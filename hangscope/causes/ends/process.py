@@ -77,6 +77,7 @@ def died(case: Case) -> Match | None:
             and any(r.seen for r in case.incident.ranks.values())
         ):
             evidence.append(Evidence("dump", f"rank {rank} left no dump, while others did", rank))
+    doubtful = bool(case.finding.culprits) and _may_be_of_another_attempt(case)
     message = (first.event.message or "") if isinstance(first.event, (RankException, Exit)) else ""
     why = f"{ranks_phrase(culprits)} {first.how}" + (
         f": {message[:160]}" if message and first.exception else ""
@@ -87,7 +88,7 @@ def died(case: Case) -> Match | None:
         "crashed_rank",
         culprits,
         why,
-        sure=2 if len(culprits) == 1 else 1,
+        sure=0 if doubtful and culprits != case.finding.culprits else 2 if len(culprits) == 1 else 1,
         category="hardware"
         if first.event.kind in ("xid", "cuda_error")
         else "data"
@@ -111,7 +112,7 @@ def _is_nccls(event: Event) -> bool:
 
 def _is_the_root(case: Case, death: Death) -> bool:
     finding = case.finding
-    if death.rank in finding.culprits:
+    if death.rank in finding.culprits or _may_be_of_another_attempt(case):
         return True
     if finding.form in ("none", "unseen"):
         return (
@@ -128,6 +129,11 @@ def _is_the_root(case: Case, death: Death) -> bool:
     return death.rank not in case.graph.waiting and not (
         finding.form == "absent" and set(finding.culprits) - {death.rank}
     )
+
+
+def _may_be_of_another_attempt(case: Case) -> bool:
+    """Return whether the logs go on behind a restart: the dumps may be what the attempt before left."""
+    return any(note.code == "several_attempts" for note in case.incident.notes)
 
 
 def _remedy(case: Case, death: Death) -> list[str]:

@@ -2,59 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
-
-import numpy as np
 
 from hangscope.errors import Note
-from hangscope.incident import State
+from hangscope.ingest.evidence.claim import Claim, world_of
+from hangscope.ingest.evidence.staleness import stale_among
 from hangscope.ingest.files.naming import rank_of_dump, says_rank
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 
 _OF_LOGS = (".err", ".out", ".log", ".stderr", ".stdout")
-CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
-
-
-@dataclass
-class Claim:
-    """A recording, the file it stands in, and the rank that it is taken for."""
-
-    file: str
-    recording: Recording
-    rank: int
-
-    @cached_property
-    def last_created(self) -> int:
-        """Return the newest enqueue time in ns, 0 where there is none."""
-        return int(self._created.max(initial=0))
-
-    @cached_property
-    def first_created(self) -> int:
-        """Return the oldest enqueue time in ns, 0 where there is none."""
-        known = self._created[self._created != 0]
-        return int(known.min()) if len(known) else 0
-
-    @cached_property
-    def progress(self) -> tuple[int, int, int]:
-        """Return a measure by which a later snapshot of the same attempt is never smaller."""
-        done = sum(max(0, completed) for _, _, completed in self.recording.status.values())
-        issued = sum(max(0, enqueued) for enqueued, _, _ in self.recording.status.values())
-        return (self.last_created, issued + max(self.recording.columns["order"], default=-1), done)
-
-    @property
-    def _created(self) -> Any:
-        return np.frombuffer(self.recording.columns["created"], np.int64)
 
 
 def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | None:
     """Return the recording with its rank: from the content where it is there, else from the file name."""
     named = rank_of_dump(file)
-    world = _world(recording)
+    world = world_of(recording)
     if named is not None and world and named not in world and not says_rank(file):
         named = None  # a date or a job's number
     inside = _rank_inside(recording)
@@ -142,7 +106,7 @@ def choose(
                         best.file,
                     )
                 )
-    for claim in _stale(chosen):
+    for claim in stale_among(chosen):
         stale.append(claim)
         del chosen[claim.rank]
         notes.append(
@@ -154,58 +118,3 @@ def choose(
             )
         )
     return chosen, unchanged, stale
-
-
-def _stale(chosen: dict[int, Claim]) -> list[Claim]:
-    """Return the dumps that end before their peers' begin, or whose world does not fit the others'."""
-    if len(chosen) < 3:
-        return []
-    claims = [chosen[r] for r in sorted(chosen)]
-    worlds = {c.rank: _world(c.recording) for c in claims}
-    common = Counter(w for w in worlds.values() if w).most_common(1)
-    # A dump of pending calls only begins when the job froze, which says nothing of its history.
-    begins = sorted(
-        c.first_created for c in claims if c.first_created and State.DONE in c.recording.columns["state"]
-    )
-    # A quarter of the ranks may have begun early (a rank that left at once); the rest is "its peers".
-    begin = begins[len(begins) // 4] if len(begins) * 2 > len(claims) else 0
-    early = [c for c in claims if 0 < c.last_created < begin - CLOCK_SLACK]
-    touching = _touching(early, claims) if early else set()
-    result = []
-    for claim in claims:
-        world = worlds[claim.rank]
-        misfit = bool(common and world and world != common[0][0] and common[0][1] * 2 > len(claims))
-        ends_before = 0 < claim.last_created < begin - CLOCK_SLACK
-        if misfit or (ends_before and claim.rank not in touching):
-            result.append(claim)
-    return result if len(result) * 2 < len(claims) else []
-
-
-def _world(recording: Recording) -> tuple[int, ...] | None:
-    """Return the members of the default group, or None where the dump does not list it (NCCL fills groups in lazily)."""
-    for name, (desc, ranks) in recording.config.items():
-        if ranks and (desc == "default_pg" or name == "0"):
-            return ranks
-    return None
-
-
-def _touching(early: Sequence[Claim], claims: Sequence[Claim]) -> set[int]:
-    """Return the early ranks whose peers are stuck right where their dump ends: they took part, and stopped early."""
-    ends: dict[str, Counter[int]] = defaultdict(Counter)
-    for claim in claims:
-        for name, seq in _last_seqs(claim.recording).items():
-            ends[name][seq] += 1
-    return {
-        claim.rank for claim in early
-        if any(ends[name][last] > 1 or ends[name][last + 1] for name, last in _last_seqs(claim.recording).items())
-    }  # fmt: skip
-
-
-def _last_seqs(recording: Recording) -> dict[str, int]:
-    """Return the largest sequence number on each group, by the group's name."""
-    group = np.frombuffer(recording.columns["group"], np.int32)
-    seq = np.frombuffer(recording.columns["seq"], np.int64)
-    result: dict[str, int] = {}
-    for index, (_, name, _) in enumerate(recording.groups):
-        result[name] = int(seq[group == index].max(initial=result.get(name, 0)))
-    return {name: last for name, last in result.items() if last}

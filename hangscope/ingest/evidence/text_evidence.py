@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.incident import Group, RankRecord
+from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
 from hangscope.ingest.evidence.restarts import without_earlier, without_failures_of
-from hangscope.ingest.evidence.snapshots import Claim
 from hangscope.ingest.evidence.stack_owners import owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
 from hangscope.ingest.files.naming import rank_of_log
@@ -38,6 +38,9 @@ class TextEvidence:
     events: list[Event] = field(default_factory=list)
     threads: dict[int, tuple[str, list[Thread]]] = field(default_factory=dict)
     files: dict[int, list[str]] = field(default_factory=dict)
+    tails: dict[int, list[tuple[int, str, tuple[str, ...]]]] = field(
+        default_factory=dict
+    )  # attempt, file, lines
     recorded: list[Claim] = field(default_factory=list)
     hosts: dict[int, str] = field(default_factory=dict)
     world_size: int = 0
@@ -89,6 +92,10 @@ class TextEvidence:
         for rank, files in self.files.items():
             if rank in ranks:
                 ranks[rank].files += [f for f in sorted(files) if f not in ranks[rank].files]
+        for rank, told in self.tails.items():
+            if rank in ranks:
+                last = max(attempt for attempt, _, _ in told)
+                ranks[rank].log_tails = sorted((f, lines) for attempt, f, lines in told if attempt == last)
         for rank, host in self.hosts.items():
             if rank in ranks and ranks[rank].host is None:
                 ranks[rank].host = host
@@ -126,6 +133,9 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
             notes += unplaced(reading.file, len(placed), missed)
         if rank is not None and reading.log is not None:
             text.files.setdefault(rank, []).append(reading.file)
+            if reading.log.tail:
+                told = (reading.log.attempt or 0, reading.file, reading.log.tail)
+                text.tails.setdefault(rank, []).append(told)
         for recording in reading.log.recordings if reading.log else ():
             if recording.rank is not None:
                 text.recorded.append(Claim(reading.file, recording, recording.rank))
@@ -213,9 +223,8 @@ def _of_attempt(
             )
         )
     text.recorded = [c for c in text.recorded if c.recording.attempt in (None, chosen)]
-    over = max(
-        (e.stamp for e in events if e.attempt is not None and e.attempt < chosen and e.stamp), default=0.0
-    )
+    ended = [e.in_the_year for e in events if e.attempt is not None and e.attempt < chosen]
+    over = max((moment for moment in ended if moment is not None), default=0.0)
     later = [e for e in events if e.attempt in (None, chosen)]
     if wanted is not None:
         return later

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hangscope.events import Event
-from hangscope.ingest.lines.prefixes import strip_prefix
+from hangscope.ingest.lines.prefixes import clean, strip_prefix
 
 KEPT = 40
+_SHOWN, _WIDTH = 8, 200  # lines of a log's end, and characters of each, that a report shows
 _LONGEST = 120
 _LOOKED_AT = 1 << 14  # bytes before an error, or before the end
 _NUMBER = re.compile(r"-?\d[\d.,:]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b|\b0x[0-9a-f]+\b", re.IGNORECASE)
@@ -35,6 +36,22 @@ class PrintedTail(Event):
     kind: ClassVar[str] = "printed"
     calm: ClassVar[bool] = True
     lines: tuple[str, ...]
+
+
+def last_lines(windows: Sequence[tuple[int, bytes]]) -> tuple[str, ...]:
+    """Return the last lines of a log as they stand, but for empty ones and all but the last state of a progress bar."""
+    if not windows:
+        return ()
+    lines = []
+    for raw in reversed(windows[-1][1][-_LOOKED_AT:].split(b"\n")):
+        shown = clean(
+            raw.rstrip(b"\r").rpartition(b"\r")[2][: 4 * _WIDTH].decode("utf-8", "replace")
+        ).rstrip()
+        if shown:
+            lines.append(shown if len(shown) <= _WIDTH else shown[: _WIDTH - 1] + "…")
+        if len(lines) == _SHOWN:
+            break
+    return tuple(reversed(lines))
 
 
 def printed_tail(windows: Sequence[tuple[int, bytes]], file: str) -> list[PrintedTail]:

@@ -14,7 +14,7 @@ from hangscope.ingest.job_logs.engines import engine_parser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_parser
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, launcher_parser
-from hangscope.ingest.job_logs.printed import printed_tail
+from hangscope.ingest.job_logs.printed import last_lines, printed_tail
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.scan import LineParser, scan
 from hangscope.ingest.nccl.last_error import LastErrorParser
@@ -39,7 +39,8 @@ class LogReading:
     """What one log says.
 
     `local_to_global` maps (host or "", local rank) to the global rank where lines of this log carry both;
-    `rank`, `local_rank` and `attempt` are those of the path. `lines` and `size` (bytes) count what was read.
+    `rank`, `local_rank` and `attempt` are those of the path. `lines` and `size` (bytes) count what was read. `tail` are the
+    last lines of a rank's own log, the oldest first.
     """
 
     file: str
@@ -52,6 +53,7 @@ class LogReading:
     local_rank: int | None = None
     attempt: int | None = None
     local_to_global: dict[tuple[str, int], int] = field(default_factory=dict)
+    tail: tuple[str, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
         """Return the plain-builtins form."""
@@ -68,6 +70,7 @@ class LogReading:
             "local_to_global": [
                 (host, local, rank) for (host, local), rank in sorted(self.local_to_global.items())
             ],
+            "tail": self.tail,
         }
 
     @classmethod
@@ -84,6 +87,7 @@ class LogReading:
             local_rank=wire["local_rank"],
             attempt=wire["attempt"],
             local_to_global={(host, local): rank for host, local, rank in wire["local_to_global"]},
+            tail=tuple(wire.get("tail", ())),
         )
 
 
@@ -119,7 +123,9 @@ def read_log(
         local_rank=local_rank,
         attempt=attempt,
     )
-    printed = printed_tail(found.windows, file) if rank is not None or local_rank is not None else []
+    own = rank is not None or local_rank is not None
+    printed = printed_tail(found.windows, file) if own else []
+    reading.tail = last_lines(found.windows) if own else ()
     told = [*found.events, *progress_events(found.windows, file), *printed]
     events = sorted(told, key=lambda event: event.line)
     recorded = detail.recordings()

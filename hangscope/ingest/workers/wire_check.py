@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hangscope.events import is_number, is_rank, is_text, problem_of
+from hangscope.events import MAX_ITEMS, is_number, is_rank, is_text, problem_of
 from hangscope.incident import State
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.recorder.interning import Interner
@@ -170,6 +170,7 @@ def _check_log(log: LogReading) -> None:
     _require(log.attempt is None or is_number(log.attempt), "a log's attempt")
     _require(is_number(log.lines) and is_number(log.size), "a log's length")
     _require(all(is_text(host) for host, _ in log.local_to_global), "a log's host")
+    _require(len(log.tail) <= MAX_ITEMS and all(map(is_text, log.tail)), "a log's last lines")
 
 
 def _check_communicator(comm: Communicator) -> None:

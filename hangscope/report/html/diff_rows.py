@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hangscope.report.page_data import CallDiff, DiffGroup, DiffRow
 
 CONTEXT = 2
+AHEAD = 3  # of a long run that only one side made, so many at its ends are shown
 MIN_FOLD = 4
 MANY, FEW_ROWS = 12, 60  # sides that part so often play different parts: where they stand now is at the end
 ROWS = 400  # a diff with more differing rows than a page can hold is cut, and says so
@@ -14,10 +16,10 @@ ROWS = 400  # a diff with more differing rows than a page can hold is cut, and s
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows that are shown, or folded behind how many there are."""
+    """Rows that are shown, or folded behind how many there are and what they are."""
 
     rows: tuple[DiffRow, ...]
-    folded: bool = False
+    folded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,20 @@ def diff_list(diff: CallDiff) -> DiffList:
     near = [any(matters[max(0, i - CONTEXT) : i + CONTEXT + 1]) for i in range(len(rows))]
     if not any(matters):
         near = [i >= len(rows) - MIN_FOLD for i in range(len(rows))]
+    for start, end in _ahead(rows):
+        near[start + AHEAD : end - AHEAD] = [False] * max(0, end - start - 2 * AHEAD)
     runs: list[Run] = []
     start = 0
     while start < len(rows):
         end = start
         while end < len(rows) and near[end] == near[start]:
             end += 1
-        fold = not near[start] and end - start >= MIN_FOLD
-        runs.append(Run(tuple(rows[start:end]), fold))
+        words = ""
+        if not near[start] and end - start >= MIN_FOLD:
+            words = (
+                "calls that were not reached" if any(r.differs for r in rows[start:end]) else "calls alike"
+            )
+        runs.append(Run(tuple(rows[start:end]), words))
         start = end
     labels = {group.gid: group for group in diff.groups}
     numbers = {row.differs for row in diff.rows if row.differs} - {row.differs for row in rows}
@@ -59,6 +67,24 @@ def diff_list(diff: CallDiff) -> DiffList:
         if diff.rows and all(row.cells[i].mark in ("unseen", "no_part") for row in diff.rows)
     )
     return DiffList(diff, tuple(runs), labels, len(diff.rows) - len(rows), len(numbers), silent)
+
+
+def _ahead(rows: Sequence[DiffRow]) -> Iterator[tuple[int, int]]:
+    """Yield the runs of completed calls that only the first column made: how far it went on alone."""
+    start = None
+    for i, row in enumerate([*rows, None]):
+        alone = (
+            row is not None
+            and row.differs is not None
+            and row.cells[0].state == "done"
+            and all(cell.mark in ("not_reached", "unseen", "no_part") for cell in row.cells[1:])
+        )
+        if alone and start is None:
+            start = i
+        elif not alone and start is not None:
+            if i - start > 2 * AHEAD + MIN_FOLD:
+                yield start, i
+            start = None
 
 
 def is_open(row: DiffRow) -> bool:

@@ -48,14 +48,14 @@ def who(verdict: VerdictPart | None, status: str) -> tuple[tuple[str, str], ...]
     return tuple(lines)
 
 
-def waiting(verdict: VerdictPart | None) -> str:
+def waiting(verdict: VerdictPart | None, status: str) -> str:
     """Return how many ranks wait, and which; empty where none does."""
     if verdict is None or not verdict.waiting_ranks:
         return ""
     ranks = verdict.waiting_ranks
     if len(ranks) == 1:
-        return f"rank {ranks[0]} waits"
-    return f"{len(ranks):,} ranks wait: {some_ranks(ranks, 70)}"
+        return f"rank {ranks[0]} {'waited' if status == 'no_hang' else 'waits'}"
+    return f"{len(ranks):,} ranks {'waited' if status == 'no_hang' else 'wait'}: {some_ranks(ranks, 70)}"
 
 
 def places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> tuple[Place, ...]:
@@ -155,9 +155,13 @@ def cost(strip: StripData | None) -> str:
 def sure_reasons(document: Document) -> tuple[str, ...]:
     """Return why the confidence is what it is: an explanation that fits as well is named with what would decide, instead of a word for it."""
     reasons = list(document.confidence_why)
-    rivals = [h for h in document.hypotheses[1:] if not h.contradicts]
+    best = document.hypotheses[:1]
+    against = best[0].contradicts if best else ()
+    rivals = [h for h in document.hypotheses[1:] if set(h.contradicts) <= set(against)]
     if reasons[:1] == [USUAL]:
-        if rivals:
+        if against:
+            reasons[0] = against[0]
+        elif rivals:
             rival = rivals[0]
             who = f" of {ranks_phrase(rival.ranks)}" if 0 < len(rival.ranks) <= SOME else ""
             decide = f"; what would decide: {rival.would_decide}" if rival.would_decide else ""

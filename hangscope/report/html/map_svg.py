@@ -43,7 +43,8 @@ _COLOURS = {
 }
 
 _CELL_W, _CELL_H, _LABEL_H, _BLOCK_GAP = 46, 30, 18, 14
-_LINE_CELLS = 20
+_PLACED_H, _PLACE_CHAR = 42, 6.4  # a cell with its place in the mesh, and a character of it
+_LINE_WIDTH = 960
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +153,15 @@ def _draw_cells(
     places: Sequence[str] = (),
 ) -> RankMap:
     columns = min(per_host, len(roles))
-    block_width = max(columns * _CELL_W, 2 * _CELL_W)
-    per_line = max(1, _LINE_CELLS * _CELL_W // (block_width + _BLOCK_GAP))
-    block_height = _LABEL_H + _CELL_H + _BLOCK_GAP
+    width, height = _CELL_W, _CELL_H
+    if places:
+        width = max(width, int(max(map(len, places)) * _PLACE_CHAR) + 12)
+        height = _PLACED_H
+    named = any(hosts)
+    block_width = max(columns * width, 2 * _CELL_W)
+    per_line = max(1, _LINE_WIDTH // (block_width + _BLOCK_GAP))
+    title_height = _LABEL_H if named else 0
+    block_height = title_height + height + _BLOCK_GAP
     cells, labels = [], []
     blocks = (len(roles) + per_host - 1) // per_host
     for block in range(blocks):
@@ -163,15 +170,17 @@ def _draw_cells(
         name = hosts[block] if block < len(hosts) else ""
         labels.append(Label(left, top + 12, cut(name, block_width // 8)))
         for index in range(block * per_host, min(len(roles), (block + 1) * per_host)):
-            x = left + (index - block * per_host) * _CELL_W
+            x = left + (index - block * per_host) * width
             place = places[index] if index < len(places) else ""
-            cells.append(Cell(x, top + _LABEL_H, index, roles[index], index in culprits, place))
+            cells.append(Cell(x, top + title_height, index, roles[index], index in culprits, place))
     return RankMap(
         world_size=len(roles),
         width=8 + min(blocks, per_line) * (block_width + _BLOCK_GAP) - _BLOCK_GAP,
         height=8 + ((blocks + per_line - 1) // per_line) * block_height - _BLOCK_GAP,
         states=rows,
         culprits=compress(culprits),
+        cell_width=width,
+        cell_height=height,
         cells=tuple(cells),
         labels=tuple(label for label in labels if label.text),
     )

@@ -8,11 +8,12 @@ from hangscope.report.document import Document, EvidencePart
 from hangscope.report.html import first_screen as first
 from hangscope.report.html import tables
 from hangscope.report.html.diff_rows import DiffList, diff_list
+from hangscope.report.html.fold_rows import Fold, fold_rows
 from hangscope.report.html.map_svg import RankMap, draw_rankmap
 from hangscope.report.html.order_svg import OrderDrawing, draw_order
 from hangscope.report.html.stack_rows import StackRows, stack_rows
 from hangscope.report.html.waits_svg import WaitFor, draw_waitfor
-from hangscope.report.page_data import OrderStory, PageData
+from hangscope.report.page_data import KnownStory, OrderStory, PageData, TopologyData
 from hangscope.report.reasons import deciding_facts
 from hangscope.report.words import LINE_CHARS, STATUS_WORDS, cut
 
@@ -54,6 +55,8 @@ class Page:
     first: FirstScreen
     calls: DiffList | None
     rankmap: RankMap | None
+    folds: tuple[Fold, ...]
+    mesh: str
     waitfor: WaitFor | None
     order: OrderDrawing | None
     stacks: StackRows | None
@@ -70,6 +73,8 @@ def build_page(document: Document) -> Page:
     verdict = document.verdict
     calls = diff_list(data.calls) if data.calls is not None else None
     story = data.story
+    # What is missing and stands among the steps is not told again.
+    told = {*document.missing, *(verdict.advice if verdict is not None else ())} & set(_steps(document))
     return Page(
         document=document,
         data=data,
@@ -77,6 +82,8 @@ def build_page(document: Document) -> Page:
         first=_first_screen(document, data),
         calls=calls,
         rankmap=draw_rankmap(data.rankmap, data.topology) if data.rankmap is not None else None,
+        folds=fold_rows(data.rankmap),
+        mesh=_mesh(data.topology),
         waitfor=draw_waitfor(data.waitfor) if data.waitfor is not None else None,
         order=draw_order(story) if isinstance(story, OrderStory) else None,
         stacks=stack_rows(document),
@@ -84,7 +91,13 @@ def build_page(document: Document) -> Page:
         evidence=tuple(
             (stance, title, chosen)
             for stance, title in first.STANCES
-            if (chosen := tuple(f for f in (verdict.evidence if verdict else ()) if f.stance == stance))
+            if (
+                chosen := tuple(
+                    f
+                    for f in (verdict.evidence if verdict else ())
+                    if f.stance == stance and f.text not in told
+                )
+            )
         ),
         coverage=tables.coverage(document),
         lists=tuple(
@@ -96,25 +109,43 @@ def build_page(document: Document) -> Page:
     )
 
 
+def _mesh(topology: TopologyData | None) -> str:
+    """Return how a rank's number tells its place, for the script: `dp:64:8,tp:8:1`; empty where it does not."""
+    dimensions = topology.dimensions if topology is not None else ()
+    if any(d.stride is None for d in dimensions):
+        return ""
+    return ",".join(f"{d.name}:{d.size}:{d.stride}" for d in dimensions)
+
+
+def _steps(document: Document) -> list[str]:
+    """Return what to do next; of an inconclusive report what to collect comes first."""
+    advice = list(document.verdict.advice) if document.verdict is not None else []
+    if document.status != "inconclusive":
+        return advice
+    return [*document.missing, *(a for a in advice if a not in document.missing)]
+
+
 def _first_screen(document: Document, data: PageData) -> FirstScreen:
     verdict = document.verdict
     undecided = document.status == "inconclusive"
-    advice = list(verdict.advice) if verdict is not None else []
-    steps = [*document.missing, *(a for a in advice if a not in document.missing)] if undecided else advice
+    steps = _steps(document)
     heading = first.headline(document)
     facts = deciding_facts(verdict) if verdict is not None else ()
+    why = first.shown_facts(facts)
+    if undecided and not why and isinstance(data.story, KnownStory):
+        why = tuple((cut(line, first.FACT_CHARS), "", False) for line in data.story.awaited[:2])
     return FirstScreen(
         headline=heading,
         long=len(heading) > first.LONG_HEADLINE,
         partial=cut(document.partial.text, first.FACT_CHARS) if document.partial.is_partial else "",
         who=first.who(verdict, document.status),
-        waiting=first.waiting(verdict),
+        waiting=first.waiting(verdict, document.status),
         places=first.places(data.sides, verdict),
         what=first.what(verdict),
-        why=first.shown_facts(facts),
+        why=why,
         sources=first.sources(document),
         reasons=first.sure_reasons(document),
-        missing=tuple(cut(line, first.NOTE_CHARS) for line in document.missing[:2]),
+        missing=tuple(cut(line, first.NOTE_CHARS) for line in document.missing[:2] if line not in steps),
         next_title="Collect next time" if undecided else "Do next",
         steps=tuple(cut(step, LINE_CHARS) for step in steps[:_STEPS]),
         more_steps=tuple(cut(step, LINE_CHARS) for step in steps[_STEPS:]),

@@ -14,13 +14,16 @@ from functools import lru_cache
 from typing import Any
 
 from jinja2 import Environment
+from markupsafe import Markup
 
 from hangscope.report.document import Document
+from hangscope.report.html.glossary import WORDS, causes, words
 from hangscope.report.html.page import build_page
 from hangscope.report.html.templates import page_environment
 from hangscope.report.json import report_data
 from hangscope.report.page_data import DetailData
 from hangscope.report.plain import to_plain
+from hangscope.report.spans import with_spans
 from hangscope.report.words import STATE_WORDS, rank_words, some_ranks
 
 #: Above this many ranks the embedded JSON is compressed.
@@ -34,22 +37,30 @@ def render_html(document: Document, *, markdown: str = "") -> str:
     document gives the same text.
     """
     environment = _environment()
-    # As the page includes them, to the last character: the policy allows what has their hashes, and nothing else.
-    style, script = (environment.get_template(name).render() for name in ("report.css", "report.js"))
+    style, script = (_without_indents(environment, name) for name in ("report.css", "report.js"))
     report = report_data(document)
     detail = to_plain(document.page.detail if document.page is not None else DetailData())
     return environment.get_template("report.html.j2").render(
         page=build_page(document),
+        # To the last character: the policy allows what has their hashes, and nothing else.
         policy=_policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
         report=_packed(report) if document.world_size > PLAIN_RANKS else report,
         detail=_packed(detail),
         markdown=markdown,
     )
 
 
+def _without_indents(environment: Environment, name: str) -> str:
+    """Return a constant style or script without indents and comment lines."""
+    lines = (line.strip() for line in environment.get_template(name).render().splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
+
+
 def _packed(data: Any) -> str:
-    """Return base64 of raw deflate (RFC 1951) of data's JSON."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    """Return base64 of raw deflate (RFC 1951) of data's JSON, in which long lists of ranks are text."""
+    text = json.dumps(with_spans(data), separators=(",", ":"), allow_nan=False)
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     return base64.b64encode(packer.compress(text.encode("ascii")) + packer.flush()).decode("ascii")
 
@@ -69,5 +80,9 @@ def _policy(style: str, script: str) -> str:
 def _environment() -> Environment:
     environment = page_environment()
     environment.globals["states"] = STATE_WORDS
+    environment.globals["words"] = WORDS
+    environment.globals["glossary"] = words
+    environment.globals["causes"] = causes
+    environment.globals["rank_words"] = rank_words
     environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))
     return environment

@@ -9,15 +9,13 @@ from hangscope.incident import State
 from hangscope.report.page_data import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.pictures.alignment import Alignment, align
 from hangscope.report.pictures.behaviour import Behaviour, Program
+from hangscope.report.pictures.columns import choose
 from hangscope.report.pictures.told_calls import told_diff, told_row, told_standing
 from hangscope.report.subject import Subject, is_pair, site_of, sizes_of, state_word
 from hangscope.report.words import ROLE_WORDS
 
-COLUMNS = 4
 ROWS_BEFORE = 60  # alike calls that are listed before the first difference
 OTHERS_LISTED = 8
-COMPARED = 16  # classes whose order of calls is compared with the culprit's
-LIKE = 0.5  # classes less alike play different parts, and a comparison of their calls says nothing
 
 
 def call_diff(subject: Subject, classes: list[Behaviour]) -> CallDiff | None:
@@ -61,47 +59,6 @@ def _groups(subject: Subject, chosen: list[Behaviour], rows: list[DiffRow]) -> t
         short = "" if whole else group.desc or group.role or ""
         found.append(DiffGroup(gid, group.label, number % 8, short))
     return tuple(found)
-
-
-def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
-    """Return the classes that get a column: what the culprits are compared with, the culprits, who else waits in the call."""
-    inside = frozenset(subject.verdict.in_call if subject.verdict is not None else ())
-    culprits = [b for b in classes if b.role == "culprit"]
-    others = [b for b in classes if b.role != "culprit" and len(b.program)]
-    # In an order all call the same, and the side that is waited for tells more than the one that is most alike.
-    ordered = subject.verdict is not None and subject.verdict.cause == "collective_order_mismatch"
-    known = next((b for b in culprits if len(b.program)), None)
-    others.sort(
-        key=lambda b: (
-            -round(8 * likeness(b, known)) if known is not None and not ordered else 0,
-            not inside.intersection(b.ranks),
-            known is not None and b.purposes != known.purposes,
-            -len(b.ranks),
-            b.ranks[0],
-        )
-    )
-    if not others:
-        return [b for b in culprits if len(b.program)][:COLUMNS]
-    room = COLUMNS - 1
-    if known is not None and not ordered:
-        others[:COMPARED] = sorted(others[:COMPARED], key=lambda b: -round(8 * in_order(b, known)))
-    if culprits:
-        return [others[0], *culprits[:room]]
-    # Where nobody is named, who left the call tells as much as who is still in it.
-    members = inside | frozenset(subject.view.members if subject.view is not None else ())
-    beside = [b for b in others[1:] if members.intersection(b.ranks) and likeness(b, others[0]) >= LIKE]
-    return [others[0], *beside[:room]]
-
-
-def in_order(one: Behaviour, other: Behaviour) -> float:
-    """Return how much of the shorter program lies in the same order in both, 0 to 1: stages of a pipeline make the same calls in turns."""
-    return len(align(one.program, other.program).matched) / max(1, min(len(one.program), len(other.program)))
-
-
-def likeness(one: Behaviour, other: Behaviour) -> float:
-    """Return how much two classes are made of the same calls, 0 to 1: stages of a pipeline are not, replicas are."""
-    mine, theirs = set(one.program.tokens), set(other.program.tokens)
-    return len(mine & theirs) / max(1, len(mine | theirs))
 
 
 def _rows(
@@ -261,6 +218,15 @@ def _is_open(row: DiffRow) -> bool:
     return any(cell.state and cell.state != state_word(State.DONE) for cell in row.cells)
 
 
+def _made_last(subject: Subject, behaviour: Behaviour) -> str:
+    """Return the last call that the ranks of a class made, on any group."""
+    program = behaviour.program
+    kind, gid = subject.incident.kinds[int(program.kind[-1])], int(program.gid[-1])
+    group = subject.incident.groups[gid]
+    label = group.label if set(behaviour.ranks) <= set(group.ranks) else group.desc or group.label
+    return f"last call on any group: {kind.op} seq {int(program.seq[-1])} ({label})"
+
+
 def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
     rank = behaviour.ranks[0]
     call = subject.first_open(rank)
@@ -276,5 +242,7 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
         standing = record.absence.value if record.absence is not None else "no call of it is known"
         standing = told_standing(subject, behaviour) or standing
     else:
-        standing = told_standing(subject, behaviour) or ROLE_WORDS["idle"]
+        standing = (
+            told_standing(subject, behaviour) or f"{ROLE_WORDS['idle']}; {_made_last(subject, behaviour)}"
+        )
     return DiffClass(compress(behaviour.ranks), len(behaviour.ranks), behaviour.role, standing, rank)

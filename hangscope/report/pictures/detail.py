@@ -6,22 +6,26 @@ from hangscope.align.rankset import compress
 from hangscope.align.waitgraph import Node
 from hangscope.report import told
 from hangscope.report.document import FOLD_ABOVE
-from hangscope.report.page_data import DetailData, RankDetail, TopologyData
+from hangscope.report.page_data import DetailData, RankDetail, RankMapData
 from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.pictures.topology import Mesh
 from hangscope.report.subject import Subject, is_host, rank_of, site_of, sizes_of, state_word
 
 QUEUES = 24
 RANKS = 1024  # above it, classes
-_FRAMES, _STEPS, _FILES = 40, 6, 12
+_FRAMES, _STEPS, _FILES, _LOGS = 40, 6, 12, 2
 
 
 def detail(
-    subject: Subject, classes: list[Behaviour], mesh: TopologyData | None, steps: dict[Node, Node]
+    subject: Subject,
+    classes: list[Behaviour],
+    mesh: Mesh | None,
+    steps: dict[Node, Node],
+    map_of: RankMapData | None,
 ) -> DetailData:
     """Return the detail of every rank, or of every class of ranks in a large job; `steps` lead from node to node to the root."""
     queues = tuple(_queue(subject, b) for b in classes[:QUEUES])
     queue_of = {rank: i for i, b in enumerate(classes[:QUEUES]) for rank in b.ranks}
-    labels = mesh.labels if mesh is not None else ()
     if subject.incident.world_size <= FOLD_ABOVE:
         rows = [
             _rank(
@@ -30,7 +34,7 @@ def detail(
                 rank,
                 str(rank),
                 queue_of.get(rank),
-                labels[rank] if rank < len(labels) else "",
+                mesh.label(rank) if mesh is not None else "",
             )
             for rank in sorted(subject.incident.ranks)
         ]
@@ -39,7 +43,8 @@ def detail(
             _rank(subject, steps, b.ranks[0], compress(b.ranks), queue_of.get(b.ranks[0]), "")
             for b in classes[:RANKS]
         ]
-    return DetailData(tuple(rows), queues)
+    hosts = map_of.hosts if map_of is not None else ()
+    return DetailData(tuple(rows), queues, hosts, map_of.per_host if map_of is not None and hosts else 0)
 
 
 def _rank(
@@ -57,6 +62,7 @@ def _rank(
         queue=queue,
         stack=tuple(f"{f.file}:{f.line} in {f.name}" for f in stack[:_FRAMES]),
         told=tuple(f"{t.text}  [{t.source}]" for t in told.last_words(subject, rank)),
+        log=tuple(line for file, lines in record.log_tails[-_LOGS:] for line in (f"[{file}]", *lines)),
         files=tuple(record.files[:_FILES]) if ranks == str(rank) else (),
     )
 

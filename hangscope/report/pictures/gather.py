@@ -6,10 +6,11 @@ from hangscope.report.page_data import EndStory, PageData
 from hangscope.report.pictures.behaviour import Folding
 from hangscope.report.pictures.calls import call_diff
 from hangscope.report.pictures.detail import detail
+from hangscope.report.pictures.folds import folds, steps_from_root
 from hangscope.report.pictures.ranks import rank_map
 from hangscope.report.pictures.stacks import sides
 from hangscope.report.pictures.strip import strip
-from hangscope.report.pictures.topology import topology
+from hangscope.report.pictures.topology import mesh_of, topology
 from hangscope.report.pictures.waits import steps_to_root, wait_graph, wait_picture
 from hangscope.report.sources import SourceFolder, snippets
 from hangscope.report.story.tell import tell
@@ -19,23 +20,27 @@ from hangscope.report.subject import Subject
 def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
     """Return the page's data; `source` is where the job's code lies, if the user named it."""
     classes = Folding(subject).classes()
-    mesh = topology(subject)
+    mesh = mesh_of(subject)
     both = sides(subject)
     edges, roots = wait_graph(subject)
+    after = steps_to_root(edges, roots)
+    steps = steps_from_root(subject, after)
     story = tell(subject, classes)
     # The line that a traceback quotes stands in the story of an end already.
     told = {frame.code for frame in story.trace} if isinstance(story, EndStory) else set()
     code = tuple(
         s for s in snippets(both, source) if not (len(s.lines) == 1 and told & {x.text for x in s.lines})
     )
+    ranks = rank_map(subject, folds(subject, mesh, steps))
     return PageData(
         calls=call_diff(subject, classes),
-        waitfor=wait_picture(subject, edges, roots),
-        rankmap=rank_map(subject),
-        topology=mesh,
+        # Where nothing is stuck any more, nobody waits.
+        waitfor=wait_picture(subject, edges, roots) if not subject.over else None,
+        rankmap=ranks,
+        topology=topology(subject, mesh, steps),
         strip=strip(subject),
         story=story,
         sides=both,
         snippets=code,
-        detail=detail(subject, classes, mesh, steps_to_root(edges, roots)),
+        detail=detail(subject, classes, mesh, after, ranks),
     )

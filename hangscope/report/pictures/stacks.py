@@ -30,8 +30,9 @@ def sides(subject: Subject) -> tuple[SidePart, ...]:
             if rank is not None
             else "waiting"
         )
+        behind = "" if subject.inside(verdict.in_call) else " behind it"
         right = SidePart(
-            "waiting", f"{who}, waiting".capitalize(), _call(waiting), rank, _frames(waiting.frames)
+            "waiting", f"{who}, waiting{behind}".capitalize(), _call(waiting), rank, _frames(waiting.frames)
         )
     return tuple(_marked(side, other) for side, other in ((left, right), (right, left)) if side is not None)
 

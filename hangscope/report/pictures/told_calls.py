@@ -69,7 +69,7 @@ def told_standing(subject: Subject, behaviour: Behaviour) -> str:
         return ""
     if behaviour.role == "waiting":
         words = _words(verdict.waiting_call) if set(behaviour.ranks) <= set(verdict.in_call) else ""
-        return f"in {words}, {_NOTE}" if words else f"waiting, {_NOTE}"
+        return f"in {words}, {_NOTE}" if words else f"{'waited' if subject.over else 'waiting'}, {_NOTE}"
     call = verdict.culprit_call
     if behaviour.role == "culprit" and call is not None and call.seq is not None and call.seq == verdict.seq:
         return f"in {_words(call)}, {_NOTE}"

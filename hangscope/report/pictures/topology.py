@@ -6,15 +6,40 @@ place in that group. Nothing is inferred from a group's size alone.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from hangscope.report.page_data import Dimension, TopologyData
 from hangscope.report.subject import Subject
+from hangscope.report.words import counted
 
 ORDER = ("dp", "fsdp", "pp", "cp", "ep", "tp")
+_LABELLED = 1024  # above it the page works out a rank's place from the strides
 
 
-def topology(subject: Subject) -> TopologyData | None:
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """The dimensions of a job, and for each its ranks' coordinates."""
+
+    dimensions: tuple[Dimension, ...]
+    places: Mapping[str, Mapping[int, int]]
+
+    def label(self, rank: int) -> str:
+        """Return a rank's place: `dp3 pp1 tp0`."""
+        return " ".join(f"{d.name}{self.places[d.name][rank]}" for d in self.dimensions)
+
+    def shared(self, ranks: Sequence[int]) -> str:
+        """Return the coordinates that all of these ranks have, empty where there are none."""
+        found = []
+        for dimension in self.dimensions:
+            coordinates = {self.places[dimension.name][rank] for rank in ranks}
+            if len(coordinates) == 1:
+                found.append(f"{dimension.name}{coordinates.pop()}")
+        return " ".join(found)
+
+
+def mesh_of(subject: Subject) -> Mesh | None:
     """Return the mesh, or None where the groups show fewer than two dimensions."""
     size = subject.incident.world_size
     by_role: dict[str, list[tuple[int, ...]]] = defaultdict(list)
@@ -26,25 +51,43 @@ def topology(subject: Subject) -> TopologyData | None:
     for role in ORDER:
         groups = sorted(set(by_role.get(role, ())))
         place = {rank: i for ranks in groups for i, rank in enumerate(ranks)}
-        if len({len(ranks) for ranks in groups}) == 1 and sum(map(len, groups)) == len(place) == size:
+        even = len({len(ranks) for ranks in groups}) == 1 and sum(map(len, groups)) == len(place)
+        if even and place.keys() == set(range(size)):
             places[role] = place
-            dimensions.append(Dimension(role, len(groups[0])))
-    if len(dimensions) < 2:
+            dimensions.append(Dimension(role, len(groups[0]), _stride(groups, place)))
+    return Mesh(tuple(dimensions), places) if len(dimensions) > 1 else None
+
+
+def _stride(groups: list[tuple[int, ...]], place: Mapping[int, int]) -> int | None:
+    """Return how far apart neighbours of a dimension are, None where a rank's number does not tell its coordinate."""
+    stride, size = groups[0][1] - groups[0][0], len(groups[0])
+    if stride < 1 or any(rank // stride % size != at for rank, at in place.items()):
         return None
-    labels = tuple(" ".join(f"{d.name}{places[d.name][rank]}" for d in dimensions) for rank in range(size))
-    return TopologyData(
-        tuple(dimensions), labels if size <= 1024 else (), _spread(subject, dimensions, places)
-    )
+    return stride
 
 
-def _spread(
-    subject: Subject, dimensions: list[Dimension], places: dict[str, dict[int, int]]
-) -> tuple[str, ...]:
-    """Return in which coordinates the named ranks stand together: what they share points at what failed."""
-    named = sorted(subject.culprits)
+def topology(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> TopologyData | None:
+    """Return what the page shows of a mesh; `steps` says how many calls each waiting rank is from the root."""
+    if mesh is None:
+        return None
+    size = subject.incident.world_size
+    labels = tuple(mesh.label(rank) for rank in range(size)) if size <= _LABELLED else ()
+    return TopologyData(mesh.dimensions, labels, _spread(subject, mesh, steps))
+
+
+def _spread(subject: Subject, mesh: Mesh, steps: Mapping[int, int]) -> tuple[str, ...]:
+    """Return in which coordinates the named ranks, and those that wait for them directly, stand together."""
     lines = []
-    for dimension in dimensions if named else ():
-        found = Counter(places[dimension.name][rank] for rank in named)
-        if len(found) == 1 and len(named) > 1:
-            lines.append(f"all named ranks have {dimension.name}{next(iter(found))}")
+    named = sorted(subject.culprits)
+    if len(named) > 1 and (common := mesh.shared(named)):
+        lines.append(f"all named ranks have {common}")
+    elif len(named) == 1:
+        lines.append(f"rank {named[0]} is {mesh.label(named[0])}")
+    near = [rank for rank, step in steps.items() if step == 1]
+    behind = sum(step > 1 for step in steps.values())
+    if near and behind:
+        common = mesh.shared(near)
+        where = f", all of {common}" if common and len(near) > 1 else ""
+        waits = "waits" if len(near) == 1 else "wait"
+        lines.append(f"{counted(len(near), 'rank')} {waits} directly{where}; {behind:,} behind")
     return tuple(lines)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 
 from hangscope.align.components import components
-from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.align.rankset import compress
 from hangscope.align.waitgraph import Node
 from hangscope.report.page_data import WaitEdge, WaitNode, WaitPicture
-from hangscope.report.subject import Subject, gid_of, is_host, is_untold, rank_of
-from hangscope.report.words import counted, cut, some_ranks
+from hangscope.report.pictures.wait_words import sentences
+from hangscope.report.subject import Subject, gid_of, is_host, is_pair, is_untold, rank_of, seq_of
+from hangscope.report.words import counted, some_ranks
 
 NODES = 30
-_LINES = 16
 
 Edges = dict[Node, dict[Node, bool]]  # who waits for what, and whether that is assumed
 
@@ -25,6 +25,10 @@ Edges = dict[Node, dict[Node, bool]]  # who waits for what, and whether that is 
 def wait_graph(subject: Subject) -> tuple[Edges, frozenset[Node]]:
     """Return who waits for what, and the roots; empty where nobody is seen to wait."""
     edges = _edges(subject) or _told_edges(subject)
+    verdict = subject.verdict
+    if edges and verdict is not None and verdict.explained >= len(verdict.waiting_ranks):
+        for rank in verdict.waiting_ranks:  # of some only text tells that they wait, and not where
+            edges.setdefault(("H", rank), {})
     roots = _roots(subject, edges) if edges else frozenset()
     _lead_to_the_root(subject, edges, roots)
     return edges, roots
@@ -75,7 +79,7 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Node]) -> Wait
     return WaitPicture(
         nodes,
         arrows,
-        _sentences(subject, nodes, arrows, _awaited(edges, classes, names)),
+        sentences(subject, nodes, arrows, _awaited(edges, classes, names)),
         max(0, len(order) - NODES),
     )
 
@@ -159,9 +163,9 @@ def _roots(subject: Subject, edges: Edges) -> frozenset[Node]:
     if subject.node is not None and subject.node in edges:
         around = next((root.nodes for root in cycles if subject.node in root.nodes), None)
         return frozenset(around or (subject.node,))
-    return frozenset(n for root in subject.graph.roots[:1] for n in root.nodes if n in edges) or frozenset(
-        n for n in edges if not edges[n] and not is_host(n)
-    )
+    found = frozenset(n for root in subject.graph.roots for n in root.nodes if n in edges)
+    sinks = frozenset(n for n in edges if not edges[n])
+    return found or frozenset(n for n in sinks if not is_host(n)) or sinks
 
 
 def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Node]) -> None:
@@ -284,6 +288,7 @@ def _node(
         len(inside),
         root,
         bold,
+        call=f"{first.label}/{seq_of(members[0])}" if len(members) == 1 and not is_pair(members[0]) else "",
     )
 
 
@@ -294,45 +299,3 @@ def _awaited(edges: Edges, classes: dict[Node, int], names: dict[int, str]) -> d
         if not is_host(node) and classes[node] in names:
             found[names[classes[node]]].update(rank_of(t) for t in targets if is_host(t))
     return {name: sorted(ranks) for name, ranks in found.items()}
-
-
-def _sentences(
-    subject: Subject,
-    nodes: tuple[WaitNode, ...],
-    edges: tuple[WaitEdge, ...],
-    awaited: dict[str, list[int]],
-) -> tuple[str, ...]:
-    """Return the picture as sentences, from the victims to the root."""
-    by_name = {node.id: node for node in nodes}
-    lines = []
-    for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
-        targets = [by_name[e.target] for e in edges if e.source == node.id]
-        for_whom = (
-            [f"rank{'s' if len(awaited[node.id]) > 1 else ''} {some_ranks(awaited[node.id])}"]
-            if awaited.get(node.id)
-            else []
-        )
-        behind = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
-        tail = " and ".join(
-            filter(None, (", ".join(for_whom), "stands behind " + ", ".join(behind) if behind else ""))
-        )
-        word = "waits for " if for_whom else ""
-        where = f" on {node.group}" if node.group else ""
-        who = f"{_who_is(node)} in " if node.ranks else ""
-        lines.append(
-            f"{who}{node.label}{where}, which {word}{tail}."
-            if tail
-            else f"{who}{node.label}{where}, which all its members made."
-        )
-    left_out = len(lines) - _LINES
-    lines = lines[:_LINES] + ([f"{left_out} more calls."] if left_out > 0 else [])
-    verdict = subject.verdict
-    if verdict is not None and verdict.culprit_ranks and verdict.waiting_ranks:
-        explained = f"{verdict.explained} of {counted(len(verdict.waiting_ranks), 'waiting rank')}"
-        lines.append(f"Root: {ranks_phrase(verdict.culprit_ranks)}, which explains {explained}.")
-    return tuple(lines)
-
-
-def _who_is(node: WaitNode) -> str:
-    """Return `Rank 3 is` or `Ranks 0-2 are`."""
-    return f"Rank {node.ranks} is" if node.count == 1 else f"Ranks {cut(node.ranks, 80)} are"

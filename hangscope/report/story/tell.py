@@ -30,6 +30,7 @@ from hangscope.report.subject import Subject
 from hangscope.report.words import cut
 
 _LINES, _WIDTH = 6, 240
+_SAID, _SIDES = 12, 4
 _NUMBER = re.compile(r"\d+")
 Teller = Callable[[Subject, Sequence[Behaviour]], "Story | None"]
 
@@ -121,29 +122,57 @@ def known(subject: Subject, classes: Sequence[Behaviour]) -> KnownStory | None:
         awaited.append(f"{ranks_phrase(ranks).capitalize()}: in {where}")
     if len(by_call) > _LINES:
         awaited.append(f"{len(by_call) - _LINES} more calls are open")
+    awaited += _apart(subject) if not by_call else []
     for lines in (told.transport(subject), told.ends(subject)):
-        awaited += [f"{cut(t.text, _WIDTH)}  [{t.source}]" for t in lines[:_LINES]]
-        if len(lines) > _LINES:
-            awaited.append(f"{len(lines) - _LINES} more such lines")
-    endings = last_lines(subject, classes, most=12)
-    return KnownStory(tuple(awaited), endings) if awaited or endings else None
+        alike: dict[str, list[told.Told]] = {}
+        for line in lines:
+            alike.setdefault(_NUMBER.sub("#", line.text), []).append(line)
+        for same in list(alike.values())[:_LINES]:
+            more = f", and {len(same) - 1} alike" if len(same) > 1 else ""
+            awaited.append(f"{cut(same[0].text, _WIDTH)}  [{same[0].source}]{more}")
+        if len(alike) > _LINES:
+            awaited.append(
+                f"{sum(map(len, list(alike.values())[_LINES:]))} more lines of transport, ends and exits"
+            )
+    endings = last_lines(subject, classes, most=len(subject.incident.ranks))
+    shown = endings[:_SAID]
+    return KnownStory(tuple(awaited), shown, len(endings) - len(shown)) if awaited or endings else None
+
+
+def _apart(subject: Subject) -> list[str]:
+    """Return where ranks came differently far, though nobody is seen to wait."""
+    lines = []
+    for view in subject.views.values():
+        reached: dict[int, list[int]] = {}
+        for rank, member in view.members.items():
+            if member.enqueued is not None:
+                reached.setdefault(member.enqueued, []).append(rank)
+        if len(reached) > 1:
+            sides = [f"{ranks_phrase(ranks)} made {seq:,} calls" for seq, ranks in sorted(reached.items())]
+            lines.append(
+                f"On group {view.group.label} nobody is seen to wait, and {', '.join(sides[:_SIDES])}"
+                + (f" and {len(sides) - _SIDES} more" if len(sides) > _SIDES else "")
+            )
+    return lines[:_LINES] + (
+        [f"{len(lines) - _LINES} more groups are as uneven"] if len(lines) > _LINES else []
+    )
 
 
 def last_lines(subject: Subject, classes: Sequence[Behaviour], most: int) -> tuple[LastLine, ...]:
     """Return what ranks told last, those of culprits first, equal words of several ranks once."""
     del classes
     found: dict[tuple[str, str], list[int]] = {}
-    sources: dict[tuple[str, str], str] = {}
+    texts: dict[tuple[str, str], tuple[str, str]] = {}
     for rank in sorted(subject.incident.ranks, key=lambda r: (r not in subject.culprits, r)):
         words = told.last_words(subject, rank, 1)
-        if words:
-            key = (subject.role(rank), cut(words[0].text, _WIDTH))
+        tails = subject.incident.ranks[rank].log_tails
+        said = [(w.text, w.source) for w in words] or [(lines[-1], file) for file, lines in tails if lines]
+        if said:
+            text, source = said[-1]
+            key = (subject.role(rank), _NUMBER.sub("#", cut(text, _WIDTH)))
             found.setdefault(key, []).append(rank)
-            sources.setdefault(key, words[0].source)
-    return tuple(
-        LastLine(compress(ranks), role, text, sources[role, text])
-        for (role, text), ranks in list(found.items())[:most]
-    )
+            texts.setdefault(key, (cut(text, _WIDTH), source))
+    return tuple(LastLine(compress(ranks), key[0], *texts[key]) for key, ranks in list(found.items())[:most])
 
 
 STORIES: dict[str, tuple[Teller, ...]] = {

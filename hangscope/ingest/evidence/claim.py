@@ -1,0 +1,50 @@
+"""A recording that speaks for a rank, and when it was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hangscope.ingest.recorder.recording import Recording
+
+
+@dataclass
+class Claim:
+    """A recording, the file it stands in, and the rank that it is taken for."""
+
+    file: str
+    recording: Recording
+    rank: int
+
+    @cached_property
+    def last_created(self) -> int:
+        """Return the newest enqueue time in ns, 0 where there is none."""
+        return int(self._created.max(initial=0))
+
+    @cached_property
+    def first_created(self) -> int:
+        """Return the oldest enqueue time in ns, 0 where there is none."""
+        known = self._created[self._created != 0]
+        return int(known.min()) if len(known) else 0
+
+    @cached_property
+    def progress(self) -> tuple[int, int, int]:
+        """Return a measure by which a later snapshot of the same attempt is never smaller."""
+        done = sum(max(0, completed) for _, _, completed in self.recording.status.values())
+        issued = sum(max(0, enqueued) for enqueued, _, _ in self.recording.status.values())
+        return (self.last_created, issued + max(self.recording.columns["order"], default=-1), done)
+
+    @property
+    def _created(self) -> Any:
+        return np.frombuffer(self.recording.columns["created"], np.int64)
+
+
+def world_of(recording: Recording) -> tuple[int, ...] | None:
+    """Return the members of the default group, or None where the dump does not list it (NCCL fills groups in lazily)."""
+    for name, (desc, ranks) in recording.config.items():
+        if ranks and (desc == "default_pg" or name == "0"):
+            return ranks
+    return None

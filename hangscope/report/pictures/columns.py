@@ -1,0 +1,75 @@
+"""Which classes of ranks get a column in the call diff: what the culprits are compared with, the culprits, who else waits in the call."""
+
+from __future__ import annotations
+
+from hangscope.align.waitgraph import Node
+from hangscope.report.pictures.alignment import align
+from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.subject import Subject
+
+COLUMNS = 4
+COMPARED = 16  # classes whose order of calls is compared with the culprit's
+LIKE = 0.5  # classes less alike play different parts, and a comparison of their calls says nothing
+
+
+def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
+    """Return the classes that get a column: what the culprits are compared with, the culprits, who else waits in the call."""
+    inside = frozenset(subject.verdict.in_call if subject.verdict is not None else ())
+    culprits = [b for b in classes if b.role == "culprit"]
+    others = [b for b in classes if b.role != "culprit" and len(b.program)]
+    # In an order all call the same, and the side that is waited for tells more than the one that is most alike.
+    ordered = subject.verdict is not None and subject.verdict.cause == "collective_order_mismatch"
+    known = next((b for b in culprits if len(b.program)), None)
+    own = subject.first_open(known.ranks[0]) if known is not None and ordered else None
+    others.sort(
+        key=lambda b: (
+            -round(8 * likeness(b, known)) if known is not None and not ordered else 0,
+            own is not None and _stands_in(subject, b, own.node),
+            not inside.intersection(b.ranks),
+            known is not None and b.purposes != known.purposes,
+            -len(b.ranks),
+            b.ranks[0],
+        )
+    )
+    if not others:
+        return [b for b in culprits if len(b.program)][:COLUMNS]
+    room = COLUMNS - 1
+    if known is not None and not ordered:
+        others[:COMPARED] = sorted(others[:COMPARED], key=lambda b: -round(8 * in_order(b, known)))
+    if culprits:
+        return [others[0], *culprits[:room]]
+    # Where nobody is named, who left the call tells as much as who is still in it.
+    members = inside | frozenset(subject.view.members if subject.view is not None else ())
+    if subject.verdict is None:
+        members = frozenset(subject.incident.ranks)
+    beside = [
+        b
+        for b in others[1:]
+        if members.intersection(b.ranks) and likeness(b, others[0]) >= LIKE and meet(b, others[0])
+    ]
+    return [others[0], *beside[:room]]
+
+
+def in_order(one: Behaviour, other: Behaviour) -> float:
+    """Return how much of the longer program lies in the same order in both, 0 to 1: stages of a pipeline make the same calls in turns."""
+    return len(align(one.program, other.program).matched) / max(1, len(one.program), len(other.program))
+
+
+def _stands_in(subject: Subject, behaviour: Behaviour, node: Node) -> bool:
+    """Return whether a class is stuck in this very call, which tells nothing of an order."""
+    call = subject.first_open(behaviour.ranks[0])
+    return call is not None and call.node == node
+
+
+def meet(one: Behaviour, other: Behaviour) -> bool:
+    """Return whether what was kept of two classes holds a call that both made: dumps of other moments hold other calls."""
+    mine, theirs = (
+        set(zip(b.program.purpose.tolist(), b.program.seq.tolist(), strict=True)) for b in (one, other)
+    )
+    return bool(mine & theirs)
+
+
+def likeness(one: Behaviour, other: Behaviour) -> float:
+    """Return how much two classes are made of the same calls, 0 to 1: stages of a pipeline are not, replicas are."""
+    mine, theirs = set(one.program.tokens), set(other.program.tokens)
+    return len(mine & theirs) / max(1, len(mine | theirs))

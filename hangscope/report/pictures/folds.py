@@ -1,0 +1,99 @@
+"""The rank map folded: one row per host, or per coordinate of a dimension of the mesh, and how the stall spread over them.
+
+Times are those at which each rank entered the call it never left, in ms behind the first of the job.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from hangscope.align.rankset import compress
+from hangscope.align.waitgraph import Node
+from hangscope.report.page_data import FoldRow, MapFold
+from hangscope.report.pictures.topology import Mesh
+from hangscope.report.subject import Subject, is_host, rank_of
+from hangscope.report.words import ROLES, some_ranks
+
+ROWS = 24  # above it, alike rows are one
+
+
+def steps_from_root(subject: Subject, after: Mapping[Node, Node]) -> dict[int, int]:
+    """Return for each waiting rank how many calls are between it and the root; `after` leads from node to node to the root."""
+    depth: dict[Node, int] = {}
+    for start in after:
+        path = []
+        node: Node | None = start
+        while node is not None and node not in depth:
+            path.append(node)
+            node = after.get(node)
+        calls = depth[node] if node is not None else 0
+        for passed in reversed(path):
+            calls += not is_host(passed)
+            depth[passed] = calls
+    return {
+        rank_of(node): calls
+        for node, calls in depth.items()
+        if is_host(node) and calls and rank_of(node) not in subject.culprits
+    }
+
+
+def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tuple[MapFold, ...]:
+    """Return the map folded by host, where more than one is known, and by each dimension of the mesh."""
+    since = _since(subject)
+    found = []
+    by_host: dict[str, list[int]] = defaultdict(list)
+    for rank, record in sorted(subject.incident.ranks.items()):
+        by_host[record.host or "host not known"].append(rank)
+    if len(by_host) > 1:
+        found.append(MapFold("host", _rows(subject, by_host, steps, since)))
+    for dimension in mesh.dimensions if mesh is not None else ():
+        places = mesh.places[dimension.name]  # type: ignore[union-attr]
+        by_place: dict[str, list[int]] = defaultdict(list)
+        for rank in sorted(places, key=lambda r: (places[r], r)):
+            by_place[f"{dimension.name}{places[rank]}"].append(rank)
+        found.append(MapFold(dimension.name, _rows(subject, by_place, steps, since)))
+    return tuple(found)
+
+
+def _since(subject: Subject) -> dict[int, float]:
+    """Return when each rank stalled, in ms behind the first."""
+    made = {
+        rank: call.created
+        for rank in subject.graph.waiting
+        if (call := subject.first_open(rank)) is not None and call.created > 0
+    }
+    first = min(made.values(), default=0)
+    return {rank: (created - first) / 1e6 for rank, created in made.items()}
+
+
+def _rows(
+    subject: Subject,
+    places: Mapping[str, Sequence[int]],
+    steps: Mapping[int, int],
+    since: Mapping[int, float],
+) -> tuple[FoldRow, ...]:
+    """Return a row per place; of many, those that look alike and hold no named rank are one."""
+    alike: dict[object, list[str]] = defaultdict(list)
+    for name, ranks in places.items():
+        roles = tuple(sum(subject.role(rank) == role for rank in ranks) for role in ROLES)
+        near = sum(steps.get(rank) == 1 for rank in ranks)
+        own = name if len(places) <= ROWS or subject.culprits.intersection(ranks) else ""
+        alike[own, roles, near].append(name)
+    rows = []
+    for (_, roles, near), names in alike.items():  # type: ignore[misc]
+        ranks = sorted(rank for name in names for rank in places[name])
+        times = [since[rank] for rank in ranks if rank in since]
+        rows.append(
+            FoldRow(
+                name=names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} alike",
+                ranks=compress(ranks) if len(ranks) <= 64 else some_ranks(ranks),
+                count=len(ranks),
+                states=tuple(number * len(names) for number in roles),
+                near=near * len(names),
+                behind=sum(steps.get(rank, 0) > 1 for rank in ranks),
+                first_ms=min(times, default=None),
+                last_ms=max(times, default=None),
+            )
+        )
+    return tuple(rows)

@@ -1,0 +1,52 @@
+"""The wait-for picture as sentences, from the victims to the root."""
+
+from __future__ import annotations
+
+from hangscope.align.rankset import ranks_phrase
+from hangscope.report.page_data import WaitEdge, WaitNode
+from hangscope.report.subject import Subject
+from hangscope.report.words import counted, cut, some_ranks
+
+_LINES = 16
+
+
+def sentences(
+    subject: Subject,
+    nodes: tuple[WaitNode, ...],
+    edges: tuple[WaitEdge, ...],
+    awaited: dict[str, list[int]],
+) -> tuple[str, ...]:
+    """Return the picture as sentences, from the victims to the root."""
+    by_name = {node.id: node for node in nodes}
+    lines = []
+    for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
+        targets = [by_name[e.target] for e in edges if e.source == node.id]
+        for_whom = (
+            [f"rank{'s' if len(awaited[node.id]) > 1 else ''} {some_ranks(awaited[node.id])}"]
+            if awaited.get(node.id)
+            else []
+        )
+        behind = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
+        tail = " and ".join(
+            filter(None, (", ".join(for_whom), "stands behind " + ", ".join(behind) if behind else ""))
+        )
+        word = "waits for " if for_whom else ""
+        where = f" on {node.group}" if node.group else ""
+        who = f"{_who_is(node)} in " if node.ranks else ""
+        lines.append(
+            f"{who}{node.label}{where}, which {word}{tail}."
+            if tail
+            else f"{who}{node.label}{where}, which all its members made."
+        )
+    left_out = len(lines) - _LINES
+    lines = lines[:_LINES] + ([f"{left_out} more calls."] if left_out > 0 else [])
+    verdict = subject.verdict
+    if verdict is not None and verdict.culprit_ranks and verdict.waiting_ranks:
+        explained = f"{verdict.explained} of {counted(len(verdict.waiting_ranks), 'waiting rank')}"
+        lines.append(f"Root: {ranks_phrase(verdict.culprit_ranks)}, which explains {explained}.")
+    return tuple(lines)
+
+
+def _who_is(node: WaitNode) -> str:
+    """Return `Rank 3 is` or `Ranks 0-2 are`."""
+    return f"Rank {node.ranks} is" if node.count == 1 else f"Ranks {cut(node.ranks, 80)} are"

@@ -1,0 +1,54 @@
+"""Long lists of ranks as short text inside a page's data, and back: `[0, 1, 2, 5]` is `0-2,5` behind a mark.
+
+No text of a report holds control characters, so that nothing else begins with the mark.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hangscope.align.rankset import compress
+
+MARK = "\x01"
+LONG_LIST = 64
+MOST_NUMBERS = 1 << 23  # of one report, written out
+_SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
+
+
+def with_spans(value: Any) -> Any:
+    """Return plain data in which long ascending lists of numbers are text behind the mark."""
+    if isinstance(value, dict):
+        return {key: with_spans(item) for key, item in value.items()}
+    if not isinstance(value, list):
+        return value
+    if len(value) > LONG_LIST and all(type(item) is int and item >= 0 for item in value):
+        return MARK + compress(value) if value == sorted(set(value)) else value
+    return [with_spans(item) for item in value]
+
+
+def without_spans(value: Any) -> Any:
+    """Return plain data with its lists written out again. Raises ValueError for marked text of another form."""
+    return _written_out(value, [MOST_NUMBERS])
+
+
+def _written_out(value: Any, left: list[int]) -> Any:
+    if isinstance(value, str):
+        return _numbers(value[len(MARK) :], left) if value.startswith(MARK) else value
+    if isinstance(value, dict):
+        return {key: _written_out(item, left) for key, item in value.items()}
+    return [_written_out(item, left) for item in value] if isinstance(value, list) else value
+
+
+def _numbers(text: str, left: list[int]) -> list[int]:
+    found: list[int] = []
+    for part in text.split(","):
+        span = _SPAN.fullmatch(part)
+        if span is None:
+            raise ValueError("a list of ranks of another form")
+        numbers = range(int(span[1]), int(span[2] or span[1]) + 1, max(1, int(span[3] or 1)))
+        left[0] -= len(numbers)
+        if left[0] < 0:
+            raise ValueError(f"more than {MOST_NUMBERS:,} ranks in lists")
+        found += numbers
+    return found

@@ -1,0 +1,93 @@
+"""What absence tells: of ranks that nobody collected nothing, of ranks whose connections stayed open that they live."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.dump_writer import job
+from tests.end_to_end.test_misleading import TIMED_OUT, judged, level
+from tests.text_lines import CLOSED, raised, timeout, told
+from tests.verdicts import blame
+
+
+def gloo_dumps(size: int, gone: int) -> list:
+    recorders = job(size, backend="gloo")
+    for recorder in recorders:
+        recorder.call("all_reduce", times=12, line=41)
+        if recorder.rank != gone:
+            recorder.call("all_reduce", line=41, state="scheduled")
+    return [recorder for recorder in recorders if recorder.rank != gone]
+
+
+def test_open_connections_show_that_a_rank_lives(tmp_path: Path) -> None:
+    """A process that ends closes its connections at once; all peers of this one waited until their timeouts."""
+    logs = {f"rank{r}": [f"[rank{r}]: step 5", *(raised(r, TIMED_OUT) if r != 2 else ())] for r in range(4)}
+    report = judged(tmp_path, gloo_dumps(4, 2), **logs)
+    assert blame(report) == ("hang", "stuck_rank", (2,)) and level(report) == "medium"
+
+
+def test_a_closed_connection_does_not(tmp_path: Path) -> None:
+    logs = {f"rank{r}": [f"[rank{r}]: step 5", *(raised(r, TIMED_OUT) if r != 2 else ())] for r in range(4)}
+    logs["rank1"] = raised(1, CLOSED)
+    assert blame(judged(tmp_path, gloo_dumps(4, 2), **logs)) == ("hang", "crashed_rank", (2,))
+
+
+@pytest.mark.parametrize("collected", [range(4), range(5)])
+def test_half_of_the_logs_accuse_nobody_of_the_other_half(tmp_path: Path, collected: range) -> None:
+    """They lie on another node."""
+    report = told(tmp_path, {f"rank_{r}.log": [timeout(r)] for r in collected}, world_size=8)
+    assert report.status == "hang"
+    assert report.verdict is not None and report.verdict.culprit_ranks == ()
+
+
+def test_several_ranks_without_a_dump_were_rather_not_collected(tmp_path: Path) -> None:
+    recorders = job(8)
+    for recorder in recorders:
+        recorder.call("all_reduce", times=12, line=41).call("all_reduce", line=41, state="started")
+    report = judged(tmp_path, recorders[:5], **{f"rank{r}": ["step 5"] for r in range(8)})
+    assert report.verdict is not None and report.verdict.culprit_ranks == ()
+
+
+P2P = ["send", "recv"]
+
+
+def test_stages_that_all_wait_in_sends_and_receives_do_not_accuse_each_other(tmp_path: Path) -> None:
+    """They stand at different lines by nature."""
+
+    def traceback(rank: int, op: str) -> list[str]:
+        return [
+            f"[rank{rank}]: Traceback (most recent call last):",
+            f'[rank{rank}]:   File "/workspace/stages.py", line {20 + rank // 3}, in forward',
+            f"[rank{rank}]:     dist.{op}(x, {rank + 1})",
+            f'[rank{rank}]:   File "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 2753, in {op}',
+            f"[rank{rank}]:     work.wait()",
+            f"[rank{rank}]: {TIMED_OUT}",
+        ]
+
+    logs = {f"rank{r}": traceback(r, P2P[r < 3]) for r in range(4)}
+    assert blame(judged(tmp_path, **logs)) == ("hang", "p2p_mismatch", ())
+
+
+STORE = "torch.distributed.DistStoreError: wait timeout after 9000ms, keys: /default_pg/0//2//cpu//0/3"
+JOINED = (
+    "torch.distributed.DistStoreError: Timed out after 11 seconds waiting for clients. 3/4 clients joined."
+)
+
+
+def test_who_waits_for_the_store_is_not_dead_and_who_is_waited_for_is_named(tmp_path: Path) -> None:
+    """Rank 3 left a dump with an open call of the group before; the others are at the next group's making."""
+    recorders = job(4)
+    recorders[3].call("all_reduce", times=4, line=41).call("all_reduce", line=41, state="started")
+    logs = {f"rank{r}": raised(r, STORE) if r != 3 else ["warm"] for r in range(4)}
+    assert blame(judged(tmp_path, recorders[3:], **logs)) == ("hang", "init_hang", (3,))
+
+
+def test_the_one_whose_log_waits_for_nobody_has_not_joined(tmp_path: Path) -> None:
+    logs = {
+        f"rank{r}": raised(r, JOINED if r == 0 else STORE[:-1] + "0") if r != 2 else ["resolving"]
+        for r in range(4)
+    }
+    report = judged(tmp_path, **logs)
+    assert blame(report) == ("hang", "init_hang", (2,)) and level(report) == "medium"

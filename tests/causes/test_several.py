@@ -1,0 +1,99 @@
+"""Several faults at once: each root without which ranks would still wait is named, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.conftest import analyze
+from tests.dump_writer import EPOCH_NS, Recorder, job, write_all
+from tests.end_to_end.test_misleading import judged, level
+from tests.text_lines import raised
+from tests.verdicts import blame, culprits, said
+
+GROUPS: dict[str, tuple[str, Sequence[int]]] = {
+    "0": ("default_pg", range(6)), "1": ("pp", (0, 1, 2)), "2": ("pp", (3, 4, 5)),
+}  # fmt: skip
+
+
+def two_pipelines(*, lagging: int | None = None, gone: int | None = None) -> list[Recorder]:
+    """Return a job of two groups of three, of which one waits for rank 1, and the other for what is given."""
+    recorders = job(6, groups=GROUPS)
+    for recorder in recorders:
+        own = "1" if recorder.rank < 3 else "2"
+        for _ in range(10):
+            recorder.call("all_reduce", own, line=41).call("all_reduce", line=43)
+        if recorder.rank < 3:
+            if recorder.rank != 1:
+                recorder.call("all_reduce", own, line=41, state="started")
+        elif recorder.rank == lagging:
+            for _ in range(3):
+                recorder.call("all_reduce", own, line=41, state="started")
+        elif recorder.rank != gone:
+            if lagging is not None:
+                recorder.call("all_reduce", own, line=41, times=2)
+            recorder.call("all_reduce", own, line=41, state="started")
+    return [recorder for recorder in recorders if recorder.rank != gone]
+
+
+def test_a_stuck_host_and_a_stalled_device_are_two_faults(tmp_path: Path) -> None:
+    report = analyze(write_all(two_pipelines(lagging=4), tmp_path))
+    assert culprits(report) == (1, 4) and level(report) == "medium"
+    assert "rank 4 made its calls, and its device stopped finishing them (gpu_stall)" in said(report)
+    assert report.verdict is not None
+    assert report.verdict.explained == len(report.verdict.waiting_ranks)
+
+
+def test_a_stuck_host_and_a_dead_process_are_two_faults(tmp_path: Path) -> None:
+    lines = {f"rank{r}": [f"[rank{r}]: step 5"] for r in range(6)}
+    report = judged(tmp_path, two_pipelines(gone=4), **{**lines, "rank4": raised(4, "ValueError: no target")})
+    assert culprits(report) == (1, 4)
+
+
+def test_beside_a_dead_rank_a_lag_in_counts_accuses_nobody(tmp_path: Path) -> None:
+    """The peers of a rank that died abort their communicators, which finishes calls of some and not of others."""
+    recorders = job(6)
+    for recorder in recorders:
+        recorder.call("all_reduce", times=10, line=41)
+        for _ in range(3):
+            recorder.call("all_reduce", line=41, state="started" if recorder.rank == 2 else "completed")
+        recorder.call("all_reduce", line=41, state="started")
+    alive = [recorder for recorder in recorders if recorder.rank != 4]
+    report = judged(tmp_path, alive, rank4=raised(4, "ValueError: no target"))
+    assert blame(report) == ("hang", "crashed_rank", (4,))
+
+
+def test_one_fault_that_explains_all_stays_one(tmp_path: Path) -> None:
+    """Rank 3's recorder shows a call behind a finished one as started; nobody waits for it."""
+    recorders = job(4)
+    for recorder in recorders:
+        recorder.call("all_reduce", times=10, line=41)
+        if recorder.rank != 2:
+            recorder.call("all_reduce", line=41, state="started")
+    recorders[3].entries[-2]["state"] = "started"
+    assert culprits(analyze(write_all(recorders, tmp_path))) == (2,)
+
+
+def test_dumps_of_an_attempt_before_contradict_in_time(tmp_path: Path) -> None:
+    """Collectives were over in the older dumps minutes before the newer dumps' ranks made them."""
+    recorders = job(4)
+    for recorder in recorders:
+        recorder.time_ns = EPOCH_NS + (0 if recorder.rank < 2 else 1800 * 10**9)
+        recorder.call("all_reduce", times=20, line=41)
+        if recorder.rank != 0:
+            recorder.call("all_reduce", line=41, state="started")
+    report = judged(tmp_path, recorders)
+    assert [note.message for note in report.warnings if "earlier attempt" in note.message] == [
+        f"rank {rank}'s dump is from an earlier attempt or another job and was set aside" for rank in (0, 1)
+    ]
+    assert report.verdict is None or report.verdict.culprit_ranks != (0,)
+
+
+def test_clocks_of_hosts_that_disagree_are_no_other_attempt(tmp_path: Path) -> None:
+    recorders = job(4)
+    for recorder in recorders:
+        recorder.time_ns = EPOCH_NS + (0 if recorder.rank < 2 else 20 * 10**9)
+        recorder.call("all_reduce", times=20, line=41)
+        if recorder.rank != 0:
+            recorder.call("all_reduce", line=41, state="started")
+    assert blame(judged(tmp_path, recorders)) == ("hang", "stuck_rank", (0,))

@@ -1,0 +1,48 @@
+"""Whom DETAIL's fingerprints name, of which every reporter prints its own call and the first that differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.text_lines import call, mismatch, told
+from tests.verdicts import blame
+
+OWN, ODD = call("ALLREDUCE", 64, 33), call("ALLREDUCE", 128, 33)
+
+
+def log(rank: int, own: str, peer: int, other: str) -> dict[str, str | list[str]]:
+    return {f"rank{rank}.log": [mismatch(rank, rank, own, peer, other)]}
+
+
+def test_reporters_who_made_one_call_name_the_other(tmp_path: Path) -> None:
+    report = told(tmp_path, {**log(0, OWN, 1, ODD), **log(2, OWN, 1, ODD)}, world_size=3)
+    assert blame(report) == ("hang", "shape_mismatch", (1,))
+
+
+def test_those_before_the_first_that_differs_made_the_reporters_call(tmp_path: Path) -> None:
+    """Rank 0 compares with 1, 2, 3 in turn: 1 and 2 are alike, which makes three of four."""
+    assert blame(told(tmp_path, log(0, OWN, 3, ODD), world_size=4)) == ("hang", "shape_mismatch", (3,))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        log(0, OWN, 1, ODD),  # of 2 and 3 nothing is known
+        log(1, OWN, 0, ODD),
+        {**log(0, OWN, 1, ODD), **log(3, OWN, 0, ODD)},  # rank 0 cannot be on both sides
+    ],
+)
+def test_half_of_the_ranks_and_less_are_no_majority(
+    tmp_path: Path, lines: dict[str, str | list[str]]
+) -> None:
+    report = told(tmp_path, lines, world_size=4)
+    assert report.verdict is not None and report.verdict.culprit_ranks == ()
+
+
+def test_of_a_garbled_peer_only_the_length_was_compared(tmp_path: Path) -> None:
+    """The ranks before it have a fingerprint of the reporter's length, and perhaps another call."""
+    garbled = "CollectiveFingerPrint(SequenceNumber=0OpType=GATHER)"
+    report = told(tmp_path, log(0, OWN, 3, garbled), world_size=4)
+    assert report.verdict is not None and report.verdict.culprit_ranks == ()
