@@ -2,8 +2,8 @@
 
     python benchmarks/log_scan.py [--megabytes 2000]
 
-Writes a training log with one c10d line per 10 MB to a temporary file, reads it with every parser, and prints MB/s of this
-process's CPU time and wall time and its peak resident memory; then the same for logs in which every line is a call, of DETAIL and of NCCL_DEBUG_SUBSYS=COLL.
+Writes a training log with one c10d line per 10 MB to a temporary file, reads it with every parser, and prints as a table MB/s of
+this process's CPU time and wall time and its peak resident memory; then the same for logs in which every line is a call, of DETAIL and of NCCL_DEBUG_SUBSYS=COLL.
 """
 
 from __future__ import annotations
@@ -84,13 +84,15 @@ def measure(name: str, path: Path) -> None:
     size = path.stat().st_size
     wall, cpu = time.perf_counter(), time.process_time()
     with path.open("rb") as stream:
-        reading = read_log(stream, path.name, (NcclParser(),))
+        nccl = NcclParser()
+        reading = read_log(stream, path.name, (nccl,))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    calls = sum(len(recording) for recording in reading.recordings)
+    calls = sum(len(recording) for recording in (*reading.recordings, *nccl.recordings()))
     print(
-        f"{name}: {size / 1e6:,.0f} MB, {reading.lines:,} lines, {len(reading.events)} events, {calls:,} calls: "
-        f"{size / 1e6 / cpu:,.0f} MB/s of CPU time, {size / 1e6 / wall:,.0f} MB/s of wall time, peak {peak:,.0f} MiB resident"
+        f"| {name} | {size / 1e6:,.0f} MB | {reading.lines:,} | {len(reading.events)} | {calls:,} "
+        f"| {size / 1e6 / cpu:,.0f} MB/s | {size / 1e6 / wall:,.0f} MB/s | {peak:,.0f} MiB |",
+        flush=True,
     )
 
 
@@ -102,16 +104,19 @@ def main() -> None:
         "--megabytes", type=int, default=1000, help="size of the sparse log (default: %(default)s)"
     )
     megabytes = parser.parse_args().megabytes
+    print("| log | size | lines | events | calls | of CPU time | of wall time | peak memory |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sparse.log"
         sparse_log(path, 50)
-        measure("warm-up", path)
+        with path.open("rb") as stream:
+            read_log(stream, path.name, (NcclParser(),))  # the first pass pays for what is made once
         sparse_log(path, megabytes)
-        measure("few matching lines", path)
+        measure("few lines that match", path)
         dense_log(path, max(1, megabytes // 20))
         measure("every line a call of DETAIL", path)
         coll_log(path, max(1, megabytes // 20))
-        measure("every line a call of NCCL", path)
+        measure("every line a call of NCCL (COLL)", path)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def job(kind: str, ranks: int) -> Job:
 
 SMALL = [("alike", 8), ("alike", 64), ("2 MB logs, stacks", 64), *((kind, 256) for kind in KINDS)]
 LARGE = [
-    *((kind, 1024) for kind in KINDS if kind != "alike"),
+    *((kind, 1024) for kind in (*KINDS, "2 MB logs, stacks") if kind != "alike"),
     *(("alike", ranks) for ranks in (1024, 2048, 4096, 8192, 16384)),
 ]
 #: torch's analyzer is not run above this: it takes minutes and gigabytes

@@ -2,7 +2,7 @@
 
 Without an argument: the report of README.md and the table of docs/causes.md. `python docs/refresh.py score` puts the
 tables that stand on standard input between the markers `<!-- score -->` and `<!-- /score -->` of docs/score.md, as they
-were printed; `speed` likewise.
+were printed; `speed` and `logs` (of docs/speed.md) likewise.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ PAGES = {
     "causes": ROOT / "docs" / "causes.md",
     "score": ROOT / "docs" / "score.md",
     "speed": ROOT / "docs" / "speed.md",
+    "logs": ROOT / "docs" / "speed.md",
 }
 INCIDENT = "rank_conditional_barrier"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hangscope.align import divergence, frontier, waitgraph
@@ -15,6 +16,9 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.verdict.judge import Judgement, judge
+
+STATUSES = ("no_hang", "inconclusive", "hang")
+CONFIDENCES = ("low", "medium", "high")
 
 
 @dataclass(slots=True)
@@ -62,3 +66,16 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
         found = finding.find_in_text(incident, digest)
     case = Case(incident, found, digest, graph, from_text, knowledge or own_knowledge())
     return Analysis(incident, views, histories, case, judge(case))
+
+
+def surest(found: Sequence[Analysis]) -> int:
+    """Return the place of the analysis that shows a freeze most surely; of equals that of the larger job."""
+
+    def weight(place: int) -> tuple[int, ...]:
+        judgement = found[place].judgement
+        verdict = judgement.verdict
+        confidence = CONFIDENCES.index(verdict.confidence) if verdict is not None else -1
+        named = verdict is not None and bool(verdict.culprit_ranks)
+        return (STATUSES.index(judgement.status), named, confidence, found[place].incident.world_size, -place)
+
+    return max(range(len(found)), key=weight)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hangscope.incident import Verdict
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.reading import Reading
+    from hangscope.knowledge.library import Knowledge
     from hangscope.knowledge.site import Rules
     from hangscope.report.document import Document
 
@@ -177,19 +178,41 @@ def analyze(
             )
             for reading in _readings_of(file.shown, wire, interner)
         ]
-    from hangscope.analysis import analyse
-    from hangscope.ingest.assemble import assemble
     from hangscope.report.sources import SourceFolder
     from hangscope.report.view import build_document
 
     _require_something(readings, wanted, notes)
-    incident = assemble(readings, world_size=world_size, attempt=attempt)
-    readings.clear()  # what is needed of them is in the incident
-    incident.notes[:0] = notes
-    analysis = analyse(incident, knowledge)
+    analysis = _analysed(readings, notes, knowledge, world_size, attempt)
     folder = SourceFolder(Path(source)) if source is not None else None
     document = build_document(analysis, __version__, redacted=redact, source=folder)
     return Report(document, analysis, full_table=full_table, redacted=redact)
+
+
+def _analysed(
+    readings: list[Reading],
+    notes: list[Note],
+    knowledge: Knowledge,
+    world_size: int | None,
+    attempt: int | str | None,
+) -> Analysis:
+    """Return the analysis of what was read; of several jobs that ran side by side, of the one that froze most surely."""
+    from hangscope.analysis import analyse, surest
+    from hangscope.ingest.assemble import assemble
+    from hangscope.ingest.evidence.worlds import chosen_note, worlds
+
+    parts = worlds(readings)
+    readings.clear()  # what is needed of them is in the incidents
+    names = list(parts)
+    found = []
+    for name in names:
+        incident = assemble(parts.pop(name), world_size=world_size, attempt=attempt)
+        incident.notes[:0] = notes
+        found.append(analyse(incident, knowledge))
+    chosen = surest(found)
+    if len(found) > 1:
+        told = [f"{one.incident.world_size} ranks, {one.judgement.status}" for one in found]
+        found[chosen].incident.notes.insert(0, chosen_note(names, told, chosen))
+    return found[chosen]
 
 
 def analyze_safely(paths: Paths, *, deadline: float = 60.0, **options: Any) -> Report:

@@ -299,6 +299,7 @@
           box.append(option);
         }
         box.value = filters[box.name];
+        box.disabled = box.options.length < 2;
       }
     };
     bar.addEventListener("focusin", fill);
@@ -462,7 +463,8 @@
     }
   };
   const restore = () => {
-    const wanted = new URLSearchParams(/=/.test(location.hash) ? location.hash.slice(1) : "");
+    if (!location.hash.includes("=")) return; // a link to a section changes nothing of what is chosen
+    const wanted = new URLSearchParams(location.hash.slice(1));
     for (const name of Object.keys(filters)) filters[name] = wanted.get(name) || "";
     const rank = /^\d+$/.exec(wanted.get("rank") || "");
     const [group, call] = [wanted.get("group"), wanted.get("call")];

@@ -16,7 +16,7 @@ from hangscope.incident import CallKind, Event, Frame
 from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.knowledge.callsite import SIDE_WORK, is_buffer_sync, is_gradient, position_to_loop, user_frames
+from hangscope.knowledge.callsite import is_buffer_sync, is_gradient, position_to_loop, user_frames
 
 _RANK_TEST = re.compile(
     r"\b(?:if|unless|while|and|or)\b[^#]*\b(?:\w*rank\w*|is_main\w*|is_master\w*|main_process\w*|R)\b",
@@ -223,19 +223,6 @@ class Difference:
         reduces = [is_gradient(kind, self.case.frames_recorded) for kind in self.history]
         ends = {self.history[i] for i in range(len(reduces) - 1) if reduces[i] and not reduces[i + 1]}
         return reduces[-1] and bool(ends) and self.history[-1] not in ends
-
-    @cached_property
-    def side_work(self) -> str | None:
-        """Return the helper function around the odd call whose name says that one rank alone does such work."""
-        if self.own is None or self.position is None or self.times_before(self.own) > 1:
-            return None  # what all have made before is no work of one rank
-        shared = self.position[1]
-        for frame in user_frames(self.own.stack):
-            if (frame.name, frame.file) == (shared.name, shared.file):
-                return None
-            if SIDE_WORK.search(frame.name):
-                return frame.name
-        return None
 
     def rank_test(self, ranks: Sequence[int]) -> RankException | None:
         """Return the traceback whose quoted source line tests for a rank, on either side."""

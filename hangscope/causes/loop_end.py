@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
-from hangscope.incident import Evidence, Frame, Source, Stack
+from hangscope.incident import Evidence, Frame
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
-from hangscope.knowledge.callsite import is_user, position_to_loop, user_frames
 
 
 def left_the_loop(case: Case) -> Match | None:
@@ -50,12 +47,10 @@ def left_the_loop(case: Case) -> Match | None:
     elif finding.form == "different" and not finding.tie:
         if d.stays_inside or (d.own is not None and d.history[-1:] == [d.own]):
             return None  # the call that all have just made, once more: one too many before shifted it
-        of_epoch = _names_epoch(d)
         if (
             d.own is not None
             and not d.ends_epochs
             and told is None
-            and not of_epoch
             and (d.in_loop_before or (d.position is not None and d.position[0] == "inside"))
         ):
             return None
@@ -70,9 +65,7 @@ def left_the_loop(case: Case) -> Match | None:
             )
         elif d.position is not None and d.position[0] == "beyond":
             line = d.position[1]
-            if d.side_work and not told:
-                return None
-            if not (d.peer_gradient or told or of_epoch or finding.history is None) and not _forward(d):
+            if not (d.peer_gradient or told or finding.history is None) and not _forward(d):
                 return None  # a loop of hand-made calls: an extra call at its end looks the same
             sure, why = (
                 1,
@@ -84,16 +77,10 @@ def left_the_loop(case: Case) -> Match | None:
             and d.own is not None
             and not d.times_before(d.own)
             and d.position is None
-            and not d.side_work
         ):
             sure, why = (
                 0,
                 f"{its} peers began one more backward pass while {it_is} in a call that the loop never made",
-            )
-        elif of_epoch:
-            sure, why = (
-                1,
-                f"{it_is} in {frame}, which is named after an epoch, while {its} peers are in a step",
             )
         if told is not None:
             sure, why = (
@@ -114,29 +101,6 @@ def left_the_loop(case: Case) -> Match | None:
             for r in culprits
             for e in case.facts.of(r, GlooSizeMismatch)[:1]
         ]
-    elif finding.form == "absent" and culprits:
-        where = case.facts.whereabouts.get(culprits[0])
-        if where is not None and where.stack and finding.waiting_kind is not None:
-            stacks = [k.stack for k in d.history if k.stack]
-            found = position_to_loop(
-                where.stack, finding.waiting_kind.stack or (stacks[-1] if stacks else ()), stacks
-            )
-            # A rank that is busy at the loop's last lines is still inside it; one that returned from the epoch is not.
-            if (
-                found is not None
-                and found[0] == "beyond"
-                and _returned_from_epoch(finding.waiting_kind.stack, where.stack)
-            ):
-                sure, why, frame = (
-                    1,
-                    f"{its} stack stands at {found[1]}, beyond the lines of the loop that {its} peers are in",
-                    found[1],
-                )
-                evidence.append(
-                    Evidence(
-                        "stack", f"rank {culprits[0]} stood at {found[1]}", culprits[0], Source(where.source)
-                    )
-                )
     if not why:
         return None
     who = ranks_phrase(culprits)
@@ -158,25 +122,6 @@ def _batches(who: str) -> list[str]:
         f"Give every rank the same number of batches: compare len(loader), sampler and drop_last of {who} with the others'.",
         "For inputs that are really uneven, wrap the loop in torch.distributed.algorithms.Join, or agree on min(len(loader)) over ranks before the epoch.",
     ]
-
-
-def _returned_from_epoch(peer: Stack, own: Stack) -> bool:
-    """Return whether the peers are inside a function that runs an epoch, and this stack is not."""
-    epochs = {(f.name, f.file) for f in peer if is_user(f) and "epoch" in f.name.lower()}
-    return bool(epochs) and not any((f.name, f.file) in epochs for f in own)
-
-
-def _names_epoch(d: Difference) -> bool:
-    """Return whether the culprit's call was made in a function of the user's that is named after an epoch and that is no part of the loop."""
-    if d.own is None or d.peer is None:
-        return False
-    made = Counter(d.history)
-    loop = [kind for kind, times in made.items() if times > max(1, made[d.own])]
-    shared = {(frame.name, frame.file) for kind in (d.peer, *loop) for frame in kind.stack}
-    return any(
-        "epoch" in frame.name.lower() and (frame.name, frame.file) not in shared
-        for frame in user_frames(d.own.stack)
-    )
 
 
 def _forward(d: Difference) -> bool:

@@ -40,7 +40,8 @@ def _meeting(case: Case, d: Difference) -> str:
     """Return who called what where the others called something else; without whom where nobody is named."""
     own, peer = describe(d.own), describe(d.peer)
     if own == peer:
-        own, peer = f"{own} at {case.frame_of(d.own)}", f"another {peer} at {case.frame_of(d.peer)}"
+        lines = [f" at {frame}" if (frame := case.frame_of(kind)) else "" for kind in (d.own, d.peer)]
+        own, peer = f"{own}{lines[0]}", f"another {peer}{lines[1]}"
     finding = case.finding
     if not finding.culprits:
         return f"{own} meets {peer}"
@@ -112,7 +113,7 @@ def gradient_sets(case: Case) -> Match | None:
         d.peer_gradient
         and not d.own_gradient
         and d.own is not None
-        and (d.in_loop_before or (d.position is not None and d.position[0] == "inside" and not d.side_work))
+        and (d.in_loop_before or (d.position is not None and d.position[0] == "inside"))
     )
     ahead = (
         d.own_gradient

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import CallKind, Evidence
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
@@ -26,6 +27,8 @@ def other_roots(case: Case) -> Match | None:
     No recorder keeps the root, so that two ranks which both send, or which wait for different ranks, look alike in it.
     """
     finding = case.finding
+    if not_collected(case.incident, case.facts):
+        return None  # what the others are in is not known
     if any(event.tier <= 2 for event in case.facts.all(NcclWarn)):
         return None  # the transport itself reports a fault
     kind = (

@@ -103,7 +103,7 @@ def _dump_on_collective_error() -> None:
 
 def _replace_ddp_logger() -> None:
     # Under DETAIL the gloo group is wrapped, and DDP's C++ logger casts the wrapper to ProcessGroupGloo:
-    # every rank dies of a segmentation fault in DDP() (torch 2.13, Logger::set_env_variables). So its entry
+    # every rank dies of a segmentation fault in DDP() (torch 2.13 and 2.15, Logger::set_env_variables). So its entry
     # does nothing.
     silent = {"set_construction_data_and_log": lambda self, *args: None}
     _dist.Logger = type("QuietLogger", (_dist.Logger,), silent)

@@ -45,7 +45,8 @@ _GRACE = (
 )
 CLOCK_SKEW = 5.0  # seconds by which the clocks of two hosts may disagree
 AnyEvent = TypeVar("AnyEvent", bound=Event)
-_INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
+_CTRL_C = "KeyboardInterrupt"
+_INTERRUPTS = frozenset({_CTRL_C, "SystemExit", "SignalException"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,16 @@ def digest(incident: Incident) -> Facts:
 
 def _external(facts: Facts) -> ExternalEnd | None:
     events = facts.all(ExternalEnd)
-    return events[0] if events else None
+    if events:
+        return events[0]
+    pressed = [e for e in facts.all(RankException) if e.type == _CTRL_C]
+    if not pressed or any(not e.symptom and e.type not in _INTERRUPTS for e in facts.all(RankException)):
+        return None
+    first = pressed[0]
+    return ExternalEnd(
+        first.file, first.line, first.text, host=first.host, time=first.time, stamp=first.stamp,
+        reason="cancelled", signal="SIGINT",
+    )  # fmt: skip
 
 
 def _death(rank: int, facts: Facts) -> Death | None:
@@ -322,12 +332,13 @@ def _whereabouts(incident: Incident, rank: int, facts: Facts) -> Whereabouts | N
     record = incident.ranks[rank]
     for _, stack in record.threads:
         return _locate(rank, stack, record.stack_file or "a stack dump", "stack")
-    shown = [(e.frames, e.file) for e in facts.of(rank, FailedStack)]
-    shown += [(e.frames, e.file) for e in facts.of(rank, RankException) if e.symptom]
-    for stack, file in shown:
+    shown = [(e.frames, e.file, False) for e in facts.of(rank, FailedStack)]
+    shown += [(e.frames, e.file, False) for e in facts.of(rank, RankException) if e.symptom]
+    shown += [(e.frames, e.file, True) for e in facts.of(rank, RankException) if e.type == _CTRL_C]
+    for stack, file, interrupted in shown:
         stood = before_signal(stack, own_knowledge())
         if stood:  # whose signal handler waits for others stood somewhere else when the signal came
-            return _locate(rank, stood, file, "log" if stood == stack else "stack")
+            return _locate(rank, stood, file, "stack" if interrupted or stood != stack else "log")
     return None
 
 

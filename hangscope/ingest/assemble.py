@@ -12,6 +12,7 @@ from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
 from hangscope.ingest.evidence import snapshots, text_evidence
 from hangscope.ingest.evidence.claim import Claim
+from hangscope.ingest.evidence.pages import last_pages
 from hangscope.ingest.evidence.plausible_size import largest_world, left_out
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump
 from hangscope.ingest.groups import GroupIndex, detail_helpers
@@ -31,6 +32,7 @@ def assemble(
     readings = sorted(readings, key=lambda r: r.file)  # they come in the order in which they were read
     notes = [note for reading in readings for note in reading.notes]
     readings, attempts = _of_attempt(readings, attempt, notes)
+    readings = last_pages(readings, notes)
     claims = []
     for reading in readings:
         for recording in reading.recordings:

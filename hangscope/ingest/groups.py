@@ -1,7 +1,8 @@
 """Which local group is which: process groups are identified across ranks by their name *and* their members.
 
 A rank's `pg_id` is its own creation order and means nothing elsewhere; one name can stand for several groups (the
-subgroups of a split); NCCL fills `pg_config` lazily, and gloo writes one nameless group whatever there is.
+subgroups of a split); NCCL fills `pg_config` lazily, and gloo writes one nameless group whatever there is: with torch 2.13
+the world's ranks where there is no other group, with 2.15 the places 0 to n - 1 of the group that was made last.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ class GroupIndex:
 
     def __init__(self, claims: Mapping[int, Claim], limit: int = MAX_RANKS) -> None:
         self._limit = limit
+        self._nameless = _nameless_members(claims)
         self._known: dict[str, set[Members]] = defaultdict(set)
         for claim in claims.values():
             for name, (_, ranks) in claim.recording.config.items():
                 if ranks and name:
                     self._known[name].add(ranks)
-            if (only := _only_group(claim.recording)) is not None:
-                self._known[only[0]].add(only[1])
+            if self._nameless and (default := _default_name(claim.recording)) is not None:
+                self._known[default].add(self._nameless)
         self._of_rank: dict[str, dict[int, list[Members]]] = {}
         self._descs: dict[Identity, Counter[str]] = defaultdict(Counter)
         self._callers: dict[Identity, set[int]] = defaultdict(set)
@@ -67,8 +69,8 @@ class GroupIndex:
         _, ranks = recording.config.get(name, ("", None))
         if ranks and rank in ranks:
             return (name, ranks)
-        if (only := _only_group(recording)) is not None:
-            return (name, only[1])
+        if self._nameless and _default_name(recording) == name:
+            return (name, self._nameless)
         fitting = self._fitting(name).get(rank, ())
         return (name, fitting[0]) if len(fitting) == 1 else (name, None)
 
@@ -138,8 +140,10 @@ class GroupIndex:
         the ranks that were seen to call on them, it is taken.
         """
         for group in self.groups:
-            if not group.members_known and (group.desc == "default_pg" or group.name == "0"):
-                self.groups[group.gid] = replace(group, ranks=tuple(range(world_size)))
+            # Ranks beyond gloo's nameless list show that it was another group's.
+            doubtful = group.ranks == self._nameless and len(group.ranks) < world_size
+            if (doubtful or not group.members_known) and _is_default(group.name, group.desc):
+                self.groups[group.gid] = replace(group, ranks=tuple(range(world_size)), members_known=False)
         families: dict[str, list[Group]] = defaultdict(list)
         for group in self.groups:
             if not group.members_known and group.desc and group.desc != "default_pg":
@@ -153,11 +157,32 @@ class GroupIndex:
                     self.groups[group.gid] = replace(group, ranks=ranks)
 
 
-def _only_group(recording: Recording) -> tuple[str, Members] | None:
-    """Return the name and members of a gloo dump's group, where it has one: they stand under the empty name."""
-    members = recording.config.get("", ("", None))[1]
-    names = {name for _, name, _ in recording.groups}
-    return (names.pop(), members) if members and len(recording.config) == 1 and len(names) == 1 else None
+def _is_default(name: str, desc: str) -> bool:
+    return desc == "default_pg" or name == "0"
+
+
+def _nameless_members(claims: Mapping[int, Claim]) -> Members | None:
+    """Return the ranks that gloo's dumps list under the empty name, where they can only be those of the whole world.
+
+    All dumps must list the same and every rank that left one must be among them: places in some smaller group, which is
+    what they are where there are more groups, start from 0 on every rank.
+    """
+    told = {members for claim in claims.values() if (members := _nameless(claim.recording))}
+    members = next(iter(told)) if len(told) == 1 else ()
+    return members if members and all(rank in members for rank in claims) else None
+
+
+def _nameless(recording: Recording) -> Members | None:
+    return recording.config.get("", ("", None))[1] if len(recording.config) == 1 else None
+
+
+def _default_name(recording: Recording) -> str | None:
+    """Return the name of the default group in a gloo dump that has calls on no other; under DETAIL no group has a name."""
+    groups = {(name, desc) for _, name, desc in recording.groups}
+    if not _nameless(recording) or len(groups) != 1:
+        return None
+    name, desc = groups.pop()
+    return name if not name or _is_default(name, desc) else None
 
 
 def _first(pair: tuple[int | None, str]) -> tuple[int, str]:

@@ -87,5 +87,11 @@ class KindTable:
         number = self._stack_numbers.get(row)
         if number is None:
             number = self._stack_numbers[row] = len(self._stacks)
-            self._stacks.append(tuple(self._frames.setdefault(frame, Frame(*frame)) for frame in row))
+            self._stacks.append(tuple(map(self._frame, row)))
         return number
+
+    def _frame(self, row: tuple[str, str, int]) -> Frame:
+        frame = self._frames.get(row)
+        if frame is None:
+            frame = self._frames[row] = Frame(*row)
+        return frame

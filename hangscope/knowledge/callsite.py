@@ -16,20 +16,18 @@ _LIBRARY = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|lib/python3(?:\.\d+)?|torch/(?:distributed|nn|autograd|utils|_dynamo|_tensor|optim|cuda|amp|_ops)"
     r"|importlib|concurrent)(?:/|\.py|$)|^<(?:frozen|string)|^/usr/lib/python|(?:^|/)(?:threading|runpy|distributed_c10d|c10d_logger)\.py$"
 )
+#: `libc.so.6`, `libtorch_cuda.so` and C++ sources, as py-spy --native, gdb and TORCH_FR_CPP_STACK show them
+_NATIVE = re.compile(r"\.so(?:\.\d{1,9}){0,4}$|\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh)$|^\?{0,3}$")
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]{1,200})(?:/|$)")
 _BACKWARD = re.compile(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
-# Functions that are called on one rank only, as a rule: the name of the helper around an odd call.
-SIDE_WORK = re.compile(
-    r"save|checkpoint|ckpt|log|report|metric|print|dump|debug|summary|plot|best|upload|write|record|monitor",
-    re.IGNORECASE,
-)
 _GRADIENT_OPS = frozenset({"all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce"})
 
 
 @lru_cache(maxsize=65536)
 def is_user(frame: Frame) -> bool:
     """Return whether a frame is the user's code, not torch's, the standard library's or an installed package's."""
-    return bool(frame.file) and not _LIBRARY.search(frame.file.replace("\\", "/"))
+    file = frame.file.replace("\\", "/")
+    return not _NATIVE.search(file) and not _LIBRARY.search(file)
 
 
 @lru_cache(maxsize=65536)

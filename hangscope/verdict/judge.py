@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.align.waitgraph import Node
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Candidate, Finding
@@ -171,19 +172,21 @@ def _in_call(case: Case, waiting: tuple[int, ...]) -> tuple[int, ...]:
     finding = case.finding
     if finding.view is None or finding.seq is None or not case.graph.open_calls:
         return waiting
-    inside = _inside(case)
+    inside = _inside(case) or set()
     # Where all have left it (a device that did not end it), they are its members and wait behind it.
     return tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in finding.view.members)
 
 
-def _inside(case: Case) -> set[int]:
-    """Return the ranks that the graph has in the call that the verdict names."""
+def _inside(case: Case) -> set[int] | None:
+    """Return the ranks that the graph has in the call that the verdict names; None where it has no such call."""
     finding = case.finding
-    if finding.view is None or finding.seq is None:
-        return set(finding.waiting)
-    node = (
+    if finding.view is None or finding.seq is None or not case.graph.open_calls:
+        return None
+    node: Node = (
         ("P", *finding.pair.key) if finding.pair is not None else ("I", finding.view.group.gid, finding.seq)
     )
+    if node not in case.graph.index:
+        return None
     return {rank for rank, _ in case.graph.calls_of(node)}
 
 
@@ -219,7 +222,8 @@ def _summary(
     group = f" on group {finding.view.group.label}" if finding.view is not None else ""
     if in_call and (where or seq):
         verb = "waits" if len(in_call) == 1 else "wait"
-        if case.graph.open_calls and not _inside(case).intersection(in_call):
+        inside = _inside(case)
+        if inside is not None and not inside.intersection(in_call):
             where = where.replace(" at ", " behind ", 1)
         sentence += f"; {ranks_phrase(in_call)} {verb}{where}{seq}{group}"
         behind = len(waiting) - len(in_call)

@@ -42,10 +42,35 @@ def test_a_rank_that_prints_another_line_last_is_named_as_a_guess(tmp_path: Path
     assert (verdict.culprit_ranks, verdict.confidence) == ((3,), "low")
 
 
+def test_a_rank_that_lacks_a_line_before_the_common_end_is_named_as_a_guess(tmp_path: Path) -> None:
+    own = {r: course(r, "clipped gradients", "stepped", "evaluating") for r in range(4)}
+    own[1] = course(1, "stepped", "evaluating")
+    status, verdict = judged(tmp_path, own)
+    assert status == "hang" and verdict is not None
+    assert (verdict.culprit_ranks, verdict.confidence) == ((1,), "low")
+
+
+def test_a_line_missing_from_one_turn_of_a_loop_counts(tmp_path: Path) -> None:
+    def turns(skipped: int | None) -> list[str]:
+        return [
+            line
+            for n in range(6)
+            for line in (f"fetched {n}", f"forward {n}", f"reduced {n}")
+            if not (n == skipped and line.startswith("forward"))
+        ]
+
+    own = {r: [*turns(3 if r == 2 else None), "evaluating"] for r in range(3)}
+    _, verdict = judged(tmp_path, own)
+    assert verdict is not None
+    assert (verdict.culprit_ranks, verdict.confidence) == ((2,), "low")
+
+
 @pytest.mark.parametrize(
     "own",
     [
         pytest.param({0: course(0, "logged to disk"), **{r: course(r) for r in (1, 2, 3)}}, id="rank 0 prints more"),
+        pytest.param({r: course(r, *["saved", "uploaded"][: 2 * (r == 0)], "evaluating") for r in range(4)}, id="rank 0 prints more in between"),
+        pytest.param({r: course(r, ("left", "right")[r % 2], "evaluating") for r in range(4)}, id="half against half in between"),
         pytest.param({r: course(r, f"\r 4%|# | {r}/99 [00:0{r}<01:00]") for r in range(4)}, id="bars"),
         pytest.param({r: course(r, ("left", "right")[r % 2]) for r in range(4)}, id="half against half"),
         pytest.param({0: course(0), 1: course(1, "on its own")}, id="two ranks"),

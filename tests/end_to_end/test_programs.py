@@ -212,20 +212,6 @@ def test_who_says_that_an_epoch_is_over_that_was_over_for_all_did_not_run_out(tm
     assert blame(analyze(tmp_path)) == ("hang", "stuck_rank", (2,))
 
 
-def test_a_call_in_a_function_named_after_the_epoch_is_behind_the_loop(tmp_path: Path) -> None:
-    recorders = [Recorder(rank, RING) for rank in range(4)]
-    for recorder in recorders:
-        recorder.call("all_reduce", sizes=[[512]], line=41, function="train", times=7)
-        if recorder.rank == 1:
-            recorder.call("all_reduce", sizes=[[3]], line=30, function="on_epoch_end", state="started")
-        else:
-            recorder.call("all_reduce", sizes=[[512]], line=41, function="train", state="started")
-    write_all(recorders, tmp_path)
-    report = analyze(tmp_path)
-    assert blame(report) == ("hang", "uneven_loader", (1,))
-    assert report.verdict is not None and report.verdict.confidence != "high"
-
-
 def test_the_call_that_all_have_just_made_once_more_is_no_end_of_an_epoch(tmp_path: Path) -> None:
     """A call too many, equal to the one that was due, was taken for it; since then the rank is one call behind."""
     recorders = [Recorder(rank, RING) for rank in range(4)]

@@ -8,6 +8,7 @@ import pytest
 
 import hangscope
 from hangscope.incident import Verdict
+from tests.conftest import analyze
 
 WATCHDOG = (
     "[rank{rank}]:[E1014 08:41:55.070415220 ProcessGroupNCCL.cpp:616] [Rank {local}] Watchdog caught collective operation timeout: "
@@ -131,3 +132,48 @@ def test_the_end_of_a_process_that_waited_until_its_timeout_is_no_cause(tmp_path
         "E0211 08:42:37.004000 140 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 156) of binary: python",
     )
     assert (verdict.cause, verdict.culprit_ranks) == ("unknown", ())
+
+
+def test_a_line_of_a_rank_in_a_paste_that_lacks_ranks_does_not_accuse_it(tmp_path: Path) -> None:
+    """Two of eight ranks spoke: that one of them said nothing of the timeout is no silence."""
+    init = "gpu7:{pid}:9099 [{r}] NCCL INFO comm 0x1a{r} rank {r} nranks 8 cudaDev {r} nvmlDev {r} busId {r}b000 commId 0x8f01 - Init COMPLETE"
+    lines = [*(init.format(pid=9000 + r, r=r) for r in (0, 1)), timeout(0)]
+    (tmp_path / "paste.txt").write_text("\n".join(lines) + "\n")
+    report = analyze(tmp_path)
+    assert report.verdict is not None
+    assert (report.status, report.verdict.culprit_ranks) == ("hang", ())
+
+
+def test_one_ranks_broadcast_does_not_show_that_all_are_in_it(tmp_path: Path) -> None:
+    call = "CollectiveFingerPrint(SequenceNumber={n}, OpType=BROADCAST, TensorShape=[16], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float (default), device=cuda))"
+    lines = [
+        f"[rank2]:[I1102 19:05:5{n}.300711023 ProcessGroupWrapper.cpp:710] [Rank 2] Running collective: {call.format(n=30 + n)}"
+        for n in range(3)
+    ]
+    (tmp_path / "paste.txt").write_text("\n".join(lines) + "\n")
+    verdict = analyze(tmp_path).verdict
+    assert verdict is None or "every rank" not in verdict.summary
+
+
+def test_ctrl_c_without_a_sign_of_a_freeze_is_the_verdict_and_the_freeze_an_alternative(
+    tmp_path: Path,
+) -> None:
+    def pressed(rank: int, file: str, name: str) -> list[str]:
+        head, tail = "Traceback (most recent call last):", "KeyboardInterrupt"
+        lines = [head, '  File "/u/run.py", line 38, in main', f'  File "{file}", line 7, in {name}', tail]
+        return [f"{rank}: {line}" for line in lines]
+
+    torch = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
+    own = [
+        pressed(r, "/u/remote.py" if r == 2 else torch, "fetch" if r == 2 else "all_reduce") for r in range(4)
+    ]
+    (tmp_path / "job.log").write_text("\n".join(line for lines in own for line in lines) + "\n")
+    report = analyze(tmp_path)
+    assert report.verdict is not None
+    assert (report.status, report.verdict.cause, report.verdict.category) == (
+        "hang",
+        "crashed_rank",
+        "external",
+    )
+    assert (report.verdict.culprit_ranks, report.verdict.confidence) == ((), "medium")
+    assert "stuck_rank" in {other.cause for other in report.verdict.alternatives}

@@ -340,6 +340,8 @@ def test_filters_dim_what_does_not_match_and_stand_in_the_link(
     browser.open(pages[name])
     browser.evaluate(f"location.hash = {link!r}")
     assert settled(browser, "document.querySelector('#filtered').innerText.includes('8 ranks')")
+    browser.evaluate("document.querySelector('.bar nav a').click()")
+    assert browser.evaluate("document.querySelectorAll('.head.culprit.dimmed').length") == 1
     browser.evaluate("[...document.querySelectorAll('#filtered button')].at(-1).click()")
     assert settled(browser, "document.querySelectorAll('.dimmed').length === 0 && location.hash === ''")
     assert browser.complaints() == []

@@ -43,7 +43,7 @@ def ended_from_outside(case: Case) -> Match | None:
         (),
         f"the whole job {told}",
         # People cancel jobs that are frozen, and a rank may be behind its peers at any moment.
-        sure=1 if (named or case.graph.waiting) and still is not False else 2,
+        sure=1 if ((named or case.graph.waiting) and still is not False) or event.signal == "SIGINT" else 2,
         category="external",
         evidence=[quote(event)],
         advice=[

@@ -8,6 +8,7 @@ from hangscope.causes.participation import busy
 from hangscope.incident import Event, Evidence, Source
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras_snapshot import NcclRas
+from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, DumpSignal, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -41,7 +42,7 @@ def vanished(case: Case) -> Match | None:
         return None  # they stand where those stand who wait
     if (left := _said_goodbye(case, culprits)) is not None:
         return left
-    if (told := _told_by_ras(case, culprits)) is not None:
+    if (told := _told_by_ras(case, culprits) or _told_by_its_node(case, culprits)) is not None:
         return told
     lost = _lost_a_peer(case)
     if not lost and _only_timed_out(case, culprits):
@@ -186,6 +187,18 @@ def _told_by_ras(case: Case, culprits: tuple[int, ...]) -> Match | None:
             *_look_for(culprits),
             "RAS cannot reach a process whose host is lost or whose network is down either.",
         ],
+    )  # fmt: skip
+
+
+def _told_by_its_node(case: Case, culprits: tuple[int, ...]) -> Match | None:
+    """Return the answer for a rank whose connections several processes of its node saw close before any other's."""
+    told = [e for e in case.finding.events if isinstance(e, LeftFirst)]
+    if not told:
+        return None
+    return Match(
+        "crashed_rank", culprits,
+        f"{ranks_phrase(culprits)} left first: {told[0].witnesses} processes of its node saw its connections close before any other's",
+        sure=0, evidence=[quote(e) for e in told[:2]], advice=_look_for(culprits),
     )  # fmt: skip
 
 

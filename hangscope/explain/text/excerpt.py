@@ -6,6 +6,8 @@ another node. Silence speaks where one rank alone is missing among all the other
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hangscope.explain.facts import Facts
 from hangscope.incident import Incident
 
@@ -38,4 +40,14 @@ def not_collected(incident: Incident, facts: Facts) -> frozenset[int]:
     own = {r for r, record in incident.ranks.items() if record.files or record.threads or record.dump_file}
     seen = heard | own
     nothing = frozenset(incident.ranks) - seen
-    return frozenset() if len(nothing) == 1 and len(seen) >= _SEEN_BESIDE_ONE else nothing
+    if len(nothing) == 1 and len(seen) >= _SEEN_BESIDE_ONE:
+        return frozenset()
+    if not nothing or any(record.dump_file for record in incident.ranks.values()):
+        return nothing
+    # Of a paste that lacks ranks, the lines of those that it has need not all be here.
+    owners = Counter(file for record in incident.ranks.values() for file in set(record.files))
+    return frozenset(
+        rank
+        for rank, record in incident.ranks.items()
+        if not record.threads and all(owners[file] > 1 for file in record.files)
+    )

@@ -15,8 +15,10 @@ from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.fingerprints import absent_of, fingerprints, late
-from hangscope.explain.text.output import last_words, printed, progress, silent, sites
+from hangscope.explain.text.output import last_words, progress, silent, sites
+from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
+from hangscope.explain.text.witnesses import left_first, no_answer, nothing_under_way
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
@@ -36,6 +38,9 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
         _desync,
         _analyzer,
         ras,
+        left_first,
+        no_answer,
+        nothing_under_way,
         silent,
         sites,
         progress,

@@ -7,14 +7,13 @@ or a watcher's line.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Finding
 from hangscope.explain.text.sides import two_sides
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -53,7 +52,6 @@ _INVOLVED: tuple[type[Event], ...] = (
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
-_SIDES = 3  # ranks of whose output one may be called the odd one
 _NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
 
 
@@ -153,7 +151,7 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
     return finding
 
 
-def _stuck(facts: Facts) -> bool:
+def stuck(facts: Facts) -> bool:
     """Return whether anything says that the job stood still, and nothing tells better than the output why."""
     told = facts.all(DdpParams, DdpShape, DdpUnused, DdpUnfinished)
     if facts.deaths or facts.external is not None or told or in_one_call(facts):
@@ -174,7 +172,7 @@ def in_one_call(facts: Facts) -> bool:
 
 def progress(incident: Incident, facts: Facts) -> Finding | None:
     """Name the ranks whose output counts fewer or more steps than the others', or says alone that the loop is over."""
-    if not _stuck(facts):
+    if not stuck(facts):
         return None
     steps: dict[int, tuple[int, int]] = {}
     done: set[int] = set()
@@ -189,19 +187,19 @@ def progress(incident: Incident, facts: Facts) -> Finding | None:
             steps[event.rank] = max(at, steps.get(event.rank, at))
     everybody = set(incident.ranks)
     if done and len(done) * 2 <= len(everybody) and done < everybody:
-        return _by_output("different", tuple(sorted(done)), incident)
+        return by_output("different", tuple(sorted(done)), incident)
     places = sorted(set(steps.values()))
     if len(places) == 2 and set(steps) == everybody:
         low, high = (tuple(r for r in sorted(steps) if steps[r] == place) for place in places)
         few, form = (low, "absent") if len(low) < len(high) else (high, "different")
         if len(few) == 1 or len(few) * 4 <= len(everybody):
-            return _by_output(form, few, incident) if len(low) != len(high) else None
+            return by_output(form, few, incident) if len(low) != len(high) else None
     return None
 
 
 def last_words(incident: Incident, facts: Facts) -> Finding | None:
     """Name the few ranks whose last line of progress, numbers apart, is another than that of all others, who agree."""
-    if not _stuck(facts):
+    if not stuck(facts):
         return None
     last: dict[int, Progress] = {}
     for event in facts.all(Progress):
@@ -216,43 +214,11 @@ def last_words(incident: Incident, facts: Facts) -> Finding | None:
     few = tuple(sorted(r for side in ordered[1:] for r in side))
     if not few or len(ordered[0]) * 2 <= len(last) or (len(few) > 1 and len(few) * 4 > len(last)):
         return None
-    return _by_output("different", few, incident)
+    return by_output("different", few, incident)
 
 
-def printed(incident: Incident, facts: Facts) -> Finding | None:
-    """Name the one rank whose own output ends earlier than that of all others, or with a line that no other one prints.
-
-    All others must have ended with the same line. Rank 0 prints more than others in a healthy job: its extra lines are no
-    difference.
-    """
-    if not _stuck(facts):
-        return None
-    tails: dict[str, dict[int, PrintedTail]] = defaultdict(dict)
-    for tail in facts.all(PrintedTail):
-        if tail.rank is not None:
-            tails[tail.file.rsplit("/", 1)[-1].replace(str(tail.rank), "")][tail.rank] = tail
-    for _, by_rank in sorted(tails.items()):
-        if len(by_rank) < _SIDES or set(by_rank) != set(incident.ranks):
-            continue
-        ends = Counter(tail.lines[-1] for tail in by_rank.values())
-        end, times = ends.most_common(1)[0]
-        odd = [rank for rank, tail in by_rank.items() if tail.lines[-1] != end]
-        if len(odd) != 1 or times != len(by_rank) - 1:
-            continue
-        own = by_rank[odd[0]].lines[-1]
-        others = [tail.lines for rank, tail in by_rank.items() if rank != odd[0]]
-        earlier = all(own in lines for lines in others)
-        alone = not any(own in lines for lines in others)
-        if not earlier and (not alone or odd[0] == 0):
-            continue
-        finding = _by_output("absent" if earlier else "different", tuple(odd), incident)
-        peer = next(tail for rank, tail in sorted(by_rank.items()) if rank != odd[0])
-        finding.events = [by_rank[odd[0]], peer]
-        return finding
-    return None
-
-
-def _by_output(form: str, culprits: tuple[int, ...], incident: Incident) -> Finding:
+def by_output(form: str, culprits: tuple[int, ...], incident: Incident) -> Finding:
+    """Return the finding that ranks are set apart from all others by what they printed."""
     waiting = tuple(r for r in sorted(incident.ranks) if r not in culprits)
     return Finding(
         form,

@@ -21,7 +21,7 @@ from hangscope.ingest.evidence.stack_owners import owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
 from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.job_logs.faults import OomHost, Xid
-from hangscope.ingest.job_logs.launcher import CleanupSignal
+from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk
 from hangscope.ingest.nccl.join import join_processes
 from hangscope.ingest.nccl.unmade import unmade_events
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -152,16 +152,19 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
 
 
 def _name_victims(events: list[Event]) -> list[Event]:
-    """Give kernel and driver lines, which know process ids only, the rank of the process that they speak of."""
+    """Give lines of kernels, drivers and shells, which know process ids only, the rank of the process that they speak of."""
     ranks: dict[int, set[int]] = {}
     for event in events:
         if event.rank is not None and event.pid is not None:
             ranks.setdefault(event.pid, set()).add(event.rank)
     named = []
     for event in events:
-        known: set[int] = set()
-        if isinstance(event, (Xid, OomHost)) and event.rank is None and event.victim_pid is not None:
-            known = ranks.get(event.victim_pid, set())
+        pid = None
+        if event.rank is None and isinstance(event, (Xid, OomHost)):
+            pid = event.victim_pid
+        elif event.rank is None and event.local_rank is None and isinstance(event, (Exit, ExitOk)):
+            pid = event.pid
+        known = ranks.get(pid, set()) if pid is not None else set()
         named.append(replace(event, rank=next(iter(known))) if len(known) == 1 else event)
     return named
 

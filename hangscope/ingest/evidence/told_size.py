@@ -10,6 +10,7 @@ from hangscope.ingest.nccl.ras_snapshot import NcclRas
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
+from hangscope.ingest.torch_logs.debug_pages import NoAnswer
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpParams, StoreBarrier, StoreTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
@@ -27,6 +28,8 @@ def sizes(event: Event) -> Iterator[int]:
         told = [event.nranks]
         if event.what in ("missing", "dead") and event.comm_rank is not None and event.pid:
             told.append(event.comm_rank + 1)  # without a process it is what 2.27 found in memory
+    elif isinstance(event, NoAnswer):
+        told = [event.world]
     elif isinstance(event, (NcclInit, UnmadeCommunicator)):
         told = [event.nranks]
     elif isinstance(event, AnalyzerReport):

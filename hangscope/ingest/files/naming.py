@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import re
 
-_SUFFIXES = re.compile(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|txt|out|fr|gz|zst)){1,8}$", re.IGNORECASE)
+_SUFFIXES = re.compile(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|txt|out|log|fr|gz|zst)){1,8}$", re.IGNORECASE)
 _RANK = re.compile(r"(?<![a-z])rank[_\-.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LOCAL = re.compile(r"local[_-]?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _ATTEMPT = re.compile(r"(?:^|/)(?:attempt|restart)[_-]?(\d{1,9})(?:/(?:(\d{1,6})/)?|$)")
 _TRAILING = re.compile(r"(?<!\d)(\d{1,7})$")  # eight digits are a date
+#: `stack_traces/3.log`, as Ray Train's first hang detector names them
+_OF_A_RANK = re.compile(
+    r"(?:^|/)(?:stack_traces|flight_recorder)/(\d{1,7})\.(?:log|txt|json)(?:\.gz|\.zst)?$"
+)
 # not `train.log.1`, which is an older part of the same log
 _NUMBERED = re.compile(
     r"(?:^|[._-])(?:task|proc|process|worker|stderr|stdout|err|out|log(?!\.))[_.-](\d{1,7})(?=\.|$)",
@@ -41,6 +45,8 @@ def rank_of_dump(path: str) -> int | None:
 def rank_of_log(path: str) -> tuple[int | None, int | None]:
     """Return (global rank, local rank) as far as a log's path tells. The file's own name is asked before its folder's."""
     path = _plain(path)
+    if alone := _OF_A_RANK.search(path):
+        return int(alone.group(1)), None
     attempt, named = _ATTEMPT.search(path), _RANK.search(path.rsplit("/", 1)[-1])
     if attempt and not (named and attempt.group(2) is None and not _LOCAL.search(path)):
         return None, int(attempt.group(2)) if attempt.group(2) else None

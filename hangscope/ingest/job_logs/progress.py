@@ -66,19 +66,24 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
     """
     last: dict[tuple[str, str], Progress] = {}
     seen: set[tuple[bytes, bytes]] = set()
-    prefixes: dict[bytes, int] = {}  # length of the prefix of lines of a form
+    candidates: dict[bytes, bool] = {}  # by the form of a line, which is the line with its digits made equal
+    prefixes: dict[bytes, list[slice]] = {}  # where the prefix of lines of a form stands, but for its times
     for first, data in reversed(windows):
-        found = [m for m in _LINE.finditer(data) if _CANDIDATE.search(m.group(0)[:_CUT])]
-        for match in reversed(found):
+        for match in reversed(list(_LINE.finditer(data))):
             raw = match.group(0)[:_CUT]
             form = raw.translate(_AS_ZERO)
-            if form in prefixes and (form, _TIME.sub(b"", raw[: prefixes[form]])) in seen:
+            is_candidate = candidates.get(form)
+            if is_candidate is None:
+                is_candidate = candidates[form] = _CANDIDATE.search(form) is not None
+            if not is_candidate:
+                continue
+            if form in prefixes and (form, b"".join([raw[part] for part in prefixes[form]])) in seen:
                 continue  # a later line of this writer says the same of a later step
             number = first + data.count(b"\n", 0, match.start())
             line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
             text = line.text.encode()
-            prefixes[form] = len(raw) - len(text) if raw.endswith(text) else len(raw)
-            seen.add((form, _TIME.sub(b"", raw[: prefixes[form]])))
+            prefixes[form] = _but_times(raw[: len(raw) - len(text)] if raw.endswith(text) else raw)
+            seen.add((form, b"".join([raw[part] for part in prefixes[form]])))
             event = _progress(line)
             if event is None:
                 continue
@@ -89,6 +94,15 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
             if key not in last or last[key].line < event.line:
                 last[key] = event
     return sorted(last.values(), key=lambda event: (event.line, event.text))
+
+
+def _but_times(prefix: bytes) -> list[slice]:
+    """Return where the parts of a prefix stand that are no times."""
+    times = [match.span() for match in _TIME.finditer(prefix)]
+    return [
+        slice(end, start)
+        for (_, end), (start, _) in zip([(0, 0), *times], [*times, (len(prefix), 0)], strict=True)
+    ]
 
 
 def _progress(line: Line) -> Progress | None:

@@ -17,7 +17,7 @@ _LAYERS = re.compile(
     # a launcher's own template, `[${role_name}${rank}|${local_rank}]:`
     r"|(?P<role_pipe>\[[A-Za-z_][A-Za-z_.-]{0,60}(\d{1,7})\|(\d{1,6})\]: ?)"
     # SGLang's logger: a stamp and the coordinates of the process (sglang/srt/managers/scheduler.py)
-    rf"|(?P<sglang>\[(\d{{4}})-(\d\d)-(\d\d) {CLOCK}((?: (?:DP|PP|TP|EP)\d{{1,5}}){{1,4}})\] ?)"
+    rf"|(?P<sglang>\[(\d{{4}})-(\d\d)-(\d\d) {CLOCK}((?: (?:(?:ATTN|MOE)_)?(?:DP|PP|TP|EP|CP)\d{{1,5}}){{1,6}})\] ?)"
     # vLLM's logger: a level, a stamp without a year, the place (vllm/logger.py)
     rf"|(?P<vllm>(DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d)-(\d\d) {CLOCK} \[[\w./]{{1,100}}:\d{{1,6}}\] ?)"
     r"|(?P<role_ranks>\[[A-Za-z_]+-(\d{1,7})-(\d{1,7})\]: ?)"
@@ -49,8 +49,8 @@ _LAYERS = re.compile(
     r"252}\d[a-z0-9.-]{0,252}): )"
     rf"|(?P<compose>{_NO_NAME}([a-z][\w.-]{{0,100}}[-_.]\d{{1,6}}) +\| )"
 )
-_COORDINATE = re.compile(r"(?:^|[ _])(DP|PP|TP|EP)(\d{1,5})(?=[ _]|$)")
-_COORDINATES = re.compile(r"(?:(?:DP|PP|TP|EP)\d{1,5} ?){1,4}")
+_COORDINATE = re.compile(r"(?:^|[ _])(?<!ATTN_)(?<!MOE_)(DP|PP|TP|EP)(\d{1,5})(?=[ _]|$)")
+_COORDINATES = re.compile(r"(?:(?:(?:ATTN|MOE)_)?(?:DP|PP|TP|EP|CP)\d{1,5} ?){1,6}")
 _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: i for i, name in enumerate(_MONTH_NAMES, 1)}

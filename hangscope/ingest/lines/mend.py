@@ -17,6 +17,7 @@ _WIDTH = 400  # of a terminal, in characters
 _NARROW = 20
 _PARTS = 16  # of one line
 _FULL = 0.75  # of the width that a broken line fills at least, where it is broken between words
+_INDENT = "    "
 _NUMBERED = 3  # lines that must be numbered on end before numbers are taken for those of a page
 
 _QUOTE = re.compile(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
@@ -25,7 +26,7 @@ _NUMBER = re.compile(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 _BEGINS = re.compile(
     r"\s{0,4}(?:\[rank\d|\[(?:default|trainer)\d|\[[EWIF]\d{3,4} |\[[EWIF] \w|[EWIF]\d{4} \d\d:|\[\d{1,9},\d{1,7}\]|\d{4}-\d\d-\d\d|"
     r"\[\d{4}-\d\d-\d\d|Traceback |File \"|\(\w{1,60} (?:pid|rank)=|[\w.-]{1,100}:\d{1,10}:\d{1,10} \[|terminate called|"
-    r"slurmstepd: |srun: |```|#\d{1,4} |[\w.]{1,100}(?:Error|Exception): )"
+    r"slurmstepd: |srun: |```|#\d{1,4} |Thread (?:0x|\d)|Current thread 0x|Process \d{1,9}: |[\w.]{1,100}(?:Error|Exception): )"
 )
 #: Forms that are long enough to be broken, as a pair: a word that must stand in the joined text, and the whole form.
 _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
@@ -78,13 +79,13 @@ class Mended:
 def mend(data: bytes) -> Mended:
     """Return a text as it was printed, with as many line feeds as before. Linear in its length."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
-    lines = _unnumbered([_unquoted(line) for line in lines])
+    lines = _undented(_unnumbered([_unquoted(line) for line in lines]))
     joined = 0
     at = 0
     widths: set[int] = set()
     while at < len(lines) - 1:
-        parts = _parts(lines, at)
-        count, text = _join(parts, widths) if len(parts) > 1 else (1, "")
+        parts, full = _parts(lines, at)
+        count, text = _join(parts, full, widths) if len(parts) > 1 else (1, "")
         if count > 1:
             widths.add(len(lines[at]))
             lines[at] = text
@@ -111,28 +112,48 @@ def _unnumbered(lines: list[str]) -> list[str]:
     return [line[match.end() :] if match else line for match, line in found]
 
 
-def _parts(lines: list[str], at: int) -> list[str]:
-    """Return a line and those behind it that may be its rest: none begins like a line, and all but the last fill the width."""
+def _undented(lines: list[str]) -> list[str]:
+    """Return the lines without the four blanks that Markdown puts before quoted output: a block that begins like a line."""
+    result: list[str] = []
+    inside = False
+    for line in lines:
+        indented = line.startswith(_INDENT)
+        inside = indented and (inside or bool(line[4:5].strip() and _BEGINS.match(line[4:])))
+        result.append(line[4:] if inside else line)
+    return result
+
+
+def _parts(lines: list[str], at: int) -> tuple[list[str], int]:
+    """Return a line and those behind it that may be its rest, and how many of them fill the width of what is broken in a word.
+
+    None of them begins like a line. A terminal breaks where its width ends, whereas a mail is broken between words.
+    """
     parts = [lines[at]]
     if not _NARROW <= len(lines[at].rstrip()) <= _WIDTH:
-        return parts
+        return parts, 1
+    full = 1
     for line in lines[at + 1 : at + _PARTS]:
         if not line.strip() or len(line) > _WIDTH or _BEGINS.match(line):
             break
-        if len(line) * _FULL > len(parts[0]) or len(parts[-1]) < len(parts[0]) * _FULL:
-            break
+        fits = len(line) * _FULL <= len(parts[0]) and len(parts[-1]) >= len(parts[0]) * _FULL
         parts.append(line)
-    return parts
+        full += fits and full == len(parts) - 1
+    return parts, full
 
 
-def _join(parts: list[str], widths: set[int]) -> tuple[int, str]:
-    """Return how many parts make one line, and that line; (1, "") where no join completes a known form."""
-    for glue in ("", " "):
-        for count in range(2, len(parts) + 1):
+def _join(parts: list[str], full: int, widths: set[int]) -> tuple[int, str]:
+    """Return how many parts make one line, and that line; (1, "") where no join completes a known form.
+
+    The first `full` of them may be put together without a blank.
+    """
+    for glue, most in (("", full), (" ", len(parts))):
+        whole = glue.join(parts[:most])
+        forms = [pattern for word, pattern in _FORMS if word in whole]
+        for count in range(2, most + 1) if forms else ():
             text = glue.join(parts[:count])
-            if _completes(text, len(text) - len(parts[count - 1])):
+            if _completes(text, len(text) - len(parts[count - 1]), forms):
                 width = max(map(len, parts[:count]))
-                while count < len(parts) and len(parts[count - 1]) >= width - 1:
+                while count < most and len(parts[count - 1]) >= width - 1:
                     text += glue + parts[count]
                     count += 1
                 return count, text.rstrip()
@@ -141,11 +162,6 @@ def _join(parts: list[str], widths: set[int]) -> tuple[int, str]:
     return 1, ""
 
 
-def _completes(text: str, last: int) -> bool:
-    """Return whether a known form ends in the last part, which begins at `last`, and began before it."""
-    for word, pattern in _FORMS:
-        if word in text:
-            match = pattern.search(text)
-            if match and match.start() < last < match.end():
-                return True
-    return False
+def _completes(text: str, last: int, forms: list[re.Pattern[str]]) -> bool:
+    """Return whether one of the forms ends in the last part, which begins at `last`, and began before it."""
+    return any((match := form.search(text)) and match.start() < last < match.end() for form in forms)

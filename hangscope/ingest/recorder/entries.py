@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from sys import (
     intern,
 )  # one object for equal texts: what two dumps have in common is told by its pickled bytes
-from typing import Any
+from typing import Any, TypeAlias
 
 from hangscope.errors import Note
 from hangscope.incident import State
@@ -21,6 +22,7 @@ from hangscope.ingest.recorder.odd_values import Oddities, look_at_entry, look_a
 from hangscope.ingest.recorder.own_sizes import OwnSizes, may_differ
 from hangscope.ingest.recorder.recording import KindRow, Recording, StackRow
 from hangscope.ingest.recorder.rows import Call, Name, Row
+from hangscope.ingest.recorder.same_calls import SameCalls
 from hangscope.ingest.recorder.values import (
     Tensors,
     as_desc,
@@ -32,8 +34,15 @@ from hangscope.ingest.recorder.values import (
     user_op,
 )
 
-#: rows of stacks by the identity of their frames, with the frames
-Stacks = dict[tuple[int, ...], tuple[list[Any], StackRow]]
+FrameRow: TypeAlias = tuple[str, str, int]
+
+
+@dataclass(slots=True)
+class Stacks:
+    """What is known of stacks: rows by the identity of their frames, with the frames, and one object for equal rows."""
+
+    by_ids: dict[tuple[int, ...], tuple[list[Any], StackRow]] = field(default_factory=dict)
+    frames: dict[FrameRow, FrameRow] = field(default_factory=dict)
 
 
 def names_a_call(entry: Any) -> bool:
@@ -46,21 +55,17 @@ def names_a_call(entry: Any) -> bool:
 
 
 class Entries:
-    """Turns entries into rows. One instance per dump; caches what entries share.
-
-    Training repeats itself: what followed a call before follows it again, so that guess is compared first, which takes a
-    fraction of the time of looking the call up.
-    """
+    """Turns entries into rows. One instance per dump; caches what entries share."""
 
     def __init__(self, recording: Recording, stacks: Stacks | None = None) -> None:
-        """`stacks`: those of other dumps, by the identity of their frames, which `stacks` keeps."""
+        """`stacks`: those of other dumps, whose frames it keeps."""
         self.recording = recording
         self.stack_by_ids: dict[tuple[int, ...], int] = {}
-        self.rows_by_ids = {} if stacks is None else stacks
+        self.stacks = Stacks() if stacks is None else stacks
+        self.own_frames: set[int] = set()  # identities of frames that no other dump has
+        self.frame_rows: dict[int, FrameRow] = {}  # by the identity of the frame
+        self.own_rows: dict[FrameRow, FrameRow] = {}
         self.kind_by_parts: dict[Any, int] = {}
-        self.calls: dict[Any, Call] = {}
-        self.followed_by: dict[int, tuple[tuple[Any, ...], Call, tuple[Any, Any]]] = {}
-        self.last_call = -1
         self.names: dict[str, Name] = {}
         self.places: dict[Any, tuple[str, int]] = {}
         self.tensors = Tensors()
@@ -71,22 +76,23 @@ class Entries:
 
     def reduce(self, entries: list[Any]) -> None:
         """Add the rows of a dump's entries, oldest first, to the recording."""
-        rows = [self._row(entry, position) for position, entry in enumerate(entries) if names_a_call(entry)]
-        if len(rows) < len(entries):
+        same, calls, numbers, own = SameCalls(self.call), list[Call](), list[int](), list[int]()
+        for position, entry in enumerate(entries):
+            if not names_a_call(entry):
+                continue
+            call = same.of(entry)
+            calls.append(call)
+            numbers += _numbers(entry, position)
+            if call.own:
+                own.append(self.own(entry.get("input_sizes"), entry.get("output_sizes")))
+        if len(calls) < len(entries):
             self.recording.notes.append(
                 Note(
                     "malformed_entries",
-                    f"{len(entries) - len(rows)} of {len(entries)} entries are not recorder entries and were skipped",
+                    f"{len(entries) - len(calls)} of {len(entries)} entries are not recorder entries and were skipped",
                 )
             )
-        calls = [row.call for row in rows]
-        numbers = [number for row in rows for number in row[1:5]]
-        self.add(
-            calls,
-            numbers,
-            [row.own for row in rows if row.own >= 0],
-            bool(rows) and rows[-1].call.entry is not entries[-1],
-        )
+        self.add(calls, numbers, own, bool(calls) and calls[-1].entry is not entries[-1])
 
     def add(
         self, calls: Sequence[Call], numbers: Sequence[int], own: Sequence[int], cut: bool = False
@@ -200,38 +206,6 @@ class Entries:
             self.own_by_key[key] = index
         return index
 
-    def _row(self, entry: dict[str, Any], position: int) -> Row:
-        get = entry.get
-        sizes = get("input_sizes"), get("output_sizes")
-        parts = (
-            get("profiling_name"), get("frames"), get("state"), get("pg_id"), get("process_group"), get("is_p2p"), get("retired"),
-            get("input_dtypes"), get("output_dtypes"),
-        )  # fmt: skip
-        guess = self.followed_by.get(self.last_call)
-        if guess is not None and guess[0] == parts and (guess[1].own or guess[2] == sizes):
-            call = guess[1]
-        else:
-            call = self._same_call(entry, parts, sizes)
-            self.followed_by[self.last_call] = parts, call, sizes
-        self.last_call = id(call)
-        seq = as_int(get("collective_seq_id", get("seq_id")))
-        return Row(
-            call,
-            as_int(get("record_id"), position),
-            seq,
-            as_int(entry["p2p_seq_id"]) if "p2p_seq_id" in entry else seq,
-            as_int(get("time_created_ns")),
-            self.own(*sizes) if call.own else -1,
-        )
-
-    def _same_call(self, entry: dict[str, Any], parts: tuple[Any, ...], sizes: tuple[Any, Any]) -> Call:
-        """Return the call that an equal entry before had, a new one where there was none."""
-        call = self.call(entry)
-        frames = parts[1]
-        ids = tuple(map(id, frames)) if isinstance(frames, list) else ()
-        key = ids, as_key((parts[0], *parts[2:], () if call.own else sizes))
-        return self.calls.setdefault(key, call)
-
     def _place(self, entry: dict[str, Any]) -> tuple[str, int]:
         """Return the local id of an entry's group, and the group's index."""
         raw = entry.get("process_group")
@@ -316,19 +290,34 @@ class Entries:
         ids = tuple(map(id, frames))  # frame dicts are shared objects in a pickle, and alive while we read it
         index = self.stack_by_ids.get(ids)
         if index is None:
-            known = self.rows_by_ids.get(ids)
+            known = self.stacks.by_ids.get(ids)
             if known is None:
-                known = self.rows_by_ids[ids] = (
-                    frames,
-                    tuple(_frame(f) for f in frames if isinstance(f, dict)),
-                )
+                known = frames, tuple(self._frame_row(f) for f in frames if isinstance(f, dict))
+                if self.own_frames.isdisjoint(ids):
+                    self.stacks.by_ids[ids] = known
             index = self.stack_by_ids[ids] = self.recording.stack(known[1])
         return index
 
+    def _frame_row(self, frame: dict[str, Any]) -> FrameRow:
+        known = self.frame_rows.get(id(frame))
+        if known is None:
+            row, shared = _frame(frame), self.stacks.frames
+            own = id(frame) in self.own_frames and row not in shared
+            known = self.frame_rows[id(frame)] = (self.own_rows if own else shared).setdefault(row, row)
+        return known
 
-def _frame(frame: dict[str, Any]) -> tuple[str, str, int]:
+
+def _frame(frame: dict[str, Any]) -> FrameRow:
     name, file = as_text(frame.get("name", "")), as_text(frame.get("filename", ""))
     return intern(name), intern(file), as_int(frame.get("line"))
+
+
+def _numbers(entry: dict[str, Any], position: int) -> tuple[int, int, int, int]:
+    """Return an entry's order, seq, p2p_seq and created."""
+    get = entry.get
+    seq = as_int(get("collective_seq_id", get("seq_id")))
+    p2p_seq = as_int(entry["p2p_seq_id"]) if "p2p_seq_id" in entry else seq
+    return as_int(get("record_id"), position), seq, p2p_seq, as_int(get("time_created_ns"))
 
 
 def _rows(calls: Sequence[Call], numbers: Sequence[int], own: Sequence[int]) -> list[Row]:

@@ -20,6 +20,7 @@ from hangscope.ingest.recorder.entries import Entries
 from hangscope.ingest.recorder.members import Members, known_members, parse_members
 from hangscope.ingest.recorder.odd_values import Oddities, look_at_top
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.torchcomms import as_torchs, is_torchcomms
 from hangscope.ingest.recorder.values import as_desc, as_int, as_text
 
 
@@ -43,6 +44,9 @@ def reduce_dump(value: Any) -> Recording:
     """Return a loaded dump as a Recording; what does not fit becomes a note of it, never an exception."""
     top = {"entries": value} if isinstance(value, list) else value
     recording = Recording(source="flight_recorder", version=as_text(top.get("version", "")))
+    if is_torchcomms(top):
+        top, notes = as_torchs(top)
+        recording.notes += notes
     recording.config.update(_config(top.get("pg_config")))
     recording.status = _status(top.get("pg_status"))
     rank = top.get("rank")

@@ -7,6 +7,7 @@ numbers, and become sizes only where somebody asks for those of one call.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Collection
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
@@ -45,6 +46,13 @@ class OwnSizes:
         self.form.append(self.forms.index(form))
         self.numbers.extend(numbers)
         return len(self.form) - 1
+
+    def extend(self, sizes: Collection[tuple[Ranks, tuple[int, ...]]]) -> None:
+        """Add the sizes of which `add` takes one, all different from one another and from all before."""
+        index = {form: number for number, form in enumerate(self.forms)}
+        self.form.extend([index.setdefault(form, len(index)) for form, _ in sizes])
+        self.forms[:] = index
+        self.numbers.extend([number for _, numbers in sizes for number in numbers])
 
     def of(self, number: int) -> Both:
         """Return sizes by their number."""

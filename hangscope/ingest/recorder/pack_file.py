@@ -33,6 +33,7 @@ METADATA_KEY = b"hangscope.pack"
 MAGIC = b"PAR1"
 SHARED = ("group", "seq", "kind", "state", "order")
 ROWS_AT_A_TIME = 512
+ROWS_READ = 16
 
 #: (the name that reports show, size in bytes, what `reader.read_file` answered)
 Entry = tuple[str, int, dict[str, Any]]
@@ -114,10 +115,31 @@ def read_pack(data: bytes) -> Iterator[Entry]:
         )
     own: dict[int, tuple[bytes, dict[str, bytes]]] = {}
     number = 0
-    for batch in file.iter_batches(batch_size=64, use_threads=False):
-        for row in batch.to_pylist():
+    for batch in file.iter_batches(batch_size=ROWS_READ, use_threads=False):
+        columns: dict[str, list[Any]] = {
+            name: _lists(batch.column(name), COLUMNS[name])
+            if name in COLUMNS
+            else batch.column(name).to_pylist()
+            for name in batch.schema.names
+        }
+        for at in range(batch.num_rows):
+            row = {name: values[at] for name, values in columns.items()}
             yield row["file"], row["bytes"], _answer(row, number, own)
             number += 1
+
+
+def _lists(column: Any, code: str) -> list[bytes | None]:
+    """Return the lists of numbers of a column as the bytes of an array, without making Python's numbers of them."""
+    size = array(code).itemsize
+    if column.values.null_count:
+        raise ValueError("a number is missing")
+    numbers = column.values.cast(f"int{8 * size}")
+    data = memoryview(numbers.buffers()[1] or b"")[numbers.offset * size :]
+    offsets = column.offsets.to_pylist()
+    return [
+        bytes(data[first * size : last * size]) if known else None
+        for first, last, known in zip(offsets, offsets[1:], column.is_valid().to_pylist(), strict=False)
+    ]
 
 
 def _answer(
@@ -127,9 +149,9 @@ def _answer(
     if row["created"] is None:
         return wire
     if row["like"] is None:
-        own[number] = row["kinds"], {name: array(COLUMNS[name], row[name]).tobytes() for name in SHARED}
+        own[number] = row["kinds"], {name: row[name] for name in SHARED}
     calls, columns = own[number if row["like"] is None else row["like"]]
     recording = wire["recordings"][0]
     recording["calls"] = calls
-    recording["columns"] = {**columns, "created": array(COLUMNS["created"], row["created"]).tobytes()}
+    recording["columns"] = {**columns, "created": row["created"]}
     return wire

@@ -24,14 +24,14 @@ from typing import Any
 
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.entries import Entries
-from hangscope.ingest.recorder.entry_forms import EntryForms, Found
-from hangscope.ingest.recorder.plain_entry import NotPlain
+from hangscope.ingest.recorder.forms.entry_forms import EntryForms, Found
+from hangscope.ingest.recorder.forms.plain_entry import NewFrame, NotPlain
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.values import as_desc, as_text
 
 SMALLEST = 1 << 16  # bytes; a smaller dump is loaded in no time
 SIGHTINGS = 2  # dumps whose calls take equally many bytes before one of them becomes a template
-KEPT = 1 << 22  # bytes of dumps that are kept to compare others with
+KEPT = 1 << 21  # bytes of dumps that are kept to compare others with
 UNUSED = 12  # templates that are made beyond the number of dumps that were like one
 _ENTRIES = b"X\x07\x00\x00\x00entries"
 _KEY = re.compile(re.escape(_ENTRIES) + rb"(?:q.|r.{4})?", re.DOTALL)
@@ -134,8 +134,11 @@ def _template(body: bytes, memo: dict[int, Any], found: Found, entries: Entries)
             continue
         if names.setdefault(call.group, pair) != pair:
             return None
-    if any(form.entry.frames and not memo.keys().isdisjoint(form.entry.frames) for form in set(found.forms)):
+    frames = {frame for form in set(found.forms) for frame in form.entry.frames or ()}
+    if not memo.keys().isdisjoint(frames):
         return None
+    texts = {number for frame in frames if isinstance(frame, NewFrame) for number in frame.texts}
+    used.update((number, memo[number]) for number in texts & memo.keys() if number is not None)
     steady = b"".join([b"\xff\xff", *(form.steady for form in found.forms), b"\xff\xff\xff"])
     bits = int.from_bytes(steady, "little")
     starts = list(accumulate((form.length for form in found.forms), initial=2))

@@ -7,9 +7,10 @@
     Thread 1 (Thread 0x7f2c (LWP 4242) "python"):                    gdb, pstack
     #0  0x00007f2c in poll () from /lib/libc.so.6
     Process 4243: worker of rank 3                                   `hangscope run`, above a loader worker's stack, whatever wrote it
+    # Thread 139999273790336                                         Ray Train without py-spy; these print the outermost frame first
     === Rank 3: http://gpu07:25999 ===                               torch/distributed/debug/_debug_handlers.py, one file for all ranks
 
-All print the innermost frame first. Of several dumps in one file the last one of each thread counts.
+All others print the innermost frame first. Of several dumps in one file the last one of each thread counts.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from hangscope.incident import Frame, Stack
-from hangscope.ingest.lines.layers import rank_of_worker
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
+from hangscope.ingest.stacks.engine_titles import ranks_of_titles
 
 _BYTES_READ = 1 << 26
 _LINE_LIMIT = 4000
@@ -32,8 +33,9 @@ _THREADS_KEPT = 5000
 _FAULT_THREAD = re.compile(
     r"^(Current thread|Thread) (0x[0-9a-fA-F]{1,16})(?: \[([^\]]{0,80})\])? \(most recent call first\):\s*$"
 )
-_FAULT_FRAME = re.compile(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
+_FAULT_FRAME = re.compile(r'^\s{1,4}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
 _SPY_THREAD = re.compile(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,19}) \(([a-z+]{1,30})\)(?:: "(.{0,200})")?\s*$')
+_PLAIN_THREAD = re.compile(r"^# Thread (\d{1,19})\s*$")
 _SPY_PROCESS = re.compile(r"^Process (\d{1,9}): ")
 _WORKER = re.compile(r"^Process (\d{1,9}): worker of rank \d{1,7}\s*$")
 _SPY_FRAME = re.compile(r"^\s{4}(\S.{0,300}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
@@ -49,6 +51,7 @@ _SECTION = re.compile(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
 _ANY = re.compile(
     rb"^(?:\[[\w:.-]{1,60}\]:? ?){0,2}(?:(?:Current thread|Thread) 0x[0-9a-fA-F]+(?: \[[^\]]{0,80}\])? \(most"
     rb" recent call first\):"
+    rb"|# Thread \d{1,19}\s*\n+  File \""
     rb"|Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:idle|active)[a-z+]{0,20}\)|Thread \d+ \((?:Thread 0x[0-9a-f]+ "
     rb")?\(?LWP \d+|#0 +0x[0-9a-f]+ in )",
     re.MULTILINE,
@@ -56,14 +59,21 @@ _ANY = re.compile(
 _OUTSIDE = frozenset({"_bootstrap", "_bootstrap_inner", "__bootstrap"})
 
 Thread = tuple[str, Stack, bool]
+#: (global rank, local rank, task, process id, what else tells the writers of lines apart) of a process, as far as they are told
+_Who = tuple["int | None", "int | None", "int | None", "int | None", str]
 
 
 @dataclass(slots=True)
 class ProcessStacks:
-    """The threads of one process as (name, stack with the innermost frame first, whether it is the main thread)."""
+    """The threads of one process as (name, stack with the innermost frame first, whether it is the main thread).
+
+    `rank` is global, `local_rank` torchrun's and `task` srun's or mpirun's number, as far as the lines' prefixes tell.
+    """
 
     rank: int | None = None
     pid: int | None = None
+    local_rank: int | None = None
+    task: int | None = None
     threads: list[Thread] = field(default_factory=list)
 
 
@@ -73,6 +83,7 @@ class _Thread:
     name: str
     current: bool = False
     numbered_first: bool = False
+    outermost_first: bool = False
     frames: list[Frame] = field(default_factory=list)
 
     @property
@@ -103,15 +114,19 @@ def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
 def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     """Return the processes whose stacks stand in these lines; a worker's threads are added to those of its rank."""
     workers: set[int] = set()
-    groups: dict[tuple[int | None, int | None], dict[str, _Thread]] = {}
-    for key, thread in _threads(lines, workers):
-        known = groups.setdefault(key, {})
+    titles: dict[int, str] = {}
+    groups: dict[_Who, dict[str, _Thread]] = {}
+    for who, thread in _threads(lines, workers, titles):
+        known = groups.setdefault(who, {})
         if len(known) < _THREADS_KEPT:
             known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
             known[thread.ident] = thread
-    processes = [
-        ProcessStacks(rank, pid, _finished(list(threads.values()))) for (rank, pid), threads in groups.items()
-    ]
+    by_title = ranks_of_titles(titles)
+    processes = []
+    for (rank, local_rank, task, pid, _), threads in groups.items():
+        if rank is None and pid is not None:
+            rank = by_title.get(pid)
+        processes.append(ProcessStacks(rank, pid, local_rank, task, _finished(list(threads.values()))))
     ranks = [process for process in processes if process.pid not in workers]
     for process in processes:
         if process.pid in workers and len(ranks) == 1:
@@ -121,14 +136,14 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     return ranks or processes
 
 
-def begins_fault_thread(text: str) -> bool:
-    """Return whether a line is the header of a thread that faulthandler dumps."""
-    return bool(_FAULT_THREAD.match(text))
+def begins_dump(text: str) -> bool:
+    """Return whether a line begins what faulthandler or py-spy print of a thread, or py-spy of a process."""
+    return any(pattern.match(text) for pattern in (_FAULT_THREAD, _SPY_THREAD, _SPY_PROCESS))
 
 
-def is_fault_frame(text: str) -> bool:
-    """Return whether a line is a frame as faulthandler prints it."""
-    return bool(_FAULT_FRAME.match(text))
+def is_frame(text: str) -> bool:
+    """Return whether a line is a frame as faulthandler or py-spy print it."""
+    return bool(_FAULT_FRAME.match(text) or _SPY_FRAME.match(text))
 
 
 def _lines(data: bytes, file: str) -> Iterator[Line]:
@@ -141,12 +156,12 @@ def _lines(data: bytes, file: str) -> Iterator[Line]:
 
 
 def _threads(
-    lines: Iterable[Line], workers: set[int]
-) -> Iterator[tuple[tuple[int | None, int | None], _Thread]]:
-    """Yield ((rank, pid), thread) in file order, and add the processes that are workers to `workers`."""
+    lines: Iterable[Line], workers: set[int], titles: dict[int, str]
+) -> Iterator[tuple[_Who, _Thread]]:
+    """Yield (whose, thread) in file order, and add the processes that are workers to `workers` and names to `titles`."""
     section: int | None = None
     pid: int | None = None
-    open_: dict[int | None, tuple[tuple[int | None, int | None], _Thread]] = {}
+    open_: dict[_Who, tuple[_Who, _Thread]] = {}
     for line in lines:
         if match := _SECTION.match(line.text):
             yield from open_.values()
@@ -154,26 +169,28 @@ def _threads(
             continue
         if match := _SPY_PROCESS.match(line.text):
             pid = int(match.group(1))
-            engine = rank_of_worker(line.text) if "VLLM::" in line.text else None
-            if engine is not None:  # the engine's name for the process tells its rank
-                yield from open_.values()
-                open_, section = {}, engine
+            titles[pid] = line.text[match.end() :]
             if _WORKER.match(line.text):
                 workers.add(pid)
             continue
         rank = line.rank if line.rank is not None else section
+        writer: _Who = (
+            (rank, None, None, None, "")
+            if rank is not None
+            else (None, line.local_rank, line.task, line.pid, line.origin)
+        )
         thread = _header(line.text)
-        if thread is None and rank not in open_ and line.text.startswith("#0 "):
+        if thread is None and writer not in open_ and line.text.startswith("#0 "):
             thread = _Thread("1", "", numbered_first=True)  # pstack of a process with one thread
         if thread is not None:
-            if rank in open_:
-                yield open_[rank]
-            open_[rank] = ((rank, pid), thread)
+            if writer in open_:
+                yield open_[writer]
+            open_[writer] = ((*writer[:3], writer[3] if writer[3] is not None else pid, writer[4]), thread)
             if not line.text.startswith("#0 "):
                 continue
         frame = _frame(line.text)
-        if frame is not None and rank in open_ and len(open_[rank][1].frames) < _FRAMES_KEPT:
-            open_[rank][1].frames.append(frame)
+        if frame is not None and writer in open_ and len(open_[writer][1].frames) < _FRAMES_KEPT:
+            open_[writer][1].frames.append(frame)
     yield from open_.values()
 
 
@@ -182,6 +199,8 @@ def _header(text: str) -> _Thread | None:
         return _Thread(match.group(2), match.group(3) or "", current=match.group(1) == "Current thread")
     if match := _SPY_THREAD.match(text):
         return _Thread(match.group(1), match.group(3) or "")
+    if match := _PLAIN_THREAD.match(text):
+        return _Thread(match.group(1), "", outermost_first=True)
     if match := _GDB_THREAD.match(text):
         return _Thread(match.group(2), match.group(3) or "", numbered_first=match.group(1) == "1")
     return None
@@ -207,6 +226,9 @@ def _frame(text: str) -> Frame | None:
 def _finished(threads: list[_Thread]) -> list[Thread]:
     """Return the threads of one process without the dumper's, the main one marked."""
     threads = [thread for thread in threads if thread.frames]
+    for thread in threads:
+        if thread.outermost_first:
+            thread.frames.reverse()
     main = _main(threads)
     kept = [t for t in threads if t is main or not (t.current and t.from_bootstrap and main is not None)]
     result: list[Thread] = []

@@ -1,4 +1,8 @@
-"""Stacks that faulthandler dumped into a log long after its start: at an abort, or when a timer of the job ran out."""
+"""Stacks that stand in a log long after its start.
+
+faulthandler dumps them at an abort or when a timer of the job runs out; an inference engine's watchdog has py-spy print those
+of every worker.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Iterable
 
 from hangscope.incident import Event
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.stacks.dumps import ProcessStacks, begins_fault_thread, is_fault_frame, processes_in
+from hangscope.ingest.stacks.dumps import ProcessStacks, begins_dump, is_frame, processes_in
 
 _LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of the freeze
 _OTHERS_BETWEEN = 200  # lines of other writers that may stand within one dump
@@ -16,7 +20,7 @@ _OTHERS_BETWEEN = 200  # lines of other writers that may stand within one dump
 class LateStackParser:
     """Keeps the lines of thread dumps; it makes no events, the stacks are asked for at the end."""
 
-    literals = (b" (most recent call first):",)
+    literals = (b" (most recent call first):", b'): "MainThread"', b"Process ")
 
     def __init__(self) -> None:
         self._lines: deque[Line] = deque(maxlen=_LINES_KEPT)
@@ -30,11 +34,11 @@ class LateStackParser:
     def feed(self, line: Line) -> Iterable[Event]:
         """Keep a line of a dump."""
         left = self._open.pop(line.origin, 0)
-        if begins_fault_thread(line.text) or (left and is_fault_frame(line.text)):
+        if begins_dump(line.text) or (left and is_frame(line.text)):
             self._lines.append(line)
             self._open[line.origin] = _OTHERS_BETWEEN
-        elif left > 1 and not line.text.strip():
-            self._open[line.origin] = left - 1  # between two threads
+        elif left > 1 and (not line.text.strip() or line.text.startswith("Python v")):
+            self._open[line.origin] = left - 1  # between two threads, or a process and its first one
         self._open = {name: left - (name != line.origin) for name, left in self._open.items() if left > 1}
         return []
 

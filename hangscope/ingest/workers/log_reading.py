@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
+from hangscope.ingest.job_logs.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.engines import engine_parser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_parser
@@ -18,11 +19,13 @@ from hangscope.ingest.job_logs.printed import last_lines, printed_tail
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.scan import LineParser, scan
 from hangscope.ingest.nccl.last_error import LastErrorParser
+from hangscope.ingest.nccl.service_thread import ServiceThreadParser
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.abort import AbortParser
 from hangscope.ingest.torch_logs.analyzer import AnalyzerParser
 from hangscope.ingest.torch_logs.c10d import ProcessDown, watchdog_parser
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.ingest.torch_logs.debug_pages import DebugPageParser
 from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.nccl2 import nccl2_parser
@@ -108,9 +111,15 @@ def read_log(
     """
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
+<<<<<<< HEAD
         TracebackParser(), table, launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
         DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), nccl2_parser(), AnalyzerParser(), LastErrorParser(),
         engine_parser(), skip_parser(), stall_parser(), detail, *extra,
+=======
+        TracebackParser(), FailureTableParser(), launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
+        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), nccl2_parser(), AnalyzerParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
+        engine_parser(), DeepSpeedParser(), skip_parser(), stall_parser(), detail, *extra,
+>>>>>>> main
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
@@ -132,7 +141,7 @@ def read_log(
     reading.local_to_global = _local_ranks(events, recorded)
     writers = {event.rank for event in events if event.rank is not None and not event.by_launcher}
     writers |= {recording.rank for recording, _, _ in recorded if recording.rank is not None}
-    whose = _Whose(reading, tuple(writers), _tasks_are_ranks(events))
+    whose = _Whose(reading, tuple(writers), tasks_are_ranks(events))
     events = _attempts([whose.event(event) for event in events], attempt)
     reading.events = sorted(merge_repeats(events), key=lambda event: event.line)
     for recording, local, task in recorded:
@@ -200,7 +209,7 @@ def _local_ranks(
     return {key: ranks.copy().pop() for key, ranks in sorted(seen.items()) if len(ranks) == 1}
 
 
-def _tasks_are_ranks(events: Sequence[Event]) -> bool:
+def tasks_are_ranks(events: Sequence[Event]) -> bool:
     """Return whether srun's or mpirun's task numbers are ranks: not where a line shows both and they differ, nor under an agent.
 
     What srun says of one task per host does not tell: the task may be an agent with eight workers.

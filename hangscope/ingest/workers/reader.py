@@ -25,6 +25,8 @@ from hangscope.ingest.workers.answer import Wire, answer, failed
 DEFAULT_MAX_BYTES = 2 * 2**30
 #: keys of a dump: where the first bytes hold one, a file that is not whole is a dump that was cut, and no log
 _DUMP_SIGN = re.compile(rb'"(?:entries|pg_config|pg_status)"\s*:')
+#: what Ray Train's hang detector writes in place of a dump (ray/train/v2/_internal/callbacks/nccl_ras.py)
+_RAYS_EXCUSE = "ray_train_dump_error"
 
 
 @dataclass(slots=True)
@@ -196,6 +198,9 @@ def _read_json(data: bytes, shown: str) -> Wire:
         )
     if flight_recorder.looks_like_dump(value):
         return _recorded(flight_recorder.reduce_dump(value))
+    if isinstance(value, dict) and isinstance(value.get(_RAYS_EXCUSE), str):
+        why = f"holds no dump: {value[_RAYS_EXCUSE]}"[:300]
+        return failed("dump", "no_dump", why, "Ray Train's hang detector got none from this rank")
     told = text_files.read_log(BytesIO(data), shown)  # a record of a job's end may quote its last lines
     return (
         told

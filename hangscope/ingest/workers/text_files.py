@@ -15,33 +15,45 @@ from hangscope.ingest.workers.answer import Wire, answer
 
 if TYPE_CHECKING:
     from hangscope.ingest.stacks.dumps import ProcessStacks
+    from hangscope.ingest.workers.log_reading import LogReading
 
 
 def read_log(stream: BinaryIO, shown: str) -> Wire:
     """Return what a log tells."""
-    from hangscope.ingest.nccl.log import NcclParser
-    from hangscope.ingest.stacks.late import LateStackParser
-    from hangscope.ingest.workers import log_reading
-
-    nccl, late = NcclParser(), LateStackParser()
-    told = answer("log")
-    told["log"] = log_reading.read_log(stream, shown, (nccl, late)).to_wire()
-    told["threads"] = _thread_rows(late.processes())
-    told["notes"] = [(n.code, n.message, n.file, n.line, n.hint) for n in nccl.notes]
-    told["nccl"] = {
-        "recordings": [recording.to_wire() for recording in nccl.recordings()],
-        "communicators": [communicator.to_row() for communicator in nccl.communicators()],
-    }
-    return told
+    return _read_log(stream, shown)[0]
 
 
 def read_stacks(stream: BinaryIO, shown: str) -> Wire:
     """Return the threads of a stack dump, and what else its process printed."""
     from hangscope.ingest.stacks.dumps import read_processes
+    from hangscope.ingest.workers.stack_ranks import placed
 
     told = answer("stacks")
-    told["threads"] = _thread_rows(read_processes(stream, shown))
-    return _with_log(told, stream, shown)
+    processes = read_processes(stream, shown)
+    stream.seek(0)
+    log, reading = _read_log(stream, shown)
+    told["threads"] = _thread_rows(placed(processes, reading))
+    return _with_log(told, log)
+
+
+def _read_log(stream: BinaryIO, shown: str) -> tuple[Wire, LogReading]:
+    """Return what a log tells as builtins, and as what was read."""
+    from hangscope.ingest.nccl.log import NcclParser
+    from hangscope.ingest.stacks.late import LateStackParser
+    from hangscope.ingest.workers import log_reading
+    from hangscope.ingest.workers.stack_ranks import placed
+
+    nccl, late = NcclParser(), LateStackParser()
+    told = answer("log")
+    reading = log_reading.read_log(stream, shown, (nccl, late))
+    told["log"] = reading.to_wire()
+    told["threads"] = _thread_rows(placed(late.processes(), reading))
+    told["notes"] = [(n.code, n.message, n.file, n.line, n.hint) for n in nccl.notes]
+    told["nccl"] = {
+        "recordings": [recording.to_wire() for recording in nccl.recordings()],
+        "communicators": [communicator.to_row() for communicator in nccl.communicators()],
+    }
+    return told, reading
 
 
 def _thread_rows(processes: Sequence[ProcessStacks]) -> list[tuple[Any, ...]]:
@@ -58,11 +70,9 @@ def read_ras(stream: BinaryIO, shown: str) -> Wire:
     from hangscope.ingest.nccl import ras
 
     snapshots, notes = ras.read(stream.read(), shown)
-    return _with_log(
-        with_events("ras", [event for snapshot in snapshots for event in snapshot.events], notes),
-        stream,
-        shown,
-    )
+    stream.seek(0)
+    told = with_events("ras", [event for snapshot in snapshots for event in snapshot.events], notes)
+    return _with_log(told, read_log(stream, shown))
 
 
 def read_inspector(stream: BinaryIO, shown: str) -> Wire:
@@ -95,10 +105,8 @@ def tells(told: Wire) -> bool:
     )
 
 
-def _with_log(told: Wire, stream: BinaryIO, shown: str) -> Wire:
+def _with_log(told: Wire, log: Wire) -> Wire:
     """Return the answer with what the same file says as a log; the log's alone where there is nothing else."""
-    stream.seek(0)
-    log = read_log(stream, shown)
     if not told["threads"] and not told["events"]:
         return log if tells(log) or told["kind"] == "stacks" else told
     log["threads"], told = [], {**told, "threads": told["threads"] or log["threads"]}

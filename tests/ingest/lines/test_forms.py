@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hangscope.events import Event
+from hangscope.ingest.lines.mend import mend
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.ingest.workers.log_reading import read_log
 
@@ -281,3 +282,38 @@ def test_two_writers_glued_into_one_line_stay_two() -> None:
     other = one.replace("[rank5]", "[rank2]").replace("[Rank 5]", "[Rank 2]")
     found = of_kind(f"[1,5]<stderr>:{one}[1,2]<stderr>:{other}\n", "watchdog_timeout")
     assert sorted(event.rank or 0 for event in found) == [2, 5]
+
+
+def test_a_line_that_a_mail_broke_between_words_is_read_like_the_whole_one() -> None:
+    line = FORMS[0].line
+    at = line.index("Watchdog"), line.index("WorkNCCL"), line.index("Timeout(ms)")
+    parts = [
+        line[: at[0]].rstrip(),
+        line[at[0] : at[1]].rstrip(),
+        line[at[1] : at[2]].rstrip(),
+        line[at[2] :],
+    ]
+    text = "\r\n".join(
+        ["> > Hello, it stopped again:", "> >", *(f"> > {part}" for part in parts), ">", "Thanks"]
+    )
+    (event,) = of_kind(text + "\r\n", "watchdog_timeout")
+    assert {name: getattr(event, name) for name in FORMS[0].fields} == FORMS[0].fields
+
+
+def test_broken_lines_of_an_indented_block_are_mended() -> None:
+    line = FORMS[0].line
+    broken = "\n".join("    " + line[at : at + 100] for at in range(0, len(line), 100))
+    (event,) = of_kind(f"It says:\n\n{broken}\n\nAny idea?\n", "watchdog_timeout")
+    assert event.line == 3
+
+
+def test_the_indentation_of_a_traceback_is_its_own() -> None:
+    text = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\n    raise ValueError("x")\nValueError: x\n'
+    (event,) = of_kind(text, "exception")
+    assert [(frame.file, frame.line) for frame in event.frames] == [("a.py", 3)]
+
+
+def test_an_indented_stack_dump_is_read() -> None:
+    block = 'Process 11: VLLM::Worker_TP1\n\nThread 11 (idle): "MainThread"\n    load (app/x.py:7)\n    main (app/x.py:9)\n'
+    pasted = "It says:\n\n" + "".join(f"    {line}\n" if line else "\n" for line in block.splitlines())
+    assert mend(pasted.encode()).data.decode() == "It says:\n\n" + block

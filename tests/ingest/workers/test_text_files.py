@@ -88,3 +88,75 @@ def test_the_stacks_of_a_log_belong_to_its_only_writer(tmp_path: Path) -> None:
 
     incident = assemble([Reading.from_wire("job.log", read(tmp_path, WATCHDOG + STACK))])
     assert incident.ranks[3].threads and incident.ranks[3].stack_file == "job.log"
+
+
+SPY = """Process {pid}: {title}
+Python v3.12.11 (/usr/bin/python3.12)
+
+Thread {pid} (idle): "MainThread"
+    {frame} (app/steps.py:{line})
+    loop (app/main.py:50)
+Thread 9{pid} (idle): "Thread-2"
+    wait (threading.py:359)
+"""
+
+
+def test_what_py_spy_prints_far_behind_the_start_of_a_log(tmp_path: Path) -> None:
+    blocks = "".join(
+        f"[2026-03-02 11:05:25 TP{n}] Pyspy dump for PID {800 + n} (py-spy dump --native --pid {800 + n}):\n"
+        + SPY.format(pid=800 + n, title=f"sglang::scheduler_TP{n}", frame="wait" if n else "load", line=n)
+        for n in range(3)
+    )
+    told = read(tmp_path, "step 1 of many\n" * 2000 + blocks + "step 2\n")
+    assert told["kind"] == "log"
+    mains = [(row[3], row[4], row[1][0][0]) for row in told["threads"] if row[2]]
+    assert mains == [(0, 800, "load"), (1, 801, "wait"), (2, 802, "wait")]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "more", "ranks"),
+    [
+        ("[1,{n}]<stderr>:", "", [0, 1]),
+        ("{n}: ", "", [0, 1]),
+        (
+            "[default{n}]:",
+            "[default0]:[rank4]: ValueError: bad\n[default1]:[rank5]: ValueError: bad\n",
+            [4, 5],
+        ),
+        ("(Worker_TP{n} pid=41{n}) ERROR 11-02 19:05:51 [multiproc_executor.py:511] ", "", [0, 1]),
+        ("(VllmWorker rank={n} pid=41{n}) ", "", [0, 1]),
+        ("[rank{n}]:", "", [0, 1]),
+    ],
+)
+def test_stacks_behind_a_launchers_prefix(tmp_path: Path, prefix: str, more: str, ranks: list[int]) -> None:
+    own = [[prefix.format(n=n) + line + "\n" for line in STACK.splitlines()] for n in (0, 1)]
+    woven = "".join(a + b for a, b in zip(*own, strict=True))
+    for text in (woven + more, "step 1\n" * 2000 + woven + more):
+        threads = read(tmp_path, text)["threads"]
+        assert [row[3] for row in threads if row[3] is not None] == ranks
+        assert [len(row[1]) for row in threads] == [2, 2]
+
+
+def test_tasks_that_are_no_ranks_tell_none(tmp_path: Path) -> None:
+    own = [[f"{n}: {line}\n" for line in STACK.splitlines()] for n in (0, 1)]
+    woven = "".join(a + b for a, b in zip(*own, strict=True))
+    told = read(tmp_path, woven + "0: [rank4]: ValueError: bad\n1: [rank5]: ValueError: bad\n")
+    assert told["threads"] == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "pids"),
+    [
+        ("(RayWorkerWrapper pid=41{n}, ip=192.0.2.{n}) ", [410, 411]),  # another line may tell their ranks
+        ("[default{n}]:", []),  # which node's local ranks these are, nothing tells
+        ("gpu-0{n}: ", []),
+    ],
+)
+def test_stacks_of_processes_without_a_rank_are_not_mixed(
+    tmp_path: Path, prefix: str, pids: list[int]
+) -> None:
+    own = [[prefix.format(n=n) + line + "\n" for line in STACK.splitlines()] for n in (0, 1)]
+    woven = "".join(a + b for a, b in zip(*own, strict=True))
+    for text in (woven, "step 1\n" * 2000 + woven):
+        threads = read(tmp_path, text)["threads"]
+        assert [(row[3], row[4], len(row[1])) for row in threads] == [(None, pid, 2) for pid in pids]

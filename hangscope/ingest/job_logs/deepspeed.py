@@ -1,0 +1,82 @@
+"""Which process is which rank, as DeepSpeed's launcher says it when it starts them.
+
+    [2026-01-14 05:02:11,440] [INFO] [launch.py:164:main] nnodes=2, num_local_procs=4, node_rank=1
+    [2026-01-14 05:02:11,440] [INFO] [launch.py:175:main] dist_world_size=8
+    [2026-01-14 05:02:11,441] [INFO] [launch.py:256:main] process 5201 spawned with command: ['python', '-u', 'sft.py', '--local_rank=0']
+
+(deepspeed/launcher/launch.py.) Ranks are counted node by node, so a local rank is a global one where there is one node, or
+where all nodes run equally many. What it prints when a process fails names the last one that it spawned, whichever failed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from hangscope.events import Event
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.recorder.members import MAX_RANKS
+
+_NODES = re.compile(r"\bnnodes=(\d{1,6}), num_local_procs=(\d{1,6}), node_rank=(\d{1,6})")
+_WORLD = re.compile(r"\bdist_world_size=(\d{1,8})")
+_SPAWNED = re.compile(
+    r"\bprocess (\d{1,9}) spawned with command: .{0,4000}?--local[_-]rank[=', ]{1,4}(\d{1,6})\b"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawned(Event):
+    """A process was started as the rank that the event carries; `pid` is its process id on `host`."""
+
+    kind: ClassVar[str] = "spawned"
+    by_launcher: ClassVar[bool] = True
+    calm: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
+class _Node:
+    """What the launcher of one node said before it started anything."""
+
+    nodes: int = 0
+    processes: int = 0
+    number: int = 0
+    world: int = 0
+
+    def rank(self, local: int) -> int | None:
+        """Return the global rank of a local one, None where nodes may run unequally many."""
+        if self.nodes == 1:
+            return local
+        rank = self.number * self.processes + local
+        equal = self.nodes * self.processes == self.world and local < self.processes
+        return rank if equal and rank < min(self.world, MAX_RANKS) else None
+
+
+class DeepSpeedParser:
+    """Reads the launcher's lines; each node's are told apart by the prefixes that pdsh and others put before them."""
+
+    literals = (b"num_local_procs=", b"dist_world_size=", b" spawned with command: ")
+    wants_more = False
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Node] = {}
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Return the process that a line tells of."""
+        node = self._nodes.setdefault(line.host or line.origin, _Node())
+        if match := _NODES.search(line.text):
+            node.nodes, node.processes, node.number = map(int, match.groups())
+        elif match := _WORLD.search(line.text):
+            node.world = int(match[1])
+        elif match := _SPAWNED.search(line.text):
+            local = int(match[2])
+            event = line.event(Spawned, pid=int(match[1]), local_rank=local)
+            if node.nodes == 0:
+                yield event  # its own lines about the nodes are not here: as good as any other local rank
+            elif (rank := node.rank(local)) is not None:
+                yield replace(event, rank=rank)
+
+    def close(self) -> Iterable[Event]:
+        """Return nothing: no line is held back."""
+        return ()

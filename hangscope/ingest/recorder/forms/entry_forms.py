@@ -1,0 +1,285 @@
+"""The entries of a recorder's dump, read by their form: entries of one form differ in numbers and times only.
+
+A training job makes the same few calls over and over, so most entries of a dump are, byte for byte, one that was seen before
+but for the operands of its numbers. Such an entry is not loaded: it is compared under a mask, and its numbers are picked out,
+which takes a third of the time. Only the first entry of a form is parsed.
+
+An entry of a known form is believed only where every byte that is not masked is equal and everything that it refers to is
+what it was, so that it would be loaded as the first one was.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import count
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from hangscope.ingest.recorder.entries import Entries, Stacks, names_a_call
+from hangscope.ingest.recorder.forms.form import Form, form_of
+from hangscope.ingest.recorder.forms.plain_entry import NewFrame, NotPlain, PlainEntry, parse
+from hangscope.ingest.recorder.forms.shapes import Shape
+from hangscope.ingest.recorder.forms.stretches import TAKEN, Stretch, learn
+from hangscope.ingest.recorder.own_sizes import Ranks
+from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.rows import Call
+
+MAX_FOLLOWERS = 24  # forms that are tried as the next of one
+KEPT = 7 << 20  # bytes of forms that are kept from dump to dump
+FREE_PARSES = 96  # entries of a dump that are parsed beyond those that need it least
+PARSED_SHARE = 8  # of a dump's entries one in so many may be parsed
+LEARNED_SHARE = 8  # of a dump's entries one in so many may be read alone before its stretches are learned
+
+
+@dataclass(slots=True)
+class Found:
+    """A dump's entries as columns, and their forms in order."""
+
+    calls: list[Call]
+    numbers: list[int]  # order, seq, p2p_seq and created, one after the other
+    own: list[int]
+    forms: list[Form]
+
+
+class EntryForms:
+    """The forms of the dumps that one process reads."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[tuple[int, int, int, str], Shape] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Know nothing any more. The circles are opened, as no collector runs where dumps are read."""
+        for shape in self._shapes.values():
+            for form in shape.known.values():
+                form.followers.clear()
+                form.stretches.clear()
+                form.shape = None
+            shape.known.clear()
+            shape.followers.clear()
+        self._shapes.clear()
+        self._known: dict[tuple[int, int, int, str], Form] = {}
+        self._first: list[Form] = []
+        self._first_shapes: list[Shape] = []
+        self._bytes = 0
+        self.stacks = Stacks()  # of the forms that are known
+
+    def entries(self, recording: Recording) -> Entries:
+        """Return what takes the entries of a dump that `read` is asked for next."""
+        if self._bytes > KEPT:
+            self._forget()
+        return Entries(recording, self.stacks)
+
+    def read(self, body: bytes, memo: dict[int, Any], entries: Entries) -> Found:
+        """Return the entries of a dump, without adding them to `entries`. Raises NotPlain where they have no such form.
+
+        `body` begins behind the key of the entries, `memo` holds what stands before it.
+        """
+        if not body.startswith(b"](") or not body.endswith(b"eu."):
+            raise NotPlain
+        reader = _Reader(self, body, memo, entries)
+        found = reader.read()
+        if reader.alone > len(found.forms) // LEARNED_SHARE:
+            self._bytes += 4 * learn(found.forms)
+        return found
+
+    def learn(self, entry: PlainEntry, data: bytes, own: bool) -> Form:
+        """Return the form of an entry whose bytes are `data`."""
+        form = form_of(entry, data, own)
+        key = form.length, form.mask, form.value, repr((entry.gets, entry.puts, entry.pair, entry.frames))
+        known = self._known.setdefault(key, form)
+        if known is form:
+            shape = Shape.of(form)
+            form.shape = self._shapes.setdefault(shape.key, shape)
+            form.shape.known[shape.numbers] = form
+            self.count(form)
+        return known
+
+    def count(self, form: Form) -> None:
+        """Take note that there is one more form."""
+        self._bytes += 4 * form.length + 2048
+
+    @property
+    def first(self) -> list[Form]:
+        """Return the forms that dumps begin with."""
+        return self._first
+
+    @property
+    def first_shapes(self) -> list[Shape]:
+        """Return the shapes that dumps begin with."""
+        return self._first_shapes
+
+
+#: numbers of sizes, given as they come
+_Numbers: TypeAlias = defaultdict[tuple[int, ...], int]
+
+
+class _Reader:
+    """Reads the entries of one dump."""
+
+    def __init__(self, forms: EntryForms, body: bytes, memo: dict[int, Any], entries: Entries) -> None:
+        self.forms, self.body, self.memo, self.entries = forms, body, dict(memo), entries
+        self.bound: dict[Form, Call] = {}
+        self.runs: dict[Stretch, tuple[list[Call], list[tuple[_Numbers, int, int]]]] = {}
+        self.parsed = self.alone = 0
+        self.found = Found([], [], [], [])
+        self.next_size = count().__next__
+        self.sizes: dict[
+            Ranks, _Numbers
+        ] = {}  # of the different sizes of each form, in the order in which they come
+
+    def read(self) -> Found:
+        body, bound, from_bytes = self.body, self.bound, int.from_bytes
+        found = self.found
+        followers, at, end = self.forms.first, 2, len(body) - 3
+        while at < end:
+            for form in followers:
+                if from_bytes(body[at : at + form.length], "little") & form.mask == form.value:
+                    call = bound.get(form) or self._bind(form, at)
+                    if call is not None:
+                        break
+            else:
+                form, call = self._new(at, len(found.calls))
+                if form not in followers:
+                    followers.insert(0, form)
+                    del followers[MAX_FOLLOWERS:]
+            if form.stretches:
+                behind = self._stretches(form.stretches, at)
+                if behind > at:
+                    at, followers = behind, found.forms[-1].followers
+                    continue
+            found.calls.append(call)
+            found.forms.append(form)
+            picked = form.numbers.unpack_from(body, at)
+            if form.own is not None:
+                found.own.append(self._sizes(form.own)[picked[TAKEN:]])
+                picked = picked[:TAKEN]
+            found.numbers += picked
+            self.alone += 1
+            at += form.length
+            followers = form.followers
+        if at != end:
+            raise NotPlain
+        sizes = [(ranks, one, n) for ranks, numbers in self.sizes.items() for one, n in numbers.items()]
+        if len(self.sizes) > 1:
+            sizes.sort(key=itemgetter(2))
+        if not self.entries.tensors.room(sum(len(one) + sum(map(len, ranks)) for ranks, one, _ in sizes)):
+            raise NotPlain
+        self.entries.own_sizes.extend([(ranks, one) for ranks, one, _ in sizes])
+        return found
+
+    def _sizes(self, ranks: Ranks) -> _Numbers:
+        """Return the numbers of the different sizes of one form."""
+        return self.sizes.setdefault(ranks, _Numbers(self.next_size))
+
+    def _stretches(self, stretches: list[Stretch], at: int) -> int:
+        """Take the stretches that stand at `at`, and return where they end."""
+        body, found, from_bytes = self.body, self.found, int.from_bytes
+        for stretch in stretches:
+            run = self.runs.get(stretch) or self._run(stretch)
+            if run is None:
+                continue
+            calls, own = run
+            begin, length, mask, value = at, stretch.length, stretch.mask, stretch.value
+            while from_bytes(body[at : at + length], "little") & mask == value:
+                picked = stretch.numbers.unpack_from(body, at)
+                if stretch.taken is None:
+                    found.numbers += picked
+                else:
+                    found.own += [numbers[picked[first:last]] for numbers, first, last in own]
+                    found.numbers += stretch.taken(picked)
+                found.calls += calls
+                found.forms += stretch.forms
+                at += length
+            if at > begin:
+                return at
+        return at
+
+    def _run(self, stretch: Stretch) -> tuple[list[Call], list[tuple[_Numbers, int, int]]] | None:
+        """Return the calls of a stretch and where its own sizes are; None where one of them was not met in this dump yet."""
+        calls = [call for form in stretch.forms if (call := self.bound.get(form)) is not None]
+        if len(calls) < len(stretch.forms):
+            return None
+        own = [(self._sizes(ranks), first, last) for ranks, first, last in stretch.sizes]
+        self.runs[stretch] = calls, own
+        return calls, own
+
+    def _new(self, at: int, before: int) -> tuple[Form, Call]:
+        """Return the form of the entry at `at`, which was not expected there, and its call. `before`: so many were read."""
+        self.parsed += 1
+        if self.parsed > FREE_PARSES + before // PARSED_SHARE:
+            raise NotPlain
+        last = self.found.forms[-1].shape if before else None
+        shapes = last.followers if last is not None else self.forms.first_shapes
+        for shape in shapes:
+            known = len(shape.known)
+            form = shape.form_at(self.body, at, self.memo)
+            call = self.bound.get(form) or self._bind(form, at) if form is not None else None
+            if form is not None and call is not None:
+                if len(shape.known) > known:
+                    self.forms.count(form)
+                return form, call
+        form, call = self._parse(at)
+        if form.shape is not None and form.shape not in shapes:
+            shapes.insert(0, form.shape)
+            del shapes[MAX_FOLLOWERS:]
+        return form, call
+
+    def _parse(self, at: int) -> tuple[Form, Call]:
+        """Return the form of the entry at `at`, which is not known, and its call."""
+        entry = parse(self.body, at, self.memo)
+        if not names_a_call(entry.value):
+            raise NotPlain
+        own = self.entries.call(entry.value).own
+        form = self.forms.learn(entry, self.body[at : at + entry.length], own)
+        call = self._bind(form, at)
+        if call is None:
+            raise NotPlain
+        return form, call
+
+    def _bind(self, form: Form, at: int) -> Call | None:
+        """Return the call of a form in this dump, where it stands at `at`; None where it refers to something else here."""
+        entry, memo = form.entry, self.memo
+        for number, value in entry.gets.items():
+            if memo.get(number) != value:
+                return None
+        if entry.puts:
+            if not memo.keys().isdisjoint(entry.puts):
+                return None
+            memo.update(entry.puts)
+            for start, end, number in entry.texts:
+                memo[number] = self.body[at + start : at + end].decode()
+        value = entry.value
+        if entry.pair is not None:
+            names = memo.get(entry.pair[0]), memo.get(entry.pair[1])
+            if not all(type(name) is str for name in names):
+                raise NotPlain
+            value = {**value, "process_group": names}
+        if entry.frames is not None:
+            frames = [self._new_frame(f) if isinstance(f, NewFrame) else memo.get(f) for f in entry.frames]
+            if set(map(type, frames)) != {dict}:
+                raise NotPlain
+            value = {**value, "frames": frames}
+        call = self.entries.call(value)
+        if call.own != (form.own is not None):
+            raise NotPlain
+        if not entry.puts:  # what is memoized is memoized once
+            self.bound[form] = call
+        return call
+
+    def _new_frame(self, frame: NewFrame) -> dict[str, Any]:
+        """Return a frame that an entry writes, with this dump's texts in it."""
+        texts = {
+            key: self.memo.get(number)
+            for key, number in zip(frame.made, frame.texts, strict=True)
+            if number is not None
+        }
+        if not all(type(text) is str for text in texts.values()):
+            raise NotPlain
+        made = frame.made
+        if any(made[key] != text for key, text in texts.items()):
+            made = {**made, **texts}
+            self.entries.own_frames.add(id(made))
+        self.memo[frame.number] = made
+        return made

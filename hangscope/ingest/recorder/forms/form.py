@@ -1,0 +1,94 @@
+"""The form of an entry: what entries have in common as bytes, and where their numbers stand."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from hangscope.ingest.recorder.forms.plain_entry import Field, NotPlain, PlainEntry
+from hangscope.ingest.recorder.forms.shapes import Shape
+from hangscope.ingest.recorder.forms.stretches import Stretch
+from hangscope.ingest.recorder.own_sizes import Ranks
+
+TENSORS = 64  # of a call with sizes of its own; more of them make more forms than they save
+_TAKEN = ("record_id", "collective_seq_id", "p2p_seq_id", "time_created_ns")
+
+
+@dataclass(slots=True, eq=False)
+class Form:
+    """What entries have in common as bytes: length, mask and value, and where their numbers stand.
+
+    `steady` is the mask under which entries are equal in everything but times. `own` says of how many dimensions the tensors
+    are, where its calls have sizes of their own; None where they have not.
+    """
+
+    entry: PlainEntry
+    length: int
+    mask: int
+    value: int
+    steady: bytes
+    numbers: struct.Struct
+    created: int
+    own: Ranks | None
+    shape: Shape | None = None
+    followers: list[Form] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
+
+
+def form_of(entry: PlainEntry, data: bytes, own: bool) -> Form:
+    """Return the form of an entry. Raises NotPlain where it lacks a number that is taken of every call."""
+    taken: dict[str, Field] = {}
+    mask, steady = bytearray(b"\xff") * len(data), bytearray(b"\xff") * len(data)
+    for number in (*entry.numbers, *entry.times):
+        taken[number.key] = number
+        mask[number.start : number.end] = bytes(number.end - number.start)
+    for time in entry.times:
+        steady[time.start : time.end] = bytes(time.end - time.start)
+        if time.form == "q":
+            mask[time.end - 1] = steady[time.end - 1] = (
+                0xC0  # neither negative nor beyond 2^62, like this one
+            )
+    if entry.thread is not None:
+        start, end = entry.thread
+        mask[start:end] = steady[start:end] = b"\x80" * (end - start)  # other texts, too, are ASCII
+    for start, end, _ in entry.texts:
+        mask[start:end] = b"\x80" * (end - start)
+    fields = [taken[key] for key in _TAKEN if key in taken]
+    ranks = _ranks(entry) if own else None
+    if own:
+        fields += entry.sizes
+        for size in entry.sizes:
+            mask[size.start : size.end] = bytes(size.end - size.start)
+    ends = [0, *(one.end for one in fields)]
+    gaps = [one.start - end for end, one in zip(ends, fields, strict=False)]
+    if len(fields) < len(_TAKEN) or min(gaps) < 0:
+        raise NotPlain
+    bits = int.from_bytes(mask, "little")
+    return Form(
+        entry=entry,
+        length=len(data),
+        mask=bits,
+        value=int.from_bytes(data, "little") & bits,
+        steady=bytes(steady),
+        numbers=struct.Struct(
+            "<" + "".join(f"{gap}x{one.form}" for gap, one in zip(gaps, fields, strict=True))
+        ),
+        created=taken["time_created_ns"].start,
+        own=ranks,
+    )
+
+
+def _ranks(entry: PlainEntry) -> Ranks:
+    """Return of how many dimensions an entry's inputs and outputs are. Raises NotPlain where they are no plain shapes."""
+    both = []
+    for key in ("input_sizes", "output_sizes"):
+        shapes = entry.value.get(key, [])
+        if not isinstance(shapes, list) or len(shapes) > TENSORS:
+            raise NotPlain
+        for shape in shapes:
+            if not isinstance(shape, list) or len(shape) > TENSORS or not all(type(n) is int for n in shape):
+                raise NotPlain
+        both.append(tuple(map(len, shapes)))
+    if sum(map(sum, both)) != len(entry.sizes):
+        raise NotPlain
+    return both[0], both[1]

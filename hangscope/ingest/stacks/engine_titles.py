@@ -1,0 +1,41 @@
+"""Which rank of its engine an inference worker is, by the name that it gave its process.
+
+    Process 4411: VLLM::Worker_DP0_TP1_EP1
+    Process 8102: sglang::scheduler_PP1_TP0
+
+(py-spy prints the name; vllm/v1/executor/multiproc_executor.py and sglang/srt/managers/scheduler.py give it.) The names hold
+coordinates and no sizes, so a place in several stages is a rank only where the dump holds the whole grid.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_TITLE = re.compile(r"(VLLM::Worker|sglang::scheduler)((?:_[A-Z][A-Z_]{0,14}?\d{1,5}){1,6})\b")
+_COORDINATE = re.compile(r"_(?<!ATTN_)(?<!MOE_)(DP|PP|TP)(\d{1,5})(?=_|$)")
+
+Place = tuple[int, int, int]
+
+
+def ranks_of_titles(titles: Mapping[int, str]) -> dict[int, int]:
+    """Return the rank of each process id whose name tells one; nothing where two engines stand in one dump."""
+    places: dict[int, Place] = {}
+    vllm = False
+    for pid, title in titles.items():
+        if match := _TITLE.match(title):
+            found = {name: int(number) for name, number in _COORDINATE.findall(match[2])}
+            if "TP" in found:
+                places[pid] = (found.get("DP", 0), found.get("PP", 0), found["TP"])
+                vllm = vllm or match[1].startswith("VLLM")
+    inner = {place[1:] for place in places.values()}
+    if len(inner) == len(places):  # SGLang's data-parallel attention divides the tensor-parallel ranks
+        places = {pid: (0, stage, tensor) for pid, (_, stage, tensor) in places.items()}
+    elif not vllm:
+        return {}  # replicas that do not know of each other
+    sizes = [max((place[axis] for place in places.values()), default=0) + 1 for axis in range(3)]
+    if sizes[:2] != [1, 1] and (
+        len(set(places.values())) < len(places) or len(places) != sizes[0] * sizes[1] * sizes[2]
+    ):
+        return {}
+    return {pid: (dp * sizes[1] + pp) * sizes[2] + tp for pid, (dp, pp, tp) in places.items()}

@@ -1,0 +1,119 @@
+"""What the pictures show of incidents whose answer is known: the data, not the drawing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hangscope.api import Report
+from hangscope.report.document import Document
+from hangscope.report.html.page import build_page
+from hangscope.report.page_data import CallDiff, KnownStory, PageData, RankMapData
+from tests.conftest import FIXTURES, analyze
+from tests.report.samples import document
+from tests.simulator import write_incident
+
+
+def simulated(folder: Path, fault: str, seed: int = 7100) -> Report:
+    write_incident(folder, fault, seed, way="full")
+    return analyze(folder / "dumps")
+
+
+def page_of(report: Report | Document) -> PageData:
+    page = (report if isinstance(report, Document) else report.document).page
+    assert page is not None
+    return page
+
+
+def diff_of(report: Report) -> CallDiff:
+    calls = page_of(report).calls
+    assert calls is not None
+    return calls
+
+
+def map_of(report: Report | Document) -> RankMapData:
+    found = page_of(report).rankmap
+    assert found is not None
+    return found
+
+
+def test_a_missing_send_is_seen_beside_ranks_of_the_same_stage(tmp_path: Path) -> None:
+    report = simulated(tmp_path, "lost_half")
+    diff = diff_of(report)
+    assert report.verdict is not None and report.verdict.culprit_ranks == (8,)
+    assert [c.role for c in diff.classes] == ["waiting", "culprit"] and diff.classes[0].first == 9
+    assert diff.differences == 1
+    parted = [row for row in diff.rows if row.differs]
+    assert [c.mark for c in parted[0].cells] == ["same", "left_out"] and parted[0].cells[0].op == "send to 1"
+
+
+def test_who_left_a_stalled_call_stands_beside_who_is_in_it(tmp_path: Path) -> None:
+    report = simulated(tmp_path, "gpu_stall")
+    diff = diff_of(report)
+    assert report.verdict is not None and report.verdict.culprit_ranks == ()
+    assert "and none completes" not in report.verdict.summary
+    parted = [row for row in diff.rows if row.differs]
+    assert [c.mark for c in parted[0].cells] == ["same", "state"]
+    assert {c.state for c in parted[0].cells} == {"pending", "done"} and parted[0].cells[0].seq == 465
+
+
+def test_a_group_of_its_own_for_each_rank_is_named_by_what_it_is_for() -> None:
+    diff = diff_of(analyze(FIXTURES / "mesh_stuck_loader" / "dumps"))
+    assert {g.short for g in diff.groups} == {"", "mesh_dp", "mesh_tp"}
+    purposes = {(g.label.partition("(")[2], g.number) for g in diff.groups}
+    assert purposes == {("mesh_dp)", 0), ("mesh_tp)", 1)}, "groups of one purpose share a colour"
+
+
+def test_what_all_say_alike_is_no_story() -> None:
+    assert page_of(analyze(FIXTURES / "uneven_loader_later_epoch" / "dumps")).story is None
+
+
+def test_where_no_call_is_known_the_story_is_what_is_known(tmp_path: Path) -> None:
+    story = page_of(analyze(FIXTURES / "text" / "ib_port_down.txt")).story
+    assert isinstance(story, KnownStory) and "port error" in story.awaited[0]
+    story = page_of(simulated(tmp_path, "preempted")).story
+    assert isinstance(story, KnownStory) and story.left_out == 0
+    assert "and 15 alike" in " ".join(story.awaited) and len(story.last_lines) < 16
+
+
+def test_who_came_late_is_told_in_the_past(tmp_path: Path) -> None:
+    report = simulated(tmp_path, "slow_rank")
+    assert report.status == "no_hang" and page_of(report).waitfor is None
+    first = build_page(report.document).first
+    assert first.waiting == "15 ranks waited: 1-15"
+    assert first.why[0][0] == "rank 0 came when the timeout of ranks 1-15 was over"
+    assert {entry.label for entry in map_of(report).legend} == {"waited", "culprit"}
+
+
+def test_who_did_not_join_is_told_in_a_sentence(tmp_path: Path) -> None:
+    first = build_page(simulated(tmp_path, "init_hang").document).first
+    assert first.why[0][0] == "rank 5 did not join; ranks 0-4,6-7 wait for that"
+
+
+def test_moments_of_one_second_are_told_apart() -> None:
+    first = build_page(analyze(FIXTURES / "stuck_lock" / "dumps").document).first
+    assert [at[-8:] for _, at, _, _ in first.moments] == [".224 UTC", ".224 UTC"]
+    assert next(at for _, at, _, _ in build_page(document("hang_8")).first.moments).endswith("20:00.160 UTC")
+
+
+@pytest.mark.parametrize("name", ["hang_8", "hang_512", "hang_16384"])
+def test_the_map_folds_to_few_rows_that_add_up_and_show_the_culprits(name: str) -> None:
+    sample = document(name)
+    verdict, page, data = sample.verdict, page_of(sample), map_of(sample)
+    assert verdict is not None and page.topology is not None
+    assert [fold.by for fold in data.folds] == ["host", "dp", "tp"]
+    culprit = verdict.culprit_ranks[0]
+    for fold, own in zip(
+        data.folds, (f"gpu{culprit // 8:04d}", f"dp{culprit // 8}", f"tp{culprit % 8}"), strict=True
+    ):
+        assert sum(row.count for row in fold.rows) == sample.world_size and len(fold.rows) <= 64
+        assert [row.name for row in fold.rows if row.states[1]] == [own]
+        assert sum(row.near + row.behind for row in fold.rows) == verdict.explains.ranks
+    near = len(verdict.in_call)
+    assert page.topology.spread[0] == f"rank {culprit} is dp{culprit // 8} tp{culprit % 8}"
+    assert page.topology.spread[1].startswith(f"{near:,} rank{'s wait' if near > 1 else ' waits'} directly")
+    assert [(d.name, d.size, d.stride) for d in page.topology.dimensions] == [
+        ("dp", sample.world_size // 8, 8),
+        ("tp", 8, 1),
+    ]
