@@ -39,7 +39,6 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
             Note("rank_unknown", f"claims rank {rank:,}, which no job has, so it was set aside", file)
         )
         return None
-<<<<<<< HEAD
     if inside is None and recording.rank is None and file.lower().endswith(_OF_LOGS):
         notes.append(
             Note(
@@ -49,7 +48,6 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
                 hint="name it like nccl_trace_rank_3, after the rank that wrote it",
             )
         )
-=======
     desc, places = recording.config.get("", ("", None))
     if desc == NAMELESS and places is not None and rank not in places:
         what = "its communicators have fewer ranks than the job, and do not tell which, so it was set aside"
@@ -57,7 +55,6 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
             Note("members_unknown", what, file, hint="register the recorder with a communicator of all ranks")
         )
         return None
->>>>>>> main
     if named is not None and named != rank:
         notes.append(
             Note(

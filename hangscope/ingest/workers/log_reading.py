@@ -111,15 +111,9 @@ def read_log(
     """
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
-<<<<<<< HEAD
         TracebackParser(), table, launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
-        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), nccl2_parser(), AnalyzerParser(), LastErrorParser(),
-        engine_parser(), skip_parser(), stall_parser(), detail, *extra,
-=======
-        TracebackParser(), FailureTableParser(), launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
         DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), nccl2_parser(), AnalyzerParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
         engine_parser(), DeepSpeedParser(), skip_parser(), stall_parser(), detail, *extra,
->>>>>>> main
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
