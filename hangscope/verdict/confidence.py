@@ -21,7 +21,7 @@ from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
-from hangscope.verdict.damage import damage
+from hangscope.verdict.damage import damage, damaged_files, only_communication_failed
 
 #: What a rule says of itself whose facts leave other readings open.
 USUAL = "the usual reading of this evidence"
@@ -57,7 +57,7 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             level = to
             reasons.append(why)
 
-    if why := damage(case, match):
+    if why := damage(case, match) or only_communication_failed(case, match):
         lower(1, why)
     if finding.tie and not match.culprits:
         lower(1, "the sides are even and history does not tell which is wrong")
@@ -201,7 +201,7 @@ def status_without_verdict(case: Case) -> str:
         DdpUnused,
     )
     trouble = [e for e in trouble if not (isinstance(e, Exit) and e.code == 0)]
-    if trouble or case.graph.waiting:
+    if trouble or case.graph.waiting or damaged_files(incident):
         return "inconclusive"
     ranks = incident.ranks.values()
     # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.
