@@ -17,7 +17,7 @@ SEEDS = range(100, 103)
 
 
 #: faults that the analyzer does not master yet
-OPEN = ("several_roots", "slow_network_card", "aborted_unevenly", "still_moving", "two_attempts")
+OPEN = ("several_roots",)
 
 
 @pytest.mark.parametrize(

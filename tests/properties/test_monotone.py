@@ -65,17 +65,7 @@ def check(pairs: list[tuple[Pair, Right]]) -> None:
     assert len(medium) * 100 <= len(pairs), medium
 
 
-def open_class(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=False, reason=reason)
-
-
-@pytest.mark.parametrize(
-    "way",
-    [
-        "full",
-        pytest.param("logs and two victims' dumps", marks=open_class("a rank without a log counts as dead")),
-    ],
-)
+@pytest.mark.parametrize("way", ["full", "logs and two victims' dumps"])
 def test_one_file_of_a_simulated_incident(way: str) -> None:
     pairs = []
     for fault, seed in SIMULATED:
@@ -84,7 +74,6 @@ def test_one_file_of_a_simulated_incident(way: str) -> None:
     check(pairs)
 
 
-@open_class("dumps and logs of one rank are not read as one history")
 def test_one_file_of_a_captured_incident() -> None:
     pairs = []
     for incident in CAPTURED:
@@ -94,7 +83,6 @@ def test_one_file_of_a_captured_incident() -> None:
     check(pairs)
 
 
-@open_class("text is asked only where dumps say nothing")
 def test_two_victims_dumps_beside_all_logs_are_no_worse_than_the_logs_alone(tmp_path: Path) -> None:
     alone = together = 0
     pairs = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,20 +11,6 @@ from tests.properties.incidents import CAPTURED, FRAMEWORKS, SIMULATED, Said, ca
 from tests.properties.renaming import MISLEADING, NEUTRAL, rename
 
 WAYS = ("full", "logs only")
-#: where a word in a function's name still decides between a call too many and a loop that ended
-OPEN = {
-    "extra_call-full",
-    "uneven_loader-full",
-    "a_main_process_first_cache",
-    "l_loader_filelock",
-    "tm_compute_rank0",
-}
-
-
-def marked(name: str, *values: object) -> Any:
-    """Return a parameter set that may fail where the case is open."""
-    open_case = pytest.mark.xfail(strict=False, reason="a function's name decides the cause")
-    return pytest.param(*values, id=name, marks=[open_case] if name in OPEN else [])
 
 
 def core(said: Said) -> Said:
@@ -43,7 +28,7 @@ def renamed_apart(folder: Path) -> list[Said]:
 
 @pytest.mark.parametrize(
     ("fault", "seed", "way"),
-    [marked(f"{fault}-{way}", fault, seed, way) for way in WAYS for fault, seed in SIMULATED],
+    [pytest.param(fault, seed, way, id=f"{fault}-{way}") for way in WAYS for fault, seed in SIMULATED],
 )
 def test_simulated(fault: str, seed: int, way: str) -> None:
     for number in range(seed, seed + 2):
@@ -57,7 +42,7 @@ def test_captured(incident: Path) -> None:
         assert not renamed_apart(folder)
 
 
-@pytest.mark.parametrize("incident", [marked(incident.name, incident) for incident in FRAMEWORKS])
+@pytest.mark.parametrize("incident", FRAMEWORKS, ids=lambda incident: incident.name)
 def test_jobs_of_frameworks(incident: Path) -> None:
     for folders in (("dumps",), ("logs",), ("dumps", "logs")):
         with captured(incident, *folders) as folder:
