@@ -132,6 +132,7 @@ class Runner:
             self.reporting.world_size = max(
                 [self.reporting.world_size, *(p.world_size or 0 for p in self.processes)]
             )
+            self.reporting.here.update(p.rank for p in self.processes if p.rank is not None)
 
     def _look(self) -> Look:
         ranks = [
@@ -197,7 +198,7 @@ class Runner:
         self.nodes.done()
         self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: self.hurried)
         if self.options.on_hang == "kill":
-            self.ending = True
+            self.ending = self.reporting.settled = True  # what follows is our own doing
             self.command.send(signal.SIGTERM)
             if self.command.wait(_GRACE) is None:
                 self.command.send(signal.SIGKILL, all_of_it=True)
