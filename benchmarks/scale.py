@@ -96,14 +96,17 @@ class Cost:
     code: int
 
 
-def run(command: Sequence[str], environment: dict[str, str] | None = None) -> Cost:
-    """Run a command to its end and return what it cost."""
+def run(
+    command: Sequence[str], environment: dict[str, str] | None = None, folder: Path | None = None
+) -> Cost:
+    """Run a command to its end, in `folder` where one is given, and return what it cost."""
     start = time.perf_counter()
     process = subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, **(environment or {})},
+        cwd=folder,
     )
     peaks: dict[int, int] = {}
     ended = threading.Event()
@@ -180,7 +183,8 @@ def hangscope(dumps: Dumps, jobs: int) -> Cost:
     """Return what one analysis costs."""
     out = dumps.folder.with_suffix(".html")
     command = [sys.executable, "-m", "hangscope", "analyze", str(dumps.folder), "-o", str(out), "-q"]
-    cost = run([*command, "--jobs", str(jobs)], {"PYTHONPATH": str(dumps.folder.parent / "installed")})
+    place = dumps.folder.parent  # in a checkout, `-m` would find that
+    cost = run([*command, "--jobs", str(jobs)], {"PYTHONPATH": str(place / "installed")}, place)
     print(
         f"    hangscope, {dumps.job.ranks:,} ranks: {cost.cpu:.1f} s of CPU time, report of {out.stat().st_size / 1e3:,.0f} KB",
         flush=True,

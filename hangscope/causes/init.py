@@ -229,9 +229,11 @@ def _store(case: Case) -> Match | None:
     if joined is not None:
         lacking = joined[1] - joined[0]
         silent = tuple(r for r in range(world) if r not in logged)
-        # Of ranks that all left a log, those have not joined that do not wait for others to join.
-        calm = tuple(r for r in range(world) if r not in tellers and case.incident.ranks[r].files)
-        missing = next((ranks for ranks in (silent, calm) if len(ranks) == lacking), ())
+        # Those have not joined that do not wait for others to join, whether they left a log or none.
+        calm = tuple(r for r in range(world) if r not in tellers)
+        # The host of the store may be the only one that tells of its wait.
+        named = silent if set(tellers) <= {0} else calm
+        missing = named if len(named) == lacking else ()
         why = f"{joined[0]} of {joined[1]} ranks joined"
     elif unreachable:
         told = _ranks(unreachable)
@@ -240,7 +242,8 @@ def _store(case: Case) -> Match | None:
         why = f"nobody answered at the store's address {host or '?'}:{port or '?'}"
     else:
         waited = sorted({e.waited_rank for e in case.facts.all(StoreTimeout) if e.waited_rank is not None})
-        missing = tuple(r for r in waited if r not in tellers)
+        # Rank 0 serves the store that answered: where its log is not here, it may be waiting for others itself.
+        missing = tuple(r for r in waited if r not in tellers and (r or r in logged))
         why = (
             f"a store key of {ranks_phrase(missing)} was never written"
             if missing

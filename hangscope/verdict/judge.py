@@ -96,10 +96,14 @@ def judge(case: Case) -> Judgement:
 
 
 def _names_a_crowd(case: Case, match: Match) -> bool:
-    """Return whether a match is a mere guess that accuses many: who names half of a job's ranks names nobody."""
-    if len(match.culprits) < 2 or len(match.culprits) * CROWD <= len(case.incident.ranks):
+    """Return whether a match accuses many without proof: who names half of a job's ranks names nobody."""
+    number = len(match.culprits)
+    if number < 2 or number * CROWD <= len(case.incident.ranks):
         return False
-    return confidence.confidence(case, match)[0] == 0
+    level = confidence.confidence(case, match)[0]
+    return level == 0 or (
+        level == 1 and match.cause == "stuck_rank" and 2 * number > len(case.incident.ranks)
+    )
 
 
 def _verdict(

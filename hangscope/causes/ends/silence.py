@@ -67,7 +67,7 @@ def vanished(case: Case) -> Match | None:
     if len(culprits) > 1 and not (lost or silent or cut):
         return None  # several records that are missing were rather not collected
     return Match(
-        "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", sure=1 if (lost or silent) and not cut else 0, evidence=evidence,
+        "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", sure=1 if silent or (lost and not cut and len(culprits) == 1) else 0, evidence=evidence,
         advice=[
             *_look_for(culprits),
             "A process that still lives can be asked for its stack (py-spy dump --pid PID): one stuck in teardown writes no dump either.",

@@ -28,6 +28,19 @@ def beyond_the_text(incident: Incident, facts: Facts) -> frozenset[int]:
     return frozenset() if len(unseen) == 1 and len(seen) >= _SEEN_BESIDE_ONE else unseen
 
 
+def without_a_log(incident: Incident, facts: Facts) -> frozenset[int]:
+    """Return the ranks whose log is not here although others' own logs are: that they printed nothing is not known."""
+    logs = {
+        rank: {file for file in record.files if file not in (record.dump_file, record.stack_file)}
+        for rank, record in incident.ranks.items()
+    }
+    owners = Counter(file for files in logs.values() for file in files)
+    apart = sum(any(owners[file] == 1 for file in files) for files in logs.values())
+    return frozenset(
+        rank for rank, files in logs.items() if apart > 1 and not files and not facts.of_rank.get(rank)
+    )
+
+
 def not_collected(incident: Incident, facts: Facts) -> frozenset[int]:
     """Return the ranks whose missing dump proves nothing, because nothing else of them is here either.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Candidate, Finding
-from hangscope.explain.text.excerpt import beyond_the_text
+from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import absent_of, fingerprints, late
 from hangscope.explain.text.output import last_words, progress, silent, sites
 from hangscope.explain.text.printed import printed
@@ -30,7 +30,7 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
     by_silence: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
         silent, sites, progress, last_words, printed,
     )  # fmt: skip
-    unproved = beyond_the_text(incident, facts)
+    unproved = beyond_the_text(incident, facts) | without_a_log(incident, facts)
     for step in (
         fingerprints,
         late,

@@ -80,8 +80,8 @@ def _from_one_side(
     alike, others, assumed = set(events), set[int](), False
     kinds = {rank: _kind_of(event, facts) for rank, event in events.items()}
     for event in events.values():
-        if event.peer_group_rank is None:
-            continue
+        if event.peer_group_rank is None or event.aspects == ("sequence number",):
+            continue  # sends and receives count on those alone who make them
         named, guessed = facts.group_ranks.resolve(event, (event.peer_group_rank,))
         others.update(named)
         if not event.garbled and event.peer_op:

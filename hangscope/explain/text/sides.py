@@ -18,7 +18,7 @@ def two_sides(
     kinds: Mapping[int, CallKind],
 ) -> Finding:
     """Return the finding that ranks are in different calls. `sides` are the ranks of each, largest first."""
-    tie = len(sides) > 1 and len(sides[0]) == len(sides[1])
+    tie = len(sides) > 1 and 2 * len(sides[0]) <= sum(map(len, sides))
     majority, odd = sides[0], tuple(sorted(r for side in sides[1:] for r in side))
     if tie and len(sides) == 2:
         off = off_the_step(_stack(sides[0], kinds, facts), _stack(sides[1], kinds, facts), own_knowledge())
