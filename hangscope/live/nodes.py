@@ -42,7 +42,7 @@ class Nodes:
             with suppress(OSError):
                 return path.read_text() == self.name
         except OSError:
-            pass
+            return True  # nobody can be asked; what can be said is said here
         return False
 
     def reporter(self) -> str:
