@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from hangscope import isolated
@@ -66,13 +66,18 @@ def _plain(value: Any) -> Any:
 
 
 def _run(request: str, deadline: float) -> bytes:
-    with scratch_folder() as folder:  # what a child leaves that is killed while it unpacks
+    with ExitStack() as stack:
+        own = {}
+        with suppress(OSError):  # without room there is nothing to unpack to, either
+            own = {
+                "TMPDIR": stack.enter_context(scratch_folder())
+            }  # what a child leaves that is killed while it unpacks
         child = subprocess.Popen(
             isolated.command(__name__),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**isolated.environment(), "TMPDIR": folder},
+            env={**isolated.environment(), **own},
             start_new_session=True,
         )
         try:

@@ -26,6 +26,10 @@ from hangscope.incident import Incident, State
 
 #: ("H", rank), ("I", gid, seq), ("P", *PairKey), ("T", rank) for a call of which no line tells whom it
 #: waits for, ("U", gid) for members of a group that no line names
+MOST_EDGES = (
+    2**18
+)  # to members that were not seen; beyond them only the first open call of a group has its own
+
 Node = tuple[object, ...]
 
 
@@ -239,8 +243,16 @@ def build(
     for instance in [n for n in graph.nodes if n[0] == "I"]:
         if by_gid[int(instance[1])].group.partial:  # type: ignore[call-overload]
             graph.connect(graph.index[instance], graph.add(("U", instance[1])), True)
+    first: dict[object, int] = {}
+    for _, group, at in [n for n in graph.nodes if n[0] == "I"]:
+        first[group] = min(int(at), first.get(group, int(at)))  # type: ignore[call-overload]
+    edges = 0
     for instance in [n for n in graph.nodes if n[0] in "IPT"]:  # type: ignore[operator]
-        for rank in _absent_from(instance, by_gid, graph):
+        # Later calls of a group wait behind its first open one, which waits for all who were not seen.
+        whole = edges < MOST_EDGES or instance[0] != "I" or instance[2] == first[instance[1]]
+        absent = _absent_from(instance, by_gid, graph, whole)
+        edges += len(absent)
+        for rank in absent:
             graph.connect(graph.index[instance], graph.add(("H", rank)), False)
     early = {rank for view in views for rank in view.early}
     _find_roots(incident, graph, early, idle)
@@ -259,8 +271,10 @@ def _connect_batches(graph: WaitGraph, ordered: Sequence[OpenCall]) -> None:
                 graph.connect(graph.add(one.node), graph.add(other.node), False)
 
 
-def _absent_from(node: Node, views: dict[int, GroupFrontier], graph: WaitGraph) -> list[int]:
-    """Return the members that an open instance waits for: seen and not there, or not seen."""
+def _absent_from(
+    node: Node, views: dict[int, GroupFrontier], graph: WaitGraph, unseen: bool = True
+) -> list[int]:
+    """Return the members that an open instance waits for: seen and not there, or, where `unseen` holds, not seen."""
     if node[0] == "T":
         return []
     if node[0] == "P":
@@ -269,7 +283,9 @@ def _absent_from(node: Node, views: dict[int, GroupFrontier], graph: WaitGraph) 
         return [rank for rank, half in ((source, pair.send), (destination, pair.recv)) if half is None]
     view, seq = views[int(node[1])], int(node[2])  # type: ignore[call-overload]
     absent = [r for r in view.seen if (view.members[r].enqueued or 0) < seq]
-    return absent + ([] if view.proven >= seq else [r for r in view.unseen if not _entered(view, r, seq)])
+    return absent + (
+        [] if view.proven >= seq or not unseen else [r for r in view.unseen if not _entered(view, r, seq)]
+    )
 
 
 def _entered(view: GroupFrontier, rank: int, seq: int) -> bool:
@@ -285,13 +301,20 @@ def _find_roots(incident: Incident, graph: WaitGraph, early: set[int], idle: fro
         for target, _ in targets:
             reversed_edges[target].append(source)
     waiting = set(graph.waiting)
+    reach: dict[tuple[int, ...], frozenset[int]] = {}
     for number, part in enumerate(parts):
         if any(part_of[t] != number for n in part for t, _ in graph.edges[n]):
             continue
         if graph.nodes[part[0]][0] in "TU":  # type: ignore[operator]
             continue
+        # Many that were not seen are waited for by the same calls.
+        inside = set(part)
+        before = tuple(sorted({source for node in part for source in reversed_edges[node]} - inside))
+        if before not in reach:
+            reach[before] = _reaching(before, reversed_edges, graph, waiting)
+        own = waiting.intersection(int(graph.nodes[n][1]) for n in part if graph.nodes[n][0] == "H")  # type: ignore[call-overload]
         graph.roots.append(
-            _root(incident, graph, part, _reaching(part, reversed_edges, graph, waiting), early, idle)
+            _root(incident, graph, part, reach[before] | own if own else reach[before], early, idle)
         )
     graph.roots.sort(key=lambda r: (-len(r.explains), r.kind, r.ranks, str(r.nodes)))
 

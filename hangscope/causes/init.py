@@ -237,8 +237,9 @@ def _store(case: Case) -> Match | None:
         why = f"{joined[0]} of {joined[1]} ranks joined"
     elif unreachable:
         told = _ranks(unreachable)
-        missing = (0,) if told and 0 not in told else ()
         host, port = unreachable[0].store_host, unreachable[0].port
+        # A line without an address is the watchdog's, which asks the store while a job ends, too.
+        missing = (0,) if told and 0 not in told and (host or port) else ()
         why = f"nobody answered at the store's address {host or '?'}:{port or '?'}"
     else:
         waited = sorted({e.waited_rank for e in case.facts.all(StoreTimeout) if e.waited_rank is not None})

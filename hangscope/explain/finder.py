@@ -231,10 +231,11 @@ class Finder:
 
     def _unseen(self) -> Finding | None:
         early = {rank for view in self.scene.views.values() for rank in view.early}
+        excused = self.scene.uncollected | early
         roots = [
             r
             for r in self.scene.graph.roots
-            if r.kind == "unseen" and r.explains and not set(r.ranks) <= self.scene.uncollected | early
+            if r.kind == "unseen" and r.explains and not set(r.ranks) <= excused
         ]
         if not roots:
             return None

@@ -10,7 +10,7 @@ from collections import defaultdict
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.explain.predict import MOST_REPLAYED, Replay
-from hangscope.explain.text.excerpt import not_collected
+from hangscope.explain.text.excerpt import beyond_the_text, not_collected
 from hangscope.incident import Absence, State
 from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
@@ -21,7 +21,7 @@ from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
-from hangscope.verdict.damage import damage
+from hangscope.verdict.damage import damage, damaged_files, only_communication_failed
 
 #: What a rule says of itself whose facts leave other readings open.
 USUAL = "the usual reading of this evidence"
@@ -57,7 +57,7 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             level = to
             reasons.append(why)
 
-    if why := damage(case, match):
+    if why := damage(case, match) or only_communication_failed(case, match):
         lower(1, why)
     if finding.tie and not match.culprits:
         lower(1, "the sides are even and history does not tell which is wrong")
@@ -136,6 +136,8 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well",
         )
     gone = not_collected(incident, case.facts) - set(match.culprits)
+    if case.from_text and finding.tie and beyond_the_text(incident, case.facts):
+        lower(0, "the sides are even, and other ranks' lines are not here")
     placed = any(case.facts.of(r, DumpObserved) for r in match.culprits)
     own_words = any(
         item.rank in match.culprits and item.kind in ("log", "exit", "stack") for item in match.evidence
@@ -199,7 +201,7 @@ def status_without_verdict(case: Case) -> str:
         DdpUnused,
     )
     trouble = [e for e in trouble if not (isinstance(e, Exit) and e.code == 0)]
-    if trouble or case.graph.waiting:
+    if trouble or case.graph.waiting or damaged_files(incident):
         return "inconclusive"
     ranks = incident.ranks.values()
     # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.

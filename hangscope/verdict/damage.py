@@ -1,8 +1,12 @@
-"""Whether a verdict rests on a file or a line that is damaged: then it cannot be as sure as it looks."""
+"""Whether a verdict rests on what is damaged, or on words whose loss would make a victim look guilty: then it is not as sure as it looks."""
 
 from __future__ import annotations
 
+import re
+
 from hangscope.causes.case import Case, Match
+from hangscope.incident import Incident
+from hangscope.ingest.torch_logs.traceback import RankException
 
 #: Notes that say of a file that its bytes are not what was written. A file that was not read at all is no evidence.
 CODES = frozenset(
@@ -14,15 +18,44 @@ CODES = frozenset(
         "bad_member",
         "malformed_entries",
         "malformed",
+        "odd_values",
+        "odd_name",
+        "torn_table",
         "too_many_members",
     }
 )
 _REPLACED = "\ufffd"  # stands for bytes that are no text
 
 
+#: Where calls of the communication layer raise what C++ threw, and what Python raises there for a wrong argument.
+_COMMUNICATION = (
+    "distributed/distributed_c10d.py",
+    "distributed/rendezvous.py",
+    "distributed/_functional_collectives.py",
+)
+#: What stands in its messages, so that one of them is known where a letter of it is changed.
+_ITS_WORDS = re.compile(
+    r"[Cc]ollective|\bpeers?\b|nccl|NCCL|gloo|[Bb]arrier|\bDDP\b|ProcessGroup|communicator|TCPStore|across all ranks"
+)
+_ARGUMENT_ERRORS = frozenset(
+    {"ValueError", "TypeError", "AssertionError", "KeyError", "IndexError", "AttributeError"}
+)
+
+
+#: Causes that lines of text establish; who dies may leave half a dump.
+_BY_TEXT = frozenset({"crashed_rank", "early_exit", "model_mismatch", "init_hang"})
+
+
+def damaged_files(incident: Incident) -> set[str]:
+    """Return the files whose bytes are not what was written, as far as notes tell."""
+    return {note.file.split("!/")[0] for note in incident.notes if note.code in CODES and note.file}
+
+
 def damage(case: Case, match: Match) -> str:
     """Return why a match rests on damaged evidence, or nothing: by the notes on its files, or bytes that are no text in its lines."""
-    damaged = {note.file.split("!/")[0] for note in case.incident.notes if note.code in CODES and note.file}
+    damaged = damaged_files(case.incident)
+    for file in sorted(damaged & _dumps_compared(case, match)):
+        return f"{file}, on which it rests, is damaged"
     for item in match.evidence:
         if item.stance != "for":
             continue
@@ -30,4 +63,34 @@ def damage(case: Case, match: Match) -> str:
             return f"{item.source.file}, on which it rests, is damaged"
         if item.source is not None and _REPLACED in item.text:
             return f"a line of {item.source.file}, on which it rests, holds bytes that are no text"
+    return ""
+
+
+def _dumps_compared(case: Case, match: Match) -> set[str]:
+    """Return the dumps that a match by calls compares: of its culprits, and of one who waits for them."""
+    if case.from_text or match.cause in _BY_TEXT:
+        return set()
+    waiting = case.finding.waiting_rank
+    ranks = {*match.culprits, *case.finding.culprits, *(() if waiting is None else (waiting,))}
+    files = (record.calls_file for rank in ranks if (record := case.incident.ranks.get(rank)) is not None)
+    return {file.split("!/")[0] for file in files if file}
+
+
+def only_communication_failed(case: Case, match: Match) -> str:
+    """Return why a death may be no death of the rank's own: the communication layer raised it, in words that no rule knows.
+
+    A rank whose peer is gone gets such an error, too. What tells the two apart are a few words of it.
+    """
+    deaths = case.facts.first_deaths if match.cause == "crashed_rank" else []
+    for death in deaths:
+        event = death.event
+        if not isinstance(event, RankException) or death.rank not in match.culprits:
+            continue
+        kind = event.type.rsplit(".", 1)[-1]
+        place = event.frames[0].file.replace("\\", "/") if event.frames else ""
+        if kind in _ARGUMENT_ERRORS:
+            continue
+        its_own = kind.startswith("Dist") and kind.endswith("Error")
+        if its_own or place.endswith(_COMMUNICATION) or _ITS_WORDS.search(event.message):
+            return f"rank {death.rank}'s error came out of the communication layer, which also raises it for what a peer did"
     return ""

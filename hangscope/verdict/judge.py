@@ -32,6 +32,7 @@ from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.verdict import confidence, ledger, substantiation
+from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.several import with_the_others
 
@@ -83,7 +84,8 @@ def judge(case: Case) -> Judgement:
     if faults.explained is not None:
         verdict = replace(verdict, explained=min(faults.explained, len(verdict.waiting_ranks)))
     if best.cause == "slow_rank" and case.finding.form != "late":
-        return Judgement("no_hang", verdict, reasons, missing, substantiation.candidates(case, best))
+        status = "inconclusive" if damage(case, best) else "no_hang"
+        return Judgement(status, verdict, reasons, missing, substantiation.candidates(case, best))
     named = verdict.cause != "unknown" or verdict.culprit_ranks
     return Judgement(
         "hang" if named else "inconclusive",

@@ -223,6 +223,25 @@ ssh_key: {b64:60}
 - name: API_TOKEN value: {word:}
 Config(host='db', password='{words:}', port=1)
 RuntimeError: login failed for {{'user': 'me', 'credentials': '{words:}'}}
+set AWS_SECRET_ACCESS_KEY {an:40}
+setenv WANDB_API_KEY {hex:40}
+api_key is {an:32}
+using the API key {an:32} of the project
+ApiKey('{an:40}')
+login(api_key('{an:40}'))
+wandb login {hex:40}
+wandb login --relogin --host=https://w.example {hex:40}
+mysql -uroot -p{an:20} jobs
+mysqldump -h db -p{an:20}
+redis-cli -h cache -a {word:}
+token: !!str {an:40}
+secret: |\n  {an:40}
+PASSWORD<<{word:}
+AccountKey%3D{b64:44}
+SLURM_JWT={an:48}
+KRB5 ticket={an:60}
+['--password', '{word:}']
+["--wandb-api-key", "{an:40}"]
 """.strip().splitlines()
 )
 
@@ -389,6 +408,14 @@ exitcode: -9
 passphrase: required
 secret: [hidden]
 hook=post_forward
+cache key 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+missing key model.layers.0.self_attn.q_proj.weight
+the key encoder.layer.11.attention.output
+no token is left at position 123456789012345678
+mysql -uroot jobs
+KeyError: key 'transformer.h.0.attn.c_attn.weight'
+ticket: HPC-12345 was opened
+password is required
 webhook: disabled
 """.strip().splitlines()
 )

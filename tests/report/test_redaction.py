@@ -42,6 +42,20 @@ def redacted(text: str, *what: str, hosts: tuple[str, ...] = ()) -> str:
         ("uid=1000(alice)", "alice"),
         ("alice@gpu07:~$ ls", "alice"),
         ("ckpt at /data/alice/last, HOME=/home/alice", "alice"),
+        ("connect to GPU07:29500; later gpu07 died", "gpu07"),
+        ("nid001234 has exited", "nid001234"),
+        ("srun: error: node-a: task 3: Killed", "node-a"),
+        ("slurmstepd: error: *** STEP 12.0 ON gpu07 CANCELLED", "gpu07"),
+        ("Nodelist=gpu[01-04]", "gpu"),
+        ("ip-10-0-1-23 is gone", "10-0-1"),
+        ("from ::ffff:10.1.2.3", "1.2.3"),
+        ("'/data/my project/train.py'", "my project"),
+        ("s3://company-bucket/alice/run", "company-bucket"),
+        ("https://gpu07.corp:8080/alice/x.py", "alice"),
+        ("outputs/alice_run/step-100", "alice_run"),
+        ("//opt//company//x.py", "company"),
+        ("UserId=alice(1000)", "alice"),
+        ("User alice was not found; HOME=/home/alice", "alice"),
     ],
 )
 def test_it_is_gone(text: str, hidden: str) -> None:
@@ -57,6 +71,8 @@ def test_it_is_gone(text: str, hidden: str) -> None:
         "waiting and/or 3/8 done",
         "train.py:412 in maybe_skip_batch",
         "the rank on which all wait hangs in medium",
+        "see https://docs.pytorch.org/docs/stable/distributed.html",
+        "rank 3 waits on rank7, on step12 and on cuda:0",
     ],
 )
 def test_what_is_none_of_them_stays(text: str) -> None:

@@ -13,6 +13,8 @@ from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.torchcomms import NAMELESS
 
+_OF_LOGS = (".err", ".out", ".log", ".stderr", ".stdout")
+
 
 def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | None:
     """Return the recording with its rank: from the content where it is there, else from the file name."""
@@ -37,6 +39,15 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
             Note("rank_unknown", f"claims rank {rank:,}, which no job has, so it was set aside", file)
         )
         return None
+    if inside is None and recording.rank is None and file.lower().endswith(_OF_LOGS):
+        notes.append(
+            Note(
+                "odd_name",
+                f"holds a dump and is named as a log; it is taken for rank {rank}'s by that name alone",
+                file,
+                hint="name it like nccl_trace_rank_3, after the rank that wrote it",
+            )
+        )
     desc, places = recording.config.get("", ("", None))
     if desc == NAMELESS and places is not None and rank not in places:
         what = "its communicators have fewer ranks than the job, and do not tell which, so it was set aside"

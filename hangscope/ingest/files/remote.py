@@ -20,8 +20,8 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
-def listed(url: str) -> Iterator[tuple[str, str, int]]:
-    """Yield (URL, name below `url`, size in bytes) of every file at or below `url`.
+def listed(url: str, lost: list[str]) -> Iterator[tuple[str, str, int]]:
+    """Yield (URL, name below `url`, size in bytes) of every file at or below `url`; add to `lost` why a folder was not listed.
 
     Raises UsageError without fsspec, NoSuchPathError where the backend cannot list it or there is nothing.
     """
@@ -31,7 +31,7 @@ def listed(url: str) -> Iterator[tuple[str, str, int]]:
         raise UsageError(f"reading {url!r} needs fsspec", "pip install 'hangscope[remote]'") from None
     try:
         filesystem, root = fsspec.core.url_to_fs(url)
-        found, root = _found(filesystem, root)
+        found, root = _found(filesystem, root, lost)
     except ImportError as error:
         raise UsageError(
             f"{url!r} cannot be read: {error}", "install the fsspec backend that it needs"
@@ -50,9 +50,16 @@ def listed(url: str) -> Iterator[tuple[str, str, int]]:
         yield _address(filesystem, url, name), shown, int(info.get("size") or 0)
 
 
-def _found(filesystem: Any, root: str) -> tuple[dict[str, Any], str]:
+def _found(filesystem: Any, root: str, lost: list[str]) -> tuple[dict[str, Any], str]:
     """Return (what is known of each file by its name, the folder that names are shown from)."""
-    found: dict[str, Any] = filesystem.find(root, detail=True)
+    from fsspec import AbstractFileSystem
+
+    options: dict[str, Any] = {}
+    if type(filesystem).find is AbstractFileSystem.find:  # which leaves out what it cannot list; others raise
+        options["on_error"] = lambda error: lost.append(f"{error.strerror or error}"[:200])
+    found: dict[str, Any] = filesystem.find(root, detail=True, **options)
+    if not found and lost and filesystem.isdir(root):
+        raise OSError(lost[0])
     if not found and filesystem.exists(root):
         return {root: filesystem.info(root)}, root
     if not found and "*" in root:

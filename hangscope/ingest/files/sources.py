@@ -113,7 +113,7 @@ class _Search:
             return
         if not stat.S_ISREG(info.st_mode):
             self._note("not_a_file", "is a pipe, socket or device and was not read", shown)
-        elif not may_be_archive(path):
+        elif not _may_be_archive(path):
             yield SourceFile(path, shown, info.st_size)
         elif depth >= MAX_DEPTH and is_named_so(path):
             self._note("bad_archive", f"lies inside {depth} archives and was not unpacked", shown)
@@ -124,17 +124,27 @@ class _Search:
 
     def _unpacked(self, path: str, shown: str) -> str | None:
         """Return the folder that holds what was in an archive; None where the file is none."""
-        if self._scratch is None:
-            self._scratch = self._cleanup.enter_context(scratch_folder())
-            self._cleanup.callback(self._unpacking.close)  # before the folder goes
-        self._archives += 1
-        folder = os.path.join(self._scratch, str(self._archives))
-        os.mkdir(folder)
+        try:
+            if self._scratch is None:
+                self._scratch = self._cleanup.enter_context(scratch_folder())
+                self._cleanup.callback(self._unpacking.close)  # before the folder goes
+            self._archives += 1
+            folder = os.path.join(self._scratch, str(self._archives))
+            os.mkdir(folder)
+        except OSError as error:
+            self._note(
+                "bad_archive",
+                f"there is no room to unpack it: {error.strerror or error}",
+                shown,
+                "set TMPDIR",
+            )
+            return None
         return folder if self._unpacking.unpack(path, folder, shown, self._notes) else None
 
     def _fetch(self, url: str) -> Iterator[SourceFile]:
         """Yield the files below a URL; only archives are fetched now, as what is in them must be known."""
-        for address, shown, size in remote.listed(url):
+        lost: list[str] = []
+        for address, shown, size in remote.listed(url, lost):
             if not is_named_so(shown):
                 yield SourceFile(address, shown, size)
                 continue
@@ -145,9 +155,19 @@ class _Search:
                 continue
             if (folder := self._unpacked(copy, shown)) is not None:
                 yield from self._walk(folder, f"{shown}!/", 1)
+        for why in lost:
+            self._note("unreadable", f"a folder below it cannot be listed: {why}", url)
 
     def _note(self, code: str, message: str, shown: str, hint: str = "") -> None:
         self._notes.append(Note(code, message, shown, hint=hint))
+
+
+def _may_be_archive(path: str) -> bool:
+    """Return whether a file could be an archive; of one that cannot be opened, its reader says why."""
+    try:
+        return may_be_archive(path)
+    except OSError:
+        return False
 
 
 def _holds(folder: str, other: str) -> bool:

@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import ExitStack
 
-from hangscope.errors import Note, UsageError
+from hangscope.errors import HangscopeError, Note, UsageError
 from hangscope.ingest.files.scratch import scratch_folder
 
 NAME = "-"  # the path that stands for it
@@ -18,18 +18,30 @@ _BLOCK = 1 << 20
 def copy_of_input(cleanup: ExitStack, notes: list[Note]) -> str:
     """Return a temporary file that holds what standard input gives, at most 1 GiB of it.
 
-    A longer one is cut with a note. Raises UsageError where there is no standard input.
+    A longer one, or one for which the disk has no room, is cut with a note. Raises UsageError where there is no standard input,
+    HangscopeError where there is no room at all.
     """
     stream = getattr(sys.stdin, "buffer", None)
     if stream is None or sys.stdin.closed:
         raise UsageError("there is no standard input to read", "give a file or a folder, or pipe text in")
-    folder = cleanup.enter_context(scratch_folder())
+    try:
+        folder = cleanup.enter_context(scratch_folder())
+    except OSError as error:
+        raise HangscopeError(
+            f"there is no room for standard input: {error.strerror or error}", "set TMPDIR, or give a file"
+        ) from None
     path = os.path.join(folder, SHOWN)
     left = LIMIT
-    with open(path, "wb") as copy:
-        while left > 0 and (data := stream.read(min(_BLOCK, left))):
-            copy.write(data)
-            left -= len(data)
+    try:
+        with open(path, "wb", buffering=0) as copy:
+            while left > 0 and (data := stream.read(min(_BLOCK, left))):
+                left -= len(data)
+                while data:
+                    data = data[copy.write(data) :]
+    except OSError as error:
+        text = f"standard input was kept up to {_size(path):,} bytes: {error.strerror or error}"
+        notes.append(Note("truncated", text, SHOWN, hint="set TMPDIR, or give the file by its name"))
+        return path
     if not left and stream.read(1):
         notes.append(
             Note(
@@ -40,3 +52,7 @@ def copy_of_input(cleanup: ExitStack, notes: list[Note]) -> str:
             )
         )
     return path
+
+
+def _size(path: str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0

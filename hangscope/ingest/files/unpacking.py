@@ -40,14 +40,15 @@ class Unpacking:
         try:
             if not may_be_archive(path):
                 return False
+            size = _real_size(path)
+            allowed = self._allowed(size, folder)
         except OSError:
             return False  # whoever reads it says why it cannot be
-        size = _real_size(path)
         request = {
             "path": os.path.abspath(path),
             "show": shown,
             "folder": folder,
-            "bytes": self._allowed(size, folder),
+            "bytes": allowed,
             "members": MAX_MEMBERS - self._members,
         }
         answer = self._ask(json.dumps(request).encode(), DEADLINE + size / BYTES_PER_SECOND)
@@ -84,7 +85,11 @@ class Unpacking:
         assert child.stdin is not None and child.stdout is not None
         timer = threading.Timer(seconds, end)
         timer.daemon = True
-        timer.start()
+        try:
+            timer.start()
+        except RuntimeError as error:  # where the system allows no more threads
+            self.close()
+            return f"found no thread to watch its unpacking ({error})"
         try:
             isolated.send(child.stdin, request)
             if (answer := isolated.receive(child.stdout, _ANSWER)) is not None:

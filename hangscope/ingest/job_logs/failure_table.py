@@ -23,6 +23,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
+from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.job_logs.launcher import exit_event
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
@@ -38,11 +39,15 @@ _HEADLESS = re.compile(
 _ROOT = re.compile(r"^\s*Root Cause\b")
 _OTHERS = re.compile(r"^\s*(?:Failures|Other Failures):\s*$")
 _ENTRY = re.compile(r"^\s*\[(\d{1,7})\]:\s*$")
+_ALWAYS = {"time", "rank", "exitcode"}
 _RULER = re.compile(r"^\s*={20,}\s*$")
 
 
 class FailureTableParser:
-    """Turns each entry of a table into one `exit` event; `first` marks the launcher's own root cause."""
+    """Turns each entry of a table into one `exit` event; `first` marks the launcher's own root cause.
+
+    `notes` tell of tables whose entries are not whole.
+    """
 
     literals = (
         b"errors.ChildFailedError",
@@ -60,6 +65,8 @@ class FailureTableParser:
         self._entry: dict[str, str] = {}
         self._where: Line | None = None
         self._left = self._idle = 0
+        self._begun = self._doubled = self._rooted = self._numbered = False
+        self.notes: list[Note] = []
 
     @property
     def wants_more(self) -> bool:
@@ -78,6 +85,7 @@ class FailureTableParser:
                 _LINES_OF_A_TABLE,
                 _LINES_WITHOUT_ENTRY,
             )
+            self._rooted = self._root
             if beheaded is not None:
                 self._where, self._entry = line, {beheaded[1]: beheaded[2].strip()}
             return []
@@ -91,32 +99,43 @@ class FailureTableParser:
         field = _FIELD.match(line.text)
         if field and self._where is not None:
             name, value = field.groups()
+            self._doubled = self._doubled or name in self._entry
             self._entry.setdefault(name, value.strip())
             if name == "exitcode":
                 self._where = line
             self._idle = _LINES_WITHOUT_ENTRY
             return []
         done: list[Event] = []
-        if _ENTRY.match(line.text):
+        if entry := _ENTRY.match(line.text):
             done = self._flush()
+            self._numbered = self._numbered or entry.group(1) != "0"
             self._where, self._entry, self._idle = line, {}, _LINES_WITHOUT_ENTRY
+            self._begun = True
         elif _ROOT.match(line.text):
             done = self._flush()
-            self._root = True
+            self._root = self._rooted = True
         elif _OTHERS.match(line.text):
             done = self._flush()
             self._root = False
-        elif self._left <= 0 or self._idle <= 0 or (_RULER.match(line.text) and (self._where is not None)):
+        elif _RULER.match(line.text) and self._where is not None:
+            done = self._flush()
+            self._origin, self._rooted, self._numbered = None, False, False
+        elif self._left <= 0 or self._idle <= 0:
             return list(self.close())
         elif self._where is not None and re.match(r"^\s+\S", line.text) and "traceback" in self._entry:
             self._entry["message"] = line.text.strip()
         return done
 
-    def _flush(self) -> list[Event]:
+    def _flush(self, ended: bool = False) -> list[Event]:
+        """Return the event of the entry that is being read; `ended`: the text ends in it."""
         where, entry = self._where, self._entry
         self._where, self._entry = None, {}
+        torn = self._doubled or (self._begun and not ended and not entry.keys() >= _ALWAYS)
+        self._begun = self._doubled = False
         if where is None:
             return []
+        if torn:
+            self._torn(where)
         rank = re.match(r"(\d{1,7}) \(local_rank: (\d{1,6})\)", entry.get("rank", ""))
         code = re.match(r"(-?\d{1,4}) {1,6}\(pid: (\d{1,9})\)", entry.get("exitcode", ""))
         if not code:
@@ -133,10 +152,20 @@ class FailureTableParser:
             )
         ]  # fmt: skip
 
+    def _torn(self, where: Line) -> None:
+        if not self.notes:
+            text = "the launcher's table of failures is not whole: it breaks off, or an entry has fields twice or lacks some"
+            self.notes.append(
+                Note("torn_table", text, where.file, where.number, "look at the launcher's own output")
+            )
+
     def close(self) -> Iterable[Event]:
         """Return the entry that the table, or the file, ends in."""
-        done = self._flush()
-        self._origin = None
+        where = self._where
+        done = self._flush(ended=True)
+        if where is not None and self._numbered and not self._rooted:
+            self._torn(where)  # the root cause, which is number 0, comes behind the others, or before them
+        self._origin, self._rooted, self._numbered = None, False, False
         return done
 
 

@@ -18,6 +18,7 @@ from hangscope.ingest.recorder.coalesced import (
     coalesced_batches,
     end_key,
 )
+from hangscope.ingest.recorder.odd_values import Oddities, look_at_entry, look_at_numbers
 from hangscope.ingest.recorder.own_sizes import OwnSizes, may_differ
 from hangscope.ingest.recorder.recording import KindRow, Recording, StackRow
 from hangscope.ingest.recorder.rows import Call, Name, Row
@@ -71,6 +72,7 @@ class Entries:
         self.own_sizes = OwnSizes()
         self.own_by_key: dict[Any, int] = {}
         self.kept: Sequence[int] = ()  # which of the entries became calls
+        self.oddities = Oddities()
 
     def reduce(self, entries: list[Any]) -> None:
         """Add the rows of a dump's entries, oldest first, to the recording."""
@@ -100,6 +102,9 @@ class Entries:
         `numbers`: order, seq, p2p_seq and created of each, one after the other; `own`: the numbers of the sizes of those
         that have them; `cut`: whether other entries stand behind them.
         """
+        look_at_numbers(numbers, self.oddities)
+        if (odd := self.oddities.note()) is not None:
+            self.recording.notes.append(odd)
         names = self.names.values()
         members = any(name.ends_batch or name.backend == "gloo" for name in names) or any(
             c.is_p2p for c in calls
@@ -174,6 +179,7 @@ class Entries:
 
     def call(self, entry: dict[str, Any]) -> Call:
         """Return what an entry has in common with others."""
+        look_at_entry(entry, self.oddities)
         raw = entry["profiling_name"]
         name = self.names.get(raw)
         if name is None:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 
+from hangscope.errors import HangscopeError
 from hangscope.ingest.files import remote
 from hangscope.ingest.files.sources import SourceFile
 from hangscope.ingest.workers import reader
@@ -48,16 +49,29 @@ def read_files(
     )
     count = max(1, min(wanted, len(files), 1 + sum(f.size for f in files) // BYTES_PER_CHILD))
     fetches = remote.FETCHES if any(remote.is_remote(file.path) for file in files) else 0
-    pool = Pool(count, max_bytes)
     threads = ThreadPoolExecutor(max(count, fetches), thread_name_prefix="hangscope-reader")
     try:
-        futures = {threads.submit(pool.read, f): f for f in files}
+        pool = Pool(count, max_bytes)
+    except RuntimeError as error:
+        raise _no_threads(error) from None
+    try:
+        try:
+            futures = {threads.submit(pool.read, f): f for f in files}
+        except RuntimeError as error:
+            raise _no_threads(error) from None
         meanwhile()
         yield from _collect(futures, progress)
     finally:
         pool.stop()  # where it ends early, such as by Ctrl-C, no file is waited for
         threads.shutdown(wait=True, cancel_futures=True)
         pool.close()
+
+
+def _no_threads(error: RuntimeError) -> HangscopeError:
+    return HangscopeError(
+        f"the system allows no more processes or threads: {error}",
+        "raise `ulimit -u` or the cgroup's pids.max, or end other processes of this user",
+    )
 
 
 def _submit(executor: Executor, file: SourceFile, max_bytes: int) -> Future[Wire]:

@@ -109,9 +109,9 @@ def read_log(
     `file` is the name that events show, `path` the one that rank and attempt are read from (default: `file`);
     `extra` are further parsers, asked after those here.
     """
-    detail = DetailParser(file)
+    detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
-        TracebackParser(), FailureTableParser(), launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
+        TracebackParser(), table, launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
         DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), nccl2_parser(), AnalyzerParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
         engine_parser(), DeepSpeedParser(), skip_parser(), stall_parser(), detail, *extra,
     ]  # fmt: skip
@@ -119,7 +119,7 @@ def read_log(
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
     reading = LogReading(
         file,
-        notes=found.notes,
+        notes=[*found.notes, *table.notes],
         lines=found.lines,
         size=found.size,
         rank=rank,

@@ -17,7 +17,7 @@ MAX_NAME = 80
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET_ENDS = (
     "password", "passwd", "passphrase", "passcode", "secret", "credential", "credentials", "apikey", "authtoken", "accesstoken",
-    "accesskey", "secretkey", "privatekey", "authorization", "dockerconfigjson", "jsessionid", "phpsessid", "cookie", "pwd",
+    "accesskey", "secretkey", "privatekey", "authorization", "dockerconfigjson", "jsessionid", "phpsessid", "cookie", "pwd", "jwt",
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         return Strength.SECRET if before or in_query else Strength.MAYBE
     if last == "pass":
         return Strength.SECRET if _PASS_OF & set(before) or is_variable else Strength.MAYBE
-    if last in ("signature", "sig", "auth", "code", "credential"):
+    if last in ("signature", "sig", "auth", "code", "credential", "ticket"):
         marked = in_query or name.lower().startswith("x-")
         return Strength.SECRET if marked else Strength.NOTHING if last == "code" else Strength.MAYBE
     return Strength.NOTHING

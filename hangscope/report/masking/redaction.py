@@ -21,8 +21,14 @@ CONTRACT = frozenset(
 )  # fmt: skip
 _NAMED = re.compile(
     r"(?i:\b(?:host(?:name)?|node(?:name|list)?|master_addr|address|server|endpoint)[\"']?\s{0,3}[=:]\s{0,3}[\"']?|\bon (?:host|node) |"
-    r"\bremote=\[|\bpeer )([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8})"
+    r"\bremote=\[|\bpeer |\bsrun: error: )([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8})"
 )
+# Names with a number, of which a word before them says that they are hosts, or that only schedulers and clouds give.
+_NUMBERED = re.compile(
+    r"(?i:\b(?:on|node|host|hostname|server|machine) )(?!(?:rank|cuda|step|port|group|seq|epoch|device)s?\d*\b)((?=[A-Za-z-]{0,60}\d)[A-Za-z][\w-]{0,62})|"
+    r"\b(nid\d{4,8}|ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})\b"
+)
+_LISTED = re.compile(r"(?<![\w-])[A-Za-z][A-Za-z-]{0,40}\[\d[\d,-]{0,400}\]")
 _PORT = re.compile(r"(?://|(?<![\w./:-]))([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8})(?=:\d{2,5}(?![\w:]))")
 _DOMAIN = re.compile(
     r"(?<![\w./-])([A-Za-z0-9][\w-]{0,62}(?:\.[\w-]{1,63}){0,6}\.(?:cluster|local|internal|intranet|lan|corp|private|svc|cloud|"
@@ -30,14 +36,22 @@ _DOMAIN = re.compile(
 )
 _SOURCE = re.compile(r"\.(?:py|pyx|c|cc|cpp|cu|cuh|h|hpp|rs|go|log|txt|out|err|json|yaml|html)$")
 _IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)")
-_IPV6 = re.compile(r"(?<![\w:])(?=[0-9A-Fa-f:]{0,40}:)[0-9A-Fa-f:]{2,45}(?:%\w{1,16})?(?![\w:])")
+_IPV6 = re.compile(
+    r"(?<![\w:])(?=[0-9A-Fa-f:]{0,40}:)[0-9A-Fa-f:]{2,45}(?:(?<=:)\d{1,3}(?:\.\d{1,3}){3})?(?:%\w{1,16})?(?![\w:])(?!\.\d)"
+)
 _FILE_URL = re.compile(r"\bfile://(?=/)")
-_PATH = re.compile(r"(?<![\w/])/(?:[\w.@+~-]+/)+(?=[\w.@+-])")
-_RELATIVE = re.compile(r"(?<![\w./@+~:-])(?:[\w.@+~-]+/)+(?=[\w@+-]+\.[A-Za-z]\w{0,5}(?!\w))")
+_PUBLIC = r"(?:[\w-]{1,40}\.){0,3}(?:pytorch\.org|python\.org|github\.com|huggingface\.co|nvidia\.com)/"
+_URL = re.compile(rf"(?<![\w+.-])([a-z][a-z0-9+]{{1,20}})://(?!{_PUBLIC})[^\s\"'<>]*/(?=[^\s\"'<>/])")
+_QUOTED = re.compile(r"(?<=[\"'])/[^\"'\n]{0,1000}/(?=[^\"'\n/])")
+_PATH = re.compile(r"(?<![\w/])(?:/|(?<!:)/{2,8})(?:[\w.@+~-]+/{1,8})+(?=[\w.@+-])")
+_RELATIVE = re.compile(
+    r"(?<![\w./@+~:-])(?:[\w.@+~-]+/)+(?=[\w@+-]+\.[A-Za-z]\w{0,5}(?!\w))|"
+    r"(?<![\w./@+~:-])(?:[A-Za-z][\w.-]*/){2,}(?=[A-Za-z][\w-])"
+)
 _WINDOWS = re.compile(r"(?<!\w)(?:[A-Za-z]:|\\\\[\w.-]{1,80})\\{1,2}(?:[^\\\s\"'<>|:]+\\{1,2})*(?=[^\\\s])")
 _HOME = re.compile(r"((?:/home|/Users|/export/home|/u|\\Users\\{0,1})[/\\])([A-Za-z_][\w.-]{0,63})")
 _USER = re.compile(
-    r"(?i:((?<![a-z])(?:user(?:name)?|logname|login|owner|uid)[\"']?\s{0,3}[=:]\s{0,3}[\"']?(?:\d{1,10}\()?))([A-Za-z_][\w.-]{0,63})"
+    r"(?i:((?<![a-z])(?:user(?:name|id)?|logname|login|owner|uid)[\"']?\s{0,3}[=:]\s{0,3}[\"']?(?:\d{1,10}\()?))([A-Za-z_][\w.-]{0,63})"
 )
 _ACCOUNT = re.compile(r"(?<![\w.@/-])([A-Za-z_][\w.-]{0,63})@(?=[A-Za-z0-9])")
 _ROOTS = ("home", "Users")
@@ -60,7 +74,13 @@ class Redaction:
                 m.group(2) for text in texts_in(view) for p in (_HOME, _USER) for m in p.finditer(text)
             } - {"user", "root"}
             parts = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-            self._users = re.compile(rf"(?<=[/\\])(?:{parts})(?![\w-])") if parts else None
+            self._users = (
+                re.compile(
+                    rf"(?i:(?<=[/\\])|(?<=\buser )|(?<=\bowner )|(?<=\bsu )|(?<=\bby ))(?:{parts})(?![\w-])"
+                )
+                if parts
+                else None
+            )
             steps.append(self._without_users)
         if "paths" in what:
             steps.append(self._without_paths)
@@ -87,6 +107,7 @@ class Redaction:
         return value
 
     _numbers: dict[str, str] = {}  # noqa: RUF012 (replaced, never changed)
+    _lowered: dict[str, str] = {}  # noqa: RUF012
     _anywhere: re.Pattern[str] | None = None
     _said: re.Pattern[str] | None = None
 
@@ -94,16 +115,18 @@ class Redaction:
         rows = [*view["ranks"], *((view.get("verdict") or {}).get("culprits") or ())]
         known |= {str(row["host"]) for row in rows if row.get("host")}
         for text in texts_in(view):
-            for pattern in (_NAMED, _PORT, _DOMAIN):
-                known |= {name for name in pattern.findall(text) if not _SOURCE.search(name)}
+            for pattern in (_NAMED, _PORT, _DOMAIN, _NUMBERED):
+                found = (next(filter(None, match.groups())) for match in pattern.finditer(text))
+                known |= {name for name in found if not _SOURCE.search(name)}
         known = {name for name in known if len(name) > 1 and name != "localhost" and not _is_address(name)}
         short = {name.split(".")[0] for name in known if "." in name}
         whole = sorted(known | {name for name in short if _is_telling(name)})
         self._numbers = {name: f"host-{number}" for number, name in enumerate(whole, 1)}
+        self._lowered = {name.lower(): number for name, number in reversed(self._numbers.items())}
         telling = sorted((n for n in whole if _is_telling(n)), key=len, reverse=True)
         words = sorted((n for n in whole if not _is_telling(n)), key=len, reverse=True)
         if telling:
-            self._anywhere = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, telling))})(?![\w-])")
+            self._anywhere = re.compile(rf"(?i)(?<![\w-])(?:{'|'.join(map(re.escape, telling))})(?![\w-])")
         if words:
             self._said = re.compile(
                 rf"(?i:(\bon |\bhost(?:name)?[=: ]+|\bnode(?:name)?[=: ]+|//|\bpeer |@))({'|'.join(map(re.escape, words))})(?![\w-])"
@@ -111,7 +134,7 @@ class Redaction:
 
     def _without_hosts(self, text: str) -> str:
         if self._anywhere is not None:
-            text = self._anywhere.sub(lambda m: self._numbers[m.group()], text)
+            text = self._anywhere.sub(self._number, text)
         if self._said is not None:
             text = self._said.sub(
                 lambda m: (
@@ -119,8 +142,13 @@ class Redaction:
                 ),
                 text,
             )
+        text = _LISTED.sub("hosts", text)
         text = _IPV6.sub(lambda m: "ip" if _is_address(m.group()) else m.group(), text)
         return _IPV4.sub("ip", text)
+
+    def _number(self, match: re.Match[str]) -> str:
+        name = match.group()
+        return self._numbers.get(name) or self._lowered[name.lower()]
 
     def _without_users(self, text: str) -> str:
         text = _USER.sub(r"\1user", _HOME.sub(r"\1user", text))
@@ -131,7 +159,7 @@ class Redaction:
         text = _HOME.sub(
             lambda m: m.group() if text[m.end() : m.end() + 1] in ("/", "\\") else m.group(1) + "user", text
         )
-        text = _PATH.sub("", _FILE_URL.sub("", text))
+        text = _PATH.sub("", _QUOTED.sub("", _URL.sub(r"\1://", _FILE_URL.sub("", text))))
         return _RELATIVE.sub("", _WINDOWS.sub("", text))
 
 

@@ -179,9 +179,9 @@ def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Node]) ->
     target = min(roots, key=str)
     for node in ends:
         edges[node][target] = True
-    if ends and any(node not in _reaching(edges, roots) for node in edges):
-        for node in [n for n in edges if n not in _reaching(edges, roots) and not is_host(n)]:
-            edges[node][target] = True  # circles among those that wait
+    reached = _reaching(edges, roots) if ends else reached
+    for node in [n for n in edges if ends and n not in reached and not is_host(n)]:
+        edges[node][target] = True  # circles among those that wait
 
 
 def _reaching(edges: Edges, roots: frozenset[Node]) -> set[Node]:
