@@ -32,8 +32,16 @@ class Reporting:
         if not self.quiet:
             print(f"hangscope: {text}", file=sys.stderr, flush=True)
 
-    def report(self, deadline: float, *, wait: float, hurry: Callable[[], bool], ended: bool = False) -> None:
-        """Analyse what is there within `deadline` seconds and write the report, unless another node does.
+    def report(
+        self,
+        deadline: float,
+        *,
+        wait: float,
+        hurry: Callable[[], bool],
+        ended: bool = False,
+        job_is_over: bool = False,
+    ) -> None:
+        """Analyse what is there within `deadline` seconds and write the report, or wait until another node has.
 
         Waits up to `wait` seconds for what other nodes still write. `ended` says that the job was ended from outside: then
         what was left of a freeze before that counts, and not what the launcher printed of its end. Whatever goes wrong is
@@ -42,6 +50,8 @@ class Reporting:
         if not self.nodes.is_reporter():
             self.say(f"{self.nodes.reporter()} writes the report, in {self.folder.path}")
             self.settled = True
+            if not job_is_over:  # the other node reads what ours would write as it ends
+                self.nodes.wait_for(self.folder.json_report, wait + deadline, hurry)
             return
         late = self.nodes.wait(wait, hurry)
         from hangscope import analyze_safely

@@ -229,7 +229,9 @@ class Runner:
         if self.nodes.others():
             self._capture([], everywhere=True)
         self.nodes.done()
-        self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: False, ended=self.ending)
+        self.reporting.report(
+            120.0, wait=_OTHER_NODES, hurry=lambda: False, ended=self.ending, job_is_over=True
+        )
 
     def _note(self, **facts: Any) -> None:
         """Keep what is known of the run itself, for people."""
