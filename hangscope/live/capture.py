@@ -28,9 +28,13 @@ _AT_ONCE = 8  # processes that are looked at in parallel
 
 @dataclass(slots=True)
 class Taken:
-    """What one capture got: how each rank's stacks were taken, which ranks left a recorder, and what was not to be had."""
+    """What one capture got: how each rank's stacks were taken, which ranks left a recorder, and what was not to be had.
+
+    `own` says that this call asked for it, and no other node did.
+    """
 
     folder: Path
+    own: bool
     stacks: dict[int, str] = field(default_factory=dict)
     recorders: set[int] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
@@ -51,8 +55,12 @@ def capture(
     """
     asked = folder.captures() + 1 if number is None else number
     target = folder.capture(asked)
-    target.mkdir(parents=True, exist_ok=True)
-    taken = Taken(target)
+    own = number is None
+    try:
+        target.mkdir(parents=True)
+    except FileExistsError:
+        own = False
+    taken = Taken(target, own)
     ranks = [process for process in processes if process.is_rank]
     asks = number is None and (everywhere or any(p.folder == str(folder.path) for p in processes))
     if asks:
@@ -75,9 +83,13 @@ def capture(
         taken.missing.append(spy.refusal)
     without = sorted({p.rank for p in ranks if p.rank is not None} - taken.recorders)
     if without:
-        taken.missing.append(
-            f"no recorder of ranks {_listed(without)}: none of them runs under `hangscope run` or has a dump pipe"
+        watched = {p.rank for p in ranks if p.folder} >= set(without)
+        why = (
+            "they have no calls to record"
+            if watched
+            else "not under `hangscope run`, and without a dump pipe"
         )
+        taken.missing.append(f"no recorder of ranks {_listed(without)}: {why}")
     return taken
 
 

@@ -42,7 +42,7 @@ class Nodes:
             with suppress(OSError):
                 return path.read_text() == self.name
         except OSError:
-            pass
+            return True  # nobody can be asked; what can be said is said here
         return False
 
     def reporter(self) -> str:
@@ -50,6 +50,12 @@ class Nodes:
         with suppress(OSError):
             return (self._folder / "reporter").read_text().rpartition(".")[0]
         return "another node"
+
+    def wait_for(self, report: Path, patience: float, hurry: Callable[[], bool]) -> None:
+        """Wait up to `patience` seconds until the node that writes the report has written it."""
+        deadline = time.monotonic() + patience
+        while not report.exists() and not hurry() and time.monotonic() < deadline:
+            time.sleep(0.2)
 
     def wait(self, patience: float, hurry: Callable[[], bool]) -> set[str]:
         """Wait up to `patience` seconds until the others have left what they have, and return who has not."""

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hangscope.live.folder import RunFolder
 from hangscope.live.nodes import Nodes
+
+if TYPE_CHECKING:
+    from hangscope.report.document import WarningPart
 
 _SUMMARY = 4000  # bytes; Kubernetes keeps 4,096 of a termination message
 
@@ -18,6 +23,7 @@ class Reporting:
     def __init__(self, folder: RunFolder, nodes: Nodes, summary: str | None, quiet: bool) -> None:
         self.folder, self.nodes, self.summary, self.quiet = folder, nodes, summary, quiet
         self.world_size = 0
+        self.here: set[int] = set()  # global ranks that were seen on this node
         self.missing: list[str] = []
         self.settled = False  # a report names what froze: the ending that follows is no news
 
@@ -26,8 +32,16 @@ class Reporting:
         if not self.quiet:
             print(f"hangscope: {text}", file=sys.stderr, flush=True)
 
-    def report(self, deadline: float, *, wait: float, hurry: Callable[[], bool], ended: bool = False) -> None:
-        """Analyse what is there within `deadline` seconds and write the report, unless another node does.
+    def report(
+        self,
+        deadline: float,
+        *,
+        wait: float,
+        hurry: Callable[[], bool],
+        ended: bool = False,
+        job_is_over: bool = False,
+    ) -> None:
+        """Analyse what is there within `deadline` seconds and write the report, or wait until another node has.
 
         Waits up to `wait` seconds for what other nodes still write. `ended` says that the job was ended from outside: then
         what was left of a freeze before that counts, and not what the launcher printed of its end. Whatever goes wrong is
@@ -36,6 +50,8 @@ class Reporting:
         if not self.nodes.is_reporter():
             self.say(f"{self.nodes.reporter()} writes the report, in {self.folder.path}")
             self.settled = True
+            if not job_is_over:  # the other node reads what ours would write as it ends
+                self.nodes.wait_for(self.folder.json_report, wait + deadline, hurry)
             return
         late = self.nodes.wait(wait, hurry)
         from hangscope import analyze_safely
@@ -43,6 +59,8 @@ class Reporting:
         options = {"world_size": self.world_size} if self.world_size else {}
         paths = self.folder.before_the_end() if ended else []
         report = analyze_safely(paths or [self.folder.path], deadline=deadline, **options)
+        if (apart := self._ranks_elsewhere()) is not None:
+            report.document = replace(report.document, warnings=(*report.document.warnings, apart))
         if not self.quiet:
             print(report.to_text(), file=sys.stderr, end="", flush=True)
         try:
@@ -63,8 +81,22 @@ class Reporting:
             self.say(f"not to be had: {text}")
         if late:
             self.say(f"without {', '.join(sorted(late))}, which did not answer in {wait:g} s")
-        if any(row["absence"] == "no_dump" for row in report.to_dict()["ranks"]) and not self.nodes.others():
-            self.say(
-                "ranks of other nodes? give all nodes one --dir on a shared disk, or `hangscope pack` each node's"
-                " folder and analyze the packs together"
-            )
+
+    def _ranks_elsewhere(self) -> WarningPart | None:
+        """Return what the report says of ranks whose node does not share the folder, with how to join the nodes' evidence."""
+        from hangscope.align.rankset import ranks_phrase
+        from hangscope.report.document import WarningPart
+
+        logs = self.folder.path.glob("logs/restart_*/rank_*.*")
+        left = {int(rank) for path in logs if (rank := path.stem.removeprefix("rank_")).isdecimal()}
+        elsewhere = set(range(self.world_size)) - self.here - left
+        if not elsewhere or len(elsewhere) == self.world_size or self.nodes.others():
+            return None
+        return WarningPart(
+            code="ranks_elsewhere",
+            file=None,
+            line=None,
+            message=f"{ranks_phrase(elsewhere)} of {self.world_size} left nothing on this node",
+            hint=f"on each node `hangscope pack {self.folder.path} -o NODE.hangpack`, then `hangscope analyze *.hangpack`;"
+            " next time give all nodes one --dir on a shared disk",
+        )

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from hangscope.live.capture import GAP, capture
+from hangscope.live.capture import GAP, Taken, capture
 from hangscope.live.command import ENDING, PASSED_ON, Command
 from hangscope.live.folder import RunFolder
 from hangscope.live.nodes import Nodes
@@ -132,6 +132,7 @@ class Runner:
             self.reporting.world_size = max(
                 [self.reporting.world_size, *(p.world_size or 0 for p in self.processes)]
             )
+            self.reporting.here.update(p.rank for p in self.processes if p.rank is not None)
 
     def _look(self) -> Look:
         ranks = [
@@ -146,7 +147,7 @@ class Runner:
 
         Ranks of a job that runs are not looked at in the same moment, so that one of them would seem to be behind.
         """
-        before, first = self._mark(), self.folder.captures() + 1
+        before, own = self._mark(), []
         for number in range(2):
             if number and not self.hurried:
                 time.sleep(GAP)
@@ -154,14 +155,28 @@ class Runner:
             self._search()
             if self.hurried or self.command.ended is not None:
                 return True
-            taken = capture(self.folder, self.processes, hurry=lambda: self.hurried)
-            self.answered = int(taken.folder.name[-2:])
-            self.reporting.missing = taken.missing
+            taken = self._capture(self.processes)
+            if taken is not None:
+                self.answered = int(taken.folder.name[-2:])
+                self.reporting.missing = taken.missing
+                own += [taken.folder] if taken.own else []
         if self._mark() == before and self.patience.stands_still(time.monotonic()):
             return True
-        for number in range(first, self.answered + 1):
-            shutil.rmtree(self.folder.capture(number), ignore_errors=True)
+        for folder in own:  # what another node asked for is that node's evidence
+            shutil.rmtree(folder, ignore_errors=True)
         return False
+
+    def _capture(
+        self, processes: Sequence[Process], *, number: int | None = None, everywhere: bool = False
+    ) -> Taken | None:
+        """Take one capture; a disk that is full or gone costs the capture, and never the job."""
+        try:
+            return capture(
+                self.folder, processes, number=number, everywhere=everywhere, hurry=lambda: self.hurried
+            )
+        except OSError as error:
+            self.reporting.say(f"no capture: {error.filename}: {error.strerror or error}")
+        return None
 
     def _answer_others(self) -> None:
         """Take part in a capture that another node has asked for."""
@@ -170,7 +185,7 @@ class Runner:
             self.answered = asked
             self.searched = -_SEARCH
             self._search()
-            capture(self.folder, self.processes, number=asked, hurry=lambda: self.hurried)
+            self._capture(self.processes, number=asked)
             self.nodes.done()
 
     def _end_by(self, number: int) -> None:
@@ -197,7 +212,7 @@ class Runner:
         self.nodes.done()
         self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: self.hurried)
         if self.options.on_hang == "kill":
-            self.ending = True
+            self.ending = self.reporting.settled = True  # what follows is our own doing
             self.command.send(signal.SIGTERM)
             if self.command.wait(_GRACE) is None:
                 self.command.send(signal.SIGKILL, all_of_it=True)
@@ -212,9 +227,11 @@ class Runner:
     def _after_failure(self) -> None:
         """Report a job that ended by itself; ranks of other nodes may still wait for it."""
         if self.nodes.others():
-            capture(self.folder, [], hurry=lambda: self.hurried, everywhere=True)
+            self._capture([], everywhere=True)
         self.nodes.done()
-        self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: False, ended=self.ending)
+        self.reporting.report(
+            120.0, wait=_OTHER_NODES, hurry=lambda: False, ended=self.ending, job_is_over=True
+        )
 
     def _note(self, **facts: Any) -> None:
         """Keep what is known of the run itself, for people."""

@@ -15,7 +15,7 @@ import pytest
 import hangscope as library
 from hangscope import hooks
 from tests.live.jobs import hangscope, started, until
-from tests.live.test_real_jobs import free_port
+from tests.live.torch_jobs import free_port
 
 pytestmark = pytest.mark.real
 pytest.importorskip("torch")

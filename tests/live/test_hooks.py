@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from hangscope import hooks
+from tests.conftest import Run
 
 FAILING = "echo started $*; exit 7"
 SCRIPTS = {"torchrun": "torchrun", "accelerate": "accelerate", "slurm": "srun"}
@@ -73,12 +76,35 @@ def test_a_hook_never_changes_how_a_job_ends(
         assert 0 < len(message.encode()) <= 4096 and "hangscope" in message
 
 
-def test_the_container_is_what_kubernetes_accepts() -> None:
-    client = pytest.importorskip("kubernetes", reason="the Kubernetes client checks the file's schema").client
+@pytest.fixture(params=["1.25", "newest"])
+def check(request: pytest.FixtureRequest) -> Callable[[dict[str, Any]], None]:
+    """Return what checks a container as part of a Job, by the schema of a version of Kubernetes; strict: no unknown field."""
+    schemas = pytest.importorskip("kubernetes_validate", reason="the schemas of Kubernetes: the `live` extra")
+    version = schemas.latest_version() if request.param == "newest" else request.param
+
+    def check_container(container: dict[str, Any]) -> None:
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "train"},
+            "spec": {"template": template},
+        }
+        schemas.validate(job, version, strict=True)
+
+    with pytest.raises(schemas.ValidationError):
+        check_container({"name": "trainer", "terminationMessage": "/job/message"})
+    return check_container
+
+
+def test_the_container_is_what_kubernetes_accepts(check: Callable[[dict[str, Any]], None]) -> None:
     (container,) = yaml.safe_load(hooks.text("k8s"))["containers"]
-    names = {name: attribute for attribute, name in client.V1Container.attribute_map.items()}
-    made = client.V1Container(**{names[key]: value for key, value in container.items()})
-    types = client.V1Container.openapi_types
-    for attribute in (names[key] for key in container):
-        wanted = {"str": str, "list[str]": list}[types[attribute]]
-        assert isinstance(getattr(made, attribute), wanted)
+    check(container)
+
+
+def test_the_settings_of_a_container_are_what_kubernetes_accepts(
+    check: Callable[[dict[str, Any]], None], run: Run
+) -> None:
+    told = yaml.safe_load(run("env", "--k8s").stdout)
+    assert list(told) == ["env"] and len(told["env"]) > 3
+    check({"name": "trainer", **told})

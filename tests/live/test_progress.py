@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
+from hangscope.live.folder import RunFolder
 from hangscope.live.nodes import Nodes
 from hangscope.live.progress import SHORT, START, Look, Patience
+from hangscope.live.reporting import Reporting
 from hangscope.live.status import Status
 
 
@@ -77,3 +80,18 @@ def test_one_node_reports_and_waits_for_the_others(tmp_path: Path) -> None:
     assert first.wait(0.0, lambda: False) == {"other.7"}
     second.done()
     assert first.wait(5.0, lambda: False) == set()
+
+
+def test_a_node_does_not_end_its_ranks_before_the_other_has_written_the_report(tmp_path: Path) -> None:
+    folder, nodes = RunFolder(tmp_path), Nodes(tmp_path)
+    (tmp_path / "nodes" / "reporter").write_text("other.7")
+    reporting = Reporting(folder, nodes, None, quiet=True)
+    writer = threading.Timer(0.5, folder.json_report.write_text, ["{}"])
+    writer.start()
+    reporting.report(20.0, wait=0.0, hurry=lambda: False)
+    assert folder.json_report.exists() and reporting.settled
+    writer.join()
+    folder.json_report.unlink()
+    reporting.report(20.0, wait=0.0, hurry=lambda: True)  # asked twice: at once
+    reporting.report(20.0, wait=0.0, hurry=lambda: False, job_is_over=True)
+    assert not folder.json_report.exists()

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +17,9 @@ from typing import Any
 import pytest
 
 from tests.live.jobs import hangscope, left_in, started, until
+from tests.live.torch_jobs import job, line_of, torchrun
 
 pytest.importorskip("torch")
-SCRIPTS = Path(__file__).with_name("scripts")
 End = Callable[["subprocess.Popen[str]", Path], object]
 
 
@@ -56,28 +53,6 @@ CASES = [
     ),
     pytest.param("sleeping", end_all_at_once, 1, "stuck_rank", id="scancel-sleep", marks=real),
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def torchrun(script: str, ranks: int) -> list[str]:
-    agent = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--master-addr=127.0.0.1"]
-    return [*agent, f"--master-port={free_port()}", f"--nproc-per-node={ranks}", f"{script}.py"]
-
-
-def job(script: str, folder: Path, environment: dict[str, str]) -> dict[str, str]:
-    shutil.copy(SCRIPTS / f"{script}.py", folder)
-    quiet = {k: v for k, v in environment.items() if not k.startswith(("TORCH", "NCCL", "MASTER"))}
-    return {**quiet, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "HANGSCOPE_STALL": "3"}
-
-
-def line_of(script: str, mark: str = "# HERE") -> int:
-    lines = (SCRIPTS / f"{script}.py").read_text().splitlines()
-    return next(number for number, line in enumerate(lines, 1) if mark in line)
 
 
 def verdict(folder: Path) -> dict[str, Any]:

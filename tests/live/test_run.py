@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from hangscope.live import progress
+from hangscope.live.capture import capture
+from hangscope.live.folder import RunFolder
 from tests.live.jobs import hangscope, left_in, started, until, write_job
 
 STUCK = """
@@ -203,3 +205,47 @@ def test_a_touched_trigger_takes_a_capture_and_the_job_goes_on(
         assert b"  rank 1: rank.py:11 in train\n  rank.py:5 in load\n" in job.stdout
         assert (tmp_path / "left" / "capture_03" / "stack_rank_0.txt").exists()
         assert process.poll() is None
+
+
+def test_a_container_without_user_and_home_is_enough(tmp_path: Path, environment: dict[str, str]) -> None:
+    write_job(tmp_path, STUCK)
+    bare = {"PATH": environment["PATH"], "PYTHONPATH": environment["PYTHONPATH"]}
+    words = hangscope("run", "--dir", "left", "--", sys.executable, "-u", "launch.py", "2")
+    with started(words, tmp_path, bare) as process:
+        until(lambda: all((tmp_path / "left/logs/restart_0" / f"rank_{r}.out").exists() for r in range(2)))
+        done = subprocess.run(
+            hangscope("capture", str(process.pid)),
+            cwd=tmp_path, env=bare, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0 and "rank 1: rank.py:11 in train" in done.stdout, done.stderr
+        time.sleep(progress.SHORT)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGTERM
+    assert "Traceback" not in said + done.stderr and "Wrote " in said
+    assert json.loads((tmp_path / "left" / "report.json").read_text())["world_size"] == 2
+
+
+def test_a_folder_that_is_lost_costs_the_evidence_and_not_the_job(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    write_job(tmp_path, STUCK)
+    words = hangscope("run", "--dir", "left", "--", sys.executable, "launch.py", "2")
+    with started(words, tmp_path, environment) as process:
+        until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
+        (tmp_path / "left").rename(tmp_path / "lost")
+        (tmp_path / "left").touch()
+        time.sleep(1)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGTERM
+    assert "hangscope: no capture: " in said and "Traceback" not in said
+    assert not left_in(tmp_path)
+
+
+def test_a_false_alarm_removes_what_this_node_asked_for_and_nothing_else(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    first, second = capture(folder, []), capture(folder, [], number=1)
+    assert (first.folder, first.own) == (second.folder, not second.own)
+    assert not capture(folder, [], number=7).own

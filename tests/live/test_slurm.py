@@ -15,7 +15,7 @@ import pytest
 from hangscope import hooks
 from tests.live import slurm
 from tests.live.jobs import left_in, until
-from tests.live.test_real_jobs import SCRIPTS, free_port, line_of
+from tests.live.torch_jobs import SCRIPTS, free_port, line_of
 
 pytestmark = pytest.mark.real
 pytest.importorskip("torch")

@@ -1,0 +1,104 @@
+"""One frozen torchrun job on two nodes, each under its own `hangscope run`: with a disk that both see, and without."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.jobs import hangscope, left_in
+from tests.live.torch_jobs import free_port, job, line_of, torchrun
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.real
+
+
+def freeze_on_two_nodes(
+    folder: Path, environment: dict[str, str], directories: tuple[Path, Path]
+) -> list[tuple[int, str]]:
+    """Run a job of two nodes with a rank each until it was found frozen; return each node's exit code and stderr."""
+    port, running = free_port(), []
+    options = ["--hang-timeout", "6", "--on-hang", "kill"]
+    try:
+        for number, directory in enumerate(directories):
+            home = folder / f"node{number}"
+            home.mkdir()
+            settings = job("sleeping", home, environment)
+            words = torchrun("sleeping", 1, nodes=2, node=number, port=port)
+            running.append(
+                subprocess.Popen(
+                    hangscope("run", "--dir", str(directory), *options, "--", *words),
+                    cwd=home, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                )
+            )  # fmt: skip
+        told = [process.communicate(timeout=100)[1] for process in running]
+        assert not left_in(folder / "node0") and not left_in(folder / "node1")
+        return [(process.returncode, text) for process, text in zip(running, told, strict=True)]
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+        for home in (folder / "node0", folder / "node1"):
+            for pid in left_in(home):
+                os.kill(pid, 9)
+
+
+def report(folder: Path) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return answer
+
+
+def test_nodes_that_share_a_disk_make_one_report(tmp_path: Path, environment: dict[str, str]) -> None:
+    left = tmp_path / "left"
+    ends = freeze_on_two_nodes(tmp_path, environment, (left, left))
+    assert all(code != 0 for code, _ in ends)
+    told = [text for _, text in ends]
+    assert sum("hangscope: Wrote " in text for text in told) == 1
+    assert sum("writes the report, in" in text for text in told) == 1
+    both = {"stack_rank_0.txt", "stack_rank_1.txt", "comm_lib_trace_rank_0", "comm_lib_trace_rank_1"}
+    assert any(both <= set(os.listdir(capture)) for capture in left.glob("capture_*"))
+    verdict = report(left)["verdict"]
+    assert (verdict["cause"], verdict["culprit_ranks"]) == ("stuck_rank", [1])
+    assert verdict["location"]["line"] == line_of("sleeping")
+    assert not [w for w in report(left)["warnings"] if w["code"] == "ranks_elsewhere"]
+
+
+def test_nodes_without_a_shared_disk_say_what_is_missing_and_how_to_join_it(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    folders = (tmp_path / "node0" / "left", tmp_path / "node1" / "left")
+    ends = freeze_on_two_nodes(tmp_path, environment, folders)
+    packs = []
+    for number, (folder, (_, text)) in enumerate(zip(folders, ends, strict=True)):
+        answer = report(folder)
+        missing = next(w for w in answer["warnings"] if w["code"] == "ranks_elsewhere")
+        there = next(r["rank"] for r in answer["ranks"] if r["absence"] == "no dump")
+        assert missing["message"].startswith(f"rank {there} of 2 left nothing on this node")
+        assert answer["verdict"] is None or there not in answer["verdict"]["culprit_ranks"]
+        assert text.count("partial data: dumps of 1 of 2 ranks") == 1
+        assert f"hangscope pack {folder} -o NODE.hangpack" in " ".join(text.split())
+        page = (folder / "report.html").read_text()
+        assert "PARTIAL DATA" in page.upper() and "NODE.hangpack" in page
+        packs.append(str(tmp_path / f"node{number}.hangpack"))
+        call(["pack", str(folder), "-o", packs[-1]], tmp_path, environment)
+    joined = json.loads(call(["analyze", "--format", "json", *packs], tmp_path, environment))["verdict"]
+    assert (joined["cause"], joined["culprit_ranks"]) == ("stuck_rank", [1])
+    assert joined["location"]["line"] == line_of("sleeping")
+
+
+def call(words: list[str], folder: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        hangscope(*words),
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr  # 1: `analyze` found a hang
+    return done.stdout
