@@ -16,6 +16,7 @@ import numpy as np
 from hangscope.errors import Note
 from hangscope.ingest.evidence.claim import Claim, world_of
 from hangscope.ingest.evidence.snapshots import claim_rank
+from hangscope.ingest.files.naming import attempt_of
 from hangscope.ingest.workers.reading import Reading
 
 _MOST = 8  # folders that are compared
@@ -67,6 +68,8 @@ def worlds(readings: Sequence[Reading]) -> dict[str, list[Reading]]:
 def _folders(readings: Sequence[Reading]) -> dict[str, _Folder]:
     """Return the folders at the first level at which the dumps' paths differ."""
     dumps = [(r, rec) for r in readings for rec in r.recordings if rec.source == "flight_recorder"]
+    if any(attempt_of(reading.file) is not None for reading, _ in dumps):
+        return {}  # the folders are of restart attempts, which are told apart by their names
     paths = [reading.file.split("/")[:-1] for reading, _ in dumps]
     level = 0
     while paths and all(len(path) > level for path in paths) and len({path[level] for path in paths}) == 1:
