@@ -10,7 +10,7 @@ from collections import defaultdict
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.explain.predict import MOST_REPLAYED, Replay
-from hangscope.explain.text.excerpt import beyond_the_text, not_collected
+from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence, State
 from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
@@ -136,8 +136,9 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well",
         )
     gone = not_collected(incident, case.facts) - set(match.culprits)
-    if case.from_text and finding.tie and beyond_the_text(incident, case.facts):
-        lower(0, "the sides are even, and other ranks' lines are not here")
+    unread = beyond_the_text(incident, case.facts) | without_a_log(incident, case.facts)
+    if case.from_text and finding.tie and unread:
+        lower(0, f"the sides are even, and the lines of {ranks_phrase(unread)} are not here")
     placed = any(case.facts.of(r, DumpObserved) for r in match.culprits)
     own_words = any(
         item.rank in match.culprits and item.kind in ("log", "exit", "stack") for item in match.evidence
