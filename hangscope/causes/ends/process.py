@@ -88,7 +88,11 @@ def died(case: Case) -> Match | None:
         "crashed_rank",
         culprits,
         why,
-        sure=0 if doubtful and culprits != case.finding.culprits else 2 if len(culprits) == 1 else 1,
+        sure=0
+        if doubtful and culprits != case.finding.culprits
+        else 2
+        if len(culprits) == 1 and not _undated(case, first)
+        else 1,
         category="hardware"
         if first.event.kind in ("xid", "cuda_error")
         else "data"
@@ -134,6 +138,13 @@ def _is_the_root(case: Case, death: Death) -> bool:
 def _may_be_of_another_attempt(case: Case) -> bool:
     """Return whether the logs go on behind a restart: the dumps may be what the attempt before left."""
     return any(note.code == "several_attempts" for note in case.incident.notes)
+
+
+def _undated(case: Case, death: Death) -> bool:
+    """Return whether a death may be of the attempt before: no date, and no exit by itself in the attempt that is analysed."""
+    event, end = death.event, case.facts.exits.get(death.rank)
+    dated = event.attempt is not None or event.time is not None or event.stamp is not None
+    return _may_be_of_another_attempt(case) and not dated and not (end is not None and end.code > 0)
 
 
 def _remedy(case: Case, death: Death) -> list[str]:
