@@ -260,7 +260,9 @@ def interrupted_elsewhere(case: Case) -> Match | None:
         ],
         frame=frame,
         frame_rank=finding.culprits[0],
-        advice=[f"See what {who} does at {frame}: I/O, a lock, a data loader, a download."],
+        advice=[
+            f"See what {who} {'does' if len(finding.culprits) == 1 else 'do'} at {frame}: I/O, a lock, a data loader, a download."
+        ],
     )
 
 

@@ -179,7 +179,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         frame=frame,
         frame_rank=culprits[0],
         advice=[
-            f"See what {who} does at {frame.file}:{frame.line} in {frame.name}: I/O, a lock, a data loader, a download."
+            f"See what {who} {'does' if len(culprits) == 1 else 'do'} at {frame.file}:{frame.line} in {frame.name}: I/O, a lock, a data loader, a download."
             if frame
             else f"Take a stack of {who} before such a job is ended (hangscope run does): data loader, lock, I/O, checkpoint or a kernel launch."
             if bool(case.facts.all(Exit)) or bool(case.facts.all(ExternalEnd))
