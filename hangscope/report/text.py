@@ -85,7 +85,7 @@ class _Screen:
 
     def standing(self, verdict: VerdictPart) -> None:
         explains = verdict.explains
-        if explains.of and (explains.ranks or verdict.culprit_ranks):
+        if explains.of:
             self.labelled("explains", f"{explains.ranks} of {counted(explains.of, 'waiting rank')}")
         if verdict.since is not None:
             stood = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0

@@ -42,7 +42,9 @@ def with_the_others(case: Case, best: Match) -> Faults:
         fewer = [other for other in others if other is not match]
         if replay.stuck(_named(first, fewer)) & alone <= left | set(match.culprits):
             others = fewer
-    explained = sum(rank not in left for rank in case.graph.waiting)
+    named = _named(first, others)
+    reached = {rank for root in case.graph.roots if named.intersection(root.ranks) for rank in root.explains}
+    explained = len(reached - left - named)
     return Faults(_joined(best, others), explained) if others else Faults(best)
 
 
