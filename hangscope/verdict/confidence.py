@@ -21,7 +21,7 @@ from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
-from hangscope.verdict.damage import damage, damaged_files, only_communication_failed
+from hangscope.verdict.damage import damage, damaged_files, only_communication_failed, torn_death
 
 #: What a rule says of itself whose facts leave other readings open.
 USUAL = "the usual reading of this evidence"
@@ -57,8 +57,10 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             level = to
             reasons.append(why)
 
-    if why := damage(case, match) or only_communication_failed(case, match):
+    if why := damage(case, match) or torn_death(case, match) or only_communication_failed(case, match):
         lower(1, why)
+    if finding.form == "absent" and finding.view is not None and finding.waiting_kind is None and case.solid:
+        lower(1, "the call that they wait in was not recorded: a number alone tells of it")
     if finding.tie and not match.culprits:
         lower(1, "the sides are even and history does not tell which is wrong")
     if finding.form not in ("none",) and match.cause not in (
