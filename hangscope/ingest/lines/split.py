@@ -22,6 +22,7 @@ _START = re.compile(
     r"\[rank\d{1,7}\]:(?=\[[EWIF]\d{3,4} \d\d:|\[[EWIF] \w| ?Traceback |\[[EWIF]\d{3,4} )"
     r"|\[\d{1,9},\d{1,7}\](?:<std(?:out|err)>):"
     r"|(?<!\]:)(?<!\]: )\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d{6,9} [\w./]{1,100}\.(?:cpp|hpp|cc|py):\d{1,6}\]"
+    r"|(?<!\]:)(?<!\]: )\[[EWIF] [\w./]{1,100}\.(?:cpp|hpp|cc):\d{1,6}\]"
 )
 _HINTS = ("[rank", "<std", ".cpp:", ".hpp:")
 
