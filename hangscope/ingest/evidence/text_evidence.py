@@ -14,8 +14,8 @@ from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.incident import Group, RankRecord
 from hangscope.ingest.evidence.claim import Claim
-from hangscope.ingest.evidence.contradictions import contradictions
 from hangscope.ingest.evidence.local_ranks import LocalRanks
+from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
 from hangscope.ingest.evidence.restarts import without_earlier, without_failures_of
 from hangscope.ingest.evidence.stack_owners import owners, unplaced
@@ -116,7 +116,7 @@ class TextEvidence:
 def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str | None = None) -> TextEvidence:
     """Return what all text inputs say together, of one restart attempt (default: the last; "all": of all of them)."""
     text = TextEvidence()
-    notes += contradictions(readings)
+    notes += misplaced(readings)
     readings, job_numbers = without_job_numbers(readings)
     mapping = LocalRanks(readings)
     events: list[Event] = []
