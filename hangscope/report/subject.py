@@ -141,10 +141,6 @@ class Subject:
         node = self.node
         return node is None or any(rank in ranks for rank, _ in self.graph.calls_of(node))
 
-    def missing_from(self, node: Node) -> list[int]:
-        """Return the ranks that an instance waits for, as the graph has them."""
-        return sorted(rank_of(target) for target, _ in self.graph.targets(node) if is_host(target))
-
     def said(self, rank: int, most: int = 6) -> list[Any]:
         """Return the last statements of one rank's text, in the order of the log."""
         record = self.incident.ranks.get(rank)

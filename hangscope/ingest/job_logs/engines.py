@@ -22,12 +22,11 @@ from hangscope.ingest.lines.rules import Rule, RuleParser, rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTimeout(Event):
-    """An engine gave its workers up: `what` is the call they did not answer, or `scheduler`; `seconds` as configured."""
+    """An engine gave its workers up: `what` is the call they did not answer, or `scheduler`."""
 
     kind: ClassVar[str] = "engine_timeout"
     same_by: ClassVar[tuple[str, ...] | None] = ("what",)
     what: str
-    seconds: float | None = None
 
 
 def _rpc(line: Line, match: re.Match[str]) -> Event:
@@ -35,19 +34,19 @@ def _rpc(line: Line, match: re.Match[str]) -> Event:
 
 
 def _scheduler(line: Line, match: re.Match[str]) -> Event:
-    return line.event(EngineTimeout, what="scheduler", seconds=float(match[1]))
+    return line.event(EngineTimeout, what="scheduler")
 
 
 RULES: tuple[Rule, ...] = (
     rule(
         "No available shared memory broadcast block",
-        r"No available shared memory broadcast block found in (\d{1,9}) seconds",
-        lambda line, match: line.event(NoProgress, seconds=float(match[1])),
+        r"No available shared memory broadcast block found in \d{1,9} seconds",
+        lambda line, match: line.event(NoProgress),
     ),
     rule("RPC call to ", r"TimeoutError: RPC call to (\w{1,80}) timed out", _rpc),
     rule(
         "atchdog timeout (self.watchdog_timeout",
-        r"[Ww]atchdog timeout \(self\.watchdog_timeout=(\d{1,9}(?:\.\d{1,6})?)",
+        r"[Ww]atchdog timeout \(self\.watchdog_timeout=\d{1,9}",
         _scheduler,
     ),
 )

@@ -109,7 +109,6 @@ class NoProgress(Event):
 
     kind: ClassVar[str] = "no_progress"
     same_by: ClassVar[tuple[str, ...] | None] = ()
-    seconds: float
 
 
 def _oom_cuda(line: Line, match: re.Match[str]) -> Event:
@@ -207,17 +206,10 @@ SKIP_RULES: tuple[Rule, ...] = tuple(
 )  # fmt: skip
 
 
-_STALL = r"(?i)\bno progress (?:for|in|within|since) (?:the (?:last|past) )?(\d{1,9})(?:\.\d{1,9})? ?(ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def _stall(line: Line, match: re.Match[str]) -> Event:
-    unit = match.group(2).lower()
-    return line.event(NoProgress, seconds=int(match.group(1)) * _SECONDS["ms" if unit == "ms" else unit[0]])
-
-
+_STALL = r"(?i)\bno progress (?:for|in|within|since) (?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
 STALL_RULES: tuple[Rule, ...] = tuple(
-    Rule(literal, re.compile(_STALL), _stall) for literal in ("no progress ", "No progress ")
+    Rule(literal, re.compile(_STALL), lambda line, match: line.event(NoProgress))
+    for literal in ("no progress ", "No progress ")
 )
 
 

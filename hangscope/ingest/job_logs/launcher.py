@@ -72,7 +72,6 @@ class CleanupSignal(Event):
     kind: ClassVar[str] = "cleanup_signal"
     by_launcher: ClassVar[bool] = True
     signal: str
-    target_pid: int | None = None
     agent: int | None = None
 
 
@@ -116,9 +115,7 @@ def _agent(line: Line, match: re.Match[str]) -> Event:
 
 
 def _cleanup(line: Line, match: re.Match[str]) -> Event:
-    return line.event(
-        CleanupSignal, target_pid=int(match.group(1)), signal=match.group(2).split(".")[-1], agent=line.pid
-    )
+    return line.event(CleanupSignal, signal=match.group(1).split(".")[-1], agent=line.pid)
 
 
 def _restart(line: Line, match: re.Match[str]) -> Event:
@@ -211,10 +208,10 @@ RULES: tuple[Rule, ...] = (
         r"failed \(exitcode: (-?\d{1,4})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\) of ",
         _agent,
     ),
-    rule(" closing signal ", r"Sending process (\d{1,9}) closing signal ([\w.]{1,30})", _cleanup),
+    rule(" closing signal ", r"Sending process \d{1,9} closing signal ([\w.]{1,30})", _cleanup),
     rule(
         "forcefully exiting via",
-        r"Unable to shutdown process (\d{1,9}) via .{1,40}, forcefully exiting via ([\w.]{1,30})",
+        r"Unable to shutdown process \d{1,9} via .{1,40}, forcefully exiting via ([\w.]{1,30})",
         _cleanup,
     ),
     rule("will restart worker group", r"attempts left; will restart worker group", _restart),

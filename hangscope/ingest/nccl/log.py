@@ -195,13 +195,8 @@ class NcclParser:
             return
         if (address := init.bootstrap_address(text)) is not None:
             if process.ip is None:
-                yield _event(
-                    line,
-                    process,
-                    init.NcclInit,
-                    {"phase": "process", "interface": address[0], "ip": address[1]},
-                )
-            process.ip = address[1]
+                yield _event(line, process, init.NcclInit, {"phase": "process", "ip": address})
+            process.ip = address
         elif (version := banner_version(text)) is not None:
             process.version = self._version = version
         elif (network := init.network_name(text)) is not None:

@@ -42,7 +42,9 @@ def render_html(document: Document, *, markdown: str = "") -> str:
     detail = to_plain(document.page.detail if document.page is not None else DetailData())
     return environment.get_template("report.html.j2").render(
         page=build_page(document),
-        # To the last character: the policy allows what has their hashes, and nothing else.
+        # Not escaped, alone on the page: two constant files of this project, rendered without any variable, so that
+        # nothing of a job can be in them. To the last character, too: the policy allows what has their hashes, and
+        # nothing else.
         policy=_policy(style, script),
         style=Markup(style),
         script=Markup(script),
