@@ -10,14 +10,12 @@ before 0.5 managers/scheduler.py.) The first line alone proves nothing: workers 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, rule
+from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,25 +27,17 @@ class EngineTimeout(Event):
     what: str
 
 
-def _rpc(line: Line, match: re.Match[str]) -> Event:
-    return line.event(EngineTimeout, what=match[1])
-
-
-def _scheduler(line: Line, match: re.Match[str]) -> Event:
-    return line.event(EngineTimeout, what="scheduler")
-
-
 RULES: tuple[Rule, ...] = (
     rule(
         "No available shared memory broadcast block",
         r"No available shared memory broadcast block found in \d{1,9} seconds",
-        lambda line, match: line.event(NoProgress),
+        told(NoProgress),
     ),
-    rule("RPC call to ", r"TimeoutError: RPC call to (\w{1,80}) timed out", _rpc),
+    rule("RPC call to ", r"TimeoutError: RPC call to (?P<what>\w{1,80}) timed out", told(EngineTimeout)),
     rule(
         "atchdog timeout (self.watchdog_timeout",
         r"[Ww]atchdog timeout \(self\.watchdog_timeout=\d{1,9}",
-        _scheduler,
+        told(EngineTimeout, what="scheduler"),
     ),
 )
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
+from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
 from hangscope.ingest.recorder.values import short_number
 
 _TASKS_SHOWN = 64
@@ -198,10 +198,6 @@ def _shell(line: Line, match: re.Match[str]) -> Event:
     return exit_event(line, _WORDS[match[2]], pid=int(match[1]), via="shell")
 
 
-def _ended_well(line: Line, match: re.Match[str]) -> Event:
-    return line.event(ExitOk, pid=integer(match.groupdict().get("pid")))
-
-
 RULES: tuple[Rule, ...] = (
     rule(
         "failed (exitcode: ",
@@ -233,7 +229,7 @@ RULES: tuple[Rule, ...] = (
     ),
     rule("low on resource", r"node was low on resource", _evicted),
     rule("DisruptionTarget", r"DisruptionTarget|PreemptionByScheduler", _evicted),
-    rule("PreemptionByScheduler", r"PreemptionByScheduler", _evicted),
+    rule("PreemptionByScheduler", None, _evicted),
     rule("srun: error: ", r"srun: error: ([\w.-]{1,253}): tasks? ([\d,-]{1,4000}): (.{1,120})", _srun),
     rule(
         "noticed that process rank",
@@ -251,8 +247,8 @@ RULES: tuple[Rule, ...] = (
         r": line \d{1,7}: +(\d{1,9}) (Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception)\b",
         _shell,
     ),
-    rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", _ended_well),
-    rule("worker group successfully finished", r"worker group successfully finished", _ended_well),
+    rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", told(ExitOk)),
+    rule("worker group successfully finished", None, told(ExitOk)),
 )
 
 

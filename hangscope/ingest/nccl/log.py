@@ -14,6 +14,7 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.events import Event
+from hangscope.ingest.lines.parser import BulkParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.nccl import calls, init, warn
 from hangscope.ingest.nccl.calls import Process
@@ -34,7 +35,7 @@ _MOST_KNOWN = 16_384
 _RAS_DEAD = re.compile(r"RAS declaring peer (?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD")
 
 
-class NcclParser:
+class NcclParser(BulkParser):
     """Reads the lines of one input; a `LineParser`.
 
     Yields NcclInit, NcclWarn and NcclRas events. After `close`: `recordings()`, `communicators()`
@@ -42,7 +43,6 @@ class NcclParser:
     """
 
     literals = LITERALS
-    wants_more = False
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
