@@ -26,7 +26,7 @@ def unpaired(case: Case) -> Match | None:
         return _somewhere(case)
     if pair.send is not None and pair.recv is not None:
         return _left_out(case) if finding.skipped else _unequal(case)
-    _, source, destination, index = pair.key
+    source, destination, index = pair.key.source, pair.key.destination, pair.key.index
     missing, made = ("send", "recv") if pair.send is None else ("receive", "send")
     absent, waiter = (source, destination) if pair.send is None else (destination, source)
     named = finding.culprits if finding.form == "unpaired" else ()

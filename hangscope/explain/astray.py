@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.waitgraph import Node
+from hangscope.align.nodes import Host, Instance, Node, PairInstance
 from hangscope.explain.finding import Finding
 from hangscope.explain.interleaving import Parting
 from hangscope.explain.pair_faults import PairFaults
@@ -27,8 +27,8 @@ class Astray:
         """Return a finding where ranks left their peers' program, by comparing those who made a call with those who did not."""
         partings: list[Parting] = []
         decided: list[Parting] = []
-        for node in sorted((n for n in nodes if n[0] == "I"), key=self.scene.when)[:64]:
-            gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
+        for node in sorted((n for n in nodes if isinstance(n, Instance)), key=self.scene.when)[:64]:
+            gid, seq = node.gid, node.seq
             view = self.scene.views[gid]
             joined = [r for r in view.seen if view.members[r].row_of(seq) is not None]
             absent = [
@@ -51,7 +51,7 @@ class Astray:
         elif decided:
             guilty = odd
         else:  # a rank that kept its own pattern was only misled by the others
-            waiting = {int(n[1]) for n in nodes if n[0] == "H"}  # type: ignore[call-overload]
+            waiting = {n.rank for n in nodes if isinstance(n, Host)}
             broke = {
                 r
                 for r in waiting
@@ -127,7 +127,9 @@ class Astray:
         own_gid, own_seq, own_kind, _ = self.scene.programs.call(odd, rows[odd])
         if parting.skipped and all(k.is_p2p for k in parting.skipped):
             halves = [
-                n for n in self.scene.graph.nodes if n[0] == "P" and self.pairs.missing_half(n) in culprits
+                n
+                for n in self.scene.graph.nodes
+                if isinstance(n, PairInstance) and self.pairs.missing_half(n) in culprits
             ]
             if halves:
                 finding = self.scene.at(min(halves, key=self.scene.when), "unpaired", culprits)

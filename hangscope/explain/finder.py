@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import proves_participation
+from hangscope.align.nodes import Called, Instance, Node, PairInstance
 from hangscope.align.rankset import ranks_phrase
-from hangscope.align.waitgraph import Node, Root
+from hangscope.align.waitgraph import Root
 from hangscope.explain.astray import Astray
 from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.mismatches import Mismatches
@@ -107,9 +108,7 @@ class Finder:
     def _lacking(self, hosts: set[int]) -> list[Node]:
         """Return the open instances that wait for one of these hosts."""
         return [
-            n
-            for n in self.scene.graph.nodes
-            if n[0] == "I" and any(t[0] == "H" and int(t[1]) in hosts for t, _ in self.scene.graph.targets(n))  # type: ignore[call-overload]
+            n for n in self.scene.graph.nodes if isinstance(n, Instance) and self.scene.awaited(n) & hosts
         ]
 
     def _who_is_odd(self, finding: Finding) -> None:
@@ -161,13 +160,13 @@ class Finder:
         few = True
         # A dump older than its peers' shows calls open that were finished after it was taken.
         early = {rank for view in self.scene.views.values() for rank in view.early}
-        first: tuple[int, Node] | None = None
+        first: tuple[int, Instance] | None = None
         for root in self.scene.graph.roots:
-            if root.kind != "call" or root.nodes[0][0] != "I":
+            node = root.nodes[0]
+            if root.kind != "call" or not isinstance(node, Instance):
                 continue
-            _, gid, seq = root.nodes[0]
-            view = self.scene.views[int(gid)]  # type: ignore[call-overload]
-            behind = [r for r in root.ranks if r not in early and self._lags(view, r, int(seq))]  # type: ignore[call-overload]
+            view = self.scene.views[node.gid]
+            behind = [r for r in root.ranks if r not in early and self._lags(view, r, node.seq)]
             if behind and len(behind) < len(view.members):
                 lagging.update(behind)
                 long = {r for r in behind if sum(s <= view.proven for s in view.members[r].pending) > 1}
@@ -175,12 +174,8 @@ class Finder:
                 stalled |= long
                 few = few and (proven or 2 * len(behind) < len(view.members))
                 explains |= root.explains | set(behind)
-                created = min((view.created(r, int(seq)) for r in behind), default=0)  # type: ignore[call-overload]
-                first = min(
-                    first or (created, root.nodes[0]),
-                    (created, root.nodes[0]),
-                    key=lambda c: (c[0], str(c[1])),
-                )
+                created = min((view.created(r, node.seq) for r in behind), default=0)
+                first = min(first or (created, node), (created, node), key=lambda c: (c[0], str(c[1])))
         if first is None:
             return None
         lag = tuple(sorted(lagging))
@@ -189,12 +184,12 @@ class Finder:
             return None  # nobody waits for them: their dumps are a moment older than their peers'
         finding = self.scene.at(first[1], "half", lag)
         culprit = next((r for r in lag if finding.view and r in finding.view.members), lag[0])
-        node = self.scene.first_instance(lambda absent: bool(absent & lagging))
+        behind_it = self.scene.first_instance(lambda absent: bool(absent & lagging))
         if (
-            node is not None
+            behind_it is not None
         ):  # what the others are stuck in lies behind what the lagging device did not finish
             own_view, own_seq = finding.view, finding.seq
-            finding = self.scene.at(node, "half", lag)
+            finding = self.scene.at(behind_it, "half", lag)
             finding.own_kind, finding.own_seq = (
                 (own_view.kind_of(culprit, own_seq) if own_view and own_seq else None),
                 own_seq,
@@ -268,7 +263,7 @@ class Finder:
         root = next((r for r in self.scene.graph.roots if r.kind == "cycle" and r.explains), None)
         if root is None:
             return None
-        calls = [n for n in root.nodes if n[0] != "H"]
+        calls = [n for n in root.nodes if isinstance(n, Called)]
         parted = self.astray.find(set(root.nodes))
         if parted is not None:
             parted.root = root
@@ -279,7 +274,8 @@ class Finder:
         finding = self.scene.at(min(calls, key=self.scene.when), "cycle", ranks)
         finding.root, finding.assumed = root, not root.certain
         unpaired = sorted(
-            (n for n in calls if n[0] == "P" and self.pairs.missing_half(n) is not None), key=self.scene.when
+            (n for n in calls if isinstance(n, PairInstance) and self.pairs.missing_half(n) is not None),
+            key=self.scene.when,
         )
         guilty = self.pairs.guilty_half(calls, unpaired)
         if guilty is not None:
@@ -299,7 +295,7 @@ class Finder:
 
     def _set_apart(self, finding: Finding, root: Root) -> None:
         """Put in place of a circle the few ranks whose other behaviour alone would let all the rest run on."""
-        inside = {r for n in root.nodes if n[0] == "I" for r, _ in self.scene.calls_of(n)}
+        inside = {r for n in root.nodes if isinstance(n, Instance) for r, _ in self.scene.calls_of(n)}
         apart = self._few_apart(sorted(inside | set(root.ranks)), set(root.explains))
         if apart is not None and apart.culprits:
             finding.form, finding.culprits, finding.assumed = "different", apart.culprits, True
@@ -338,15 +334,16 @@ class Finder:
         others = [r for r in self.scene.waiting if r not in own]
         stuck_in = Counter(self.scene.graph.open_calls[r][0].node for r in others)
         node = max(stuck_in, key=lambda n: (stuck_in[n], str(n)), default=None)
-        if node is None or node[0] != "I" or not nodes or nodes[0][0] != "I":
+        made = nodes[0] if nodes else None
+        if not isinstance(node, Instance) or not isinstance(made, Instance):
             return None
-        view = self.scene.views[int(nodes[0][1])]  # type: ignore[call-overload]
+        view = self.scene.views[made.gid]
         if len(view.members) > 1 and set(view.members) <= set(own):
             # All members of their group are in their call: it stands still itself, and nobody is apart.
-            return replace(self.scene.at(nodes[0], "stalled", ()), assumed=True)
+            return replace(self.scene.at(made, "stalled", ()), assumed=True)
         finding = self.scene.at(node, "different", tuple(own))
-        finding.elsewhere = nodes[0][1] != node[1]
-        finding.own_seq = int(nodes[0][2])  # type: ignore[call-overload]
+        finding.elsewhere = made.gid != node.gid
+        finding.own_seq = made.seq
         finding.own_kind = view.kind_of(own[0], finding.own_seq)
         finding.last_word = finding.assumed = True
         return finding
@@ -356,6 +353,7 @@ class Finder:
         if not roots:
             return None
         root = min(roots, key=lambda r: (-len(r.explains), self.scene.when(r.nodes[0])))
-        finding = self.scene.at(root.nodes[0], "stalled", ())
+        (node, *_) = (n for n in root.nodes if isinstance(n, Called))
+        finding = self.scene.at(node, "stalled", ())
         finding.root = root
         return self.scene.with_waiting(finding, set(root.explains) | set(root.ranks))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangscope.align.divergence import GroupHistory, Mismatch
+from hangscope.align.nodes import Instance
 from hangscope.explain.finding import Finding
 from hangscope.explain.scene import Scene
 from hangscope.explain.sisters import odd_among_sisters
@@ -102,7 +103,10 @@ class Mismatches:
         stuck_here = {r for r in self.scene.waiting if r in members}
         reach = set(stuck_here)
         for root in self.scene.graph.roots:
-            if any(n[0] == "I" and n[1] == view.group.gid for n in root.nodes) or set(root.ranks) & members:
+            if (
+                any(isinstance(n, Instance) and n.gid == view.group.gid for n in root.nodes)
+                or set(root.ranks) & members
+            ):
                 reach |= root.explains
         return self.scene.with_waiting(finding, reach)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from hangscope.align.matching import numel
+from hangscope.align.nodes import Called, PairInstance
 from hangscope.align.p2p import Pair
-from hangscope.align.waitgraph import Node, Root
+from hangscope.align.waitgraph import Root
 from hangscope.explain.finding import Finding
 from hangscope.explain.scene import Scene
 from hangscope.explain.straying import Stray, strays
@@ -25,13 +27,13 @@ class PairFaults:
         """Return the finding of a send and a receive that meet with different sizes; the odd one differs from what the pair exchanged before."""
         for root in self.scene.graph.roots:
             for node in root.nodes if root.kind == "call" else ():
-                finding = self._unequal(node, root) if node[0] == "P" else None
+                finding = self._unequal(node, root) if isinstance(node, PairInstance) else None
                 if finding is not None:
                     return finding
         return None
 
-    def _unequal(self, node: Node, root: Root) -> Finding | None:
-        pair = self.scene.graph.pairs[node[1:]]  # type: ignore[index]
+    def _unequal(self, node: PairInstance, root: Root) -> Finding | None:
+        pair = self.scene.graph.pairs[node]
         if pair.send is None or pair.recv is None:
             return None
         kinds = self.scene.incident.kinds
@@ -56,7 +58,7 @@ class PairFaults:
 
     def _usual(self, pair: Pair, rank: int) -> tuple[int, ...] | None:
         """Return the size that a rank exchanged most often with this peer before, in elements."""
-        queue = self.scene.incident.ranks[rank].p2p[pair.key[0]]
+        queue = self.scene.incident.ranks[rank].p2p[pair.key.gid]
         this = (
             pair.send.kind
             if pair.send is not None and pair.send.rank == rank
@@ -74,12 +76,14 @@ class PairFaults:
         )
         return sizes.most_common(1)[0][0] if sizes else None
 
-    def missing_half(self, node: Node) -> int | None:
+    def missing_half(self, node: PairInstance) -> int | None:
         """Return the rank that has not made its half of a pair, or None where both are there."""
-        pair = self.scene.graph.pairs[node[1:]]  # type: ignore[index]
-        return pair.key[1] if pair.send is None else pair.key[2] if pair.recv is None else None
+        pair = self.scene.graph.pairs[node]
+        return node.source if pair.send is None else node.destination if pair.recv is None else None
 
-    def guilty_half(self, calls: list[Node], unpaired: list[Node]) -> tuple[Node, int, Stray | None] | None:
+    def guilty_half(
+        self, calls: Sequence[Called], unpaired: Sequence[PairInstance]
+    ) -> tuple[PairInstance, int, Stray | None] | None:
         """Return the send or receive that started a circle of `calls`, whose fault it is, and how its own program shows it.
 
         A rank whose own half breaks the pattern of its program waits for the wrong peer; one that strays from its
@@ -88,14 +92,14 @@ class PairFaults:
         and no program shows that it was meant for another.
         """
         missing = [(node, rank) for node in unpaired if (rank := self.missing_half(node)) is not None]
-        pairs = [node for node in calls if node[0] == "P"]
+        pairs = [node for node in calls if isinstance(node, PairInstance)]
         if not pairs:
             return None
         inside = [rank for _, rank in missing]
         inside += [rank for node in (*unpaired, *pairs, *calls) for rank, _ in self.scene.calls_of(node)]
         astray = strays(self.scene.programs, list(dict.fromkeys(inside))[:COMPARED])
         for node in unpaired:
-            pair = self.scene.graph.pairs[node[1:]]  # type: ignore[index]
+            pair = self.scene.graph.pairs[node]
             half = pair.send or pair.recv
             if half is None:
                 continue

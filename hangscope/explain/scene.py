@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from hangscope.align.divergence import GroupHistory
 from hangscope.align.frontier import GroupFrontier
+from hangscope.align.nodes import Called, Host, Node, PairInstance
 from hangscope.align.program import Programs
-from hangscope.align.waitgraph import Node, OpenCall, WaitGraph
+from hangscope.align.waitgraph import OpenCall, WaitGraph
 from hangscope.explain.finding import Candidate, Finding
 from hangscope.explain.interleaving import Interleaving
 from hangscope.incident import CallKind, Incident
@@ -50,36 +51,40 @@ class Scene:
         """Return a sort key: when an instance was first entered (ns), and its name."""
         return (min((c.created for _, c in self.calls_of(node) if c.created), default=1 << 62), str(node))
 
-    def first_instance(self, wanted: Callable[[set[int]], bool]) -> Node | None:
+    def first_instance(self, wanted: Callable[[set[int]], bool]) -> Called | None:
         """Return the open instance that most ranks are stuck in whose absent members satisfy `wanted`, the earliest of equals."""
         stuck: Counter[Node] = Counter(calls[0].node for calls in self.graph.open_calls.values() if calls)
         times: dict[Node, int] = {}
         for calls in self.graph.open_calls.values():
             for call in calls:
                 times[call.node] = min(times.get(call.node, 1 << 62), call.created or 1 << 61)
-        fitting = [n for n in times if wanted({int(t[1]) for t, _ in self.graph.targets(n) if t[0] == "H"})]  # type: ignore[call-overload]
+        fitting = [n for n in times if isinstance(n, Called) and wanted(self.awaited(n))]
         return min(fitting, key=lambda n: (-stuck[n], times[n], str(n)), default=None)
 
-    def at(self, node: Node, form: str, culprits: tuple[int, ...]) -> Finding:
+    def awaited(self, node: Node) -> set[int]:
+        """Return the ranks that an instance waits for."""
+        return {target.rank for target, _ in self.graph.targets(node) if isinstance(target, Host)}
+
+    def at(self, node: Called, form: str, culprits: tuple[int, ...]) -> Finding:
         """Return a finding at one instance, with what those inside it called."""
         inside = [r for r, _ in self.calls_of(node)]
         rank = next((r for r in inside if r not in culprits), inside[0] if inside else None)
-        if node[0] == "P":
-            pair = self.graph.pairs[node[1:]]  # type: ignore[index]
-            view = self.views[pair.key[0]]
+        if isinstance(node, PairInstance):
+            pair = self.graph.pairs[node]
+            view = self.views[node.gid]
             half = pair.send or pair.recv
             kind = self.incident.kinds[half.kind] if half is not None else None
             return Finding(
                 form,
                 culprits,
                 view,
-                self.histories.get(pair.key[0]),
+                self.histories.get(node.gid),
                 half.seq if half else None,
                 waiting_rank=half.rank if half else rank,
                 waiting_kind=kind,
                 pair=pair,
             )
-        view, seq = self.views[int(node[1])], int(node[2])  # type: ignore[call-overload]
+        view, seq = self.views[node.gid], node.seq
         return Finding(
             form,
             culprits,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.explain.predict import MOST_REPLAYED, Replay
@@ -171,7 +172,9 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
 
 def _nowhere(case: Case) -> set[int]:
     """Return the ranks of which text says that they waited, and not for whom."""
-    return {rank for rank, calls in case.graph.open_calls.items() if calls and calls[0].node[0] == "T"}
+    return {
+        rank for rank, calls in case.graph.open_calls.items() if calls and isinstance(calls[0].node, Untold)
+    }
 
 
 def status_without_verdict(case: Case) -> str:

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from hangscope.align.nodes import Instance, Node
 from hangscope.align.rankset import compress, ranks_phrase
-from hangscope.align.waitgraph import Node
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Candidate, Finding
@@ -186,9 +186,9 @@ def _inside(case: Case) -> set[int] | None:
     finding = case.finding
     if finding.view is None or finding.seq is None or not case.graph.open_calls:
         return None
-    node: Node = (
-        ("P", *finding.pair.key) if finding.pair is not None else ("I", finding.view.group.gid, finding.seq)
-    )
+    node: Node = Instance(finding.view.group.gid, finding.seq)
+    if finding.pair is not None:
+        node = finding.pair.key
     if node not in case.graph.index:
         return None
     return {rank for rank, _ in case.graph.calls_of(node)}

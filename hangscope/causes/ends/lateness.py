@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.incident import Evidence, State
@@ -33,7 +34,9 @@ def came_late(case: Case) -> Match | None:
     """Watchdogs timed out, and yet every call is complete in the dumps: somebody was slow, nobody hangs."""
     timeouts = case.facts.all(WatchdogTimeout)
     # Of a call whose peers no line tells, nothing but the timeout itself says that it is still open.
-    waiting = any(call.node[0] != "T" for calls in case.graph.open_calls.values() for call in calls)
+    waiting = any(
+        not isinstance(call.node, Untold) for calls in case.graph.open_calls.values() for call in calls
+    )
     if not timeouts or waiting or case.facts.deaths or not _went_on(case, timeouts):
         return None
     told = {e.rank for e in timeouts if e.rank is not None}
