@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.finding import Late
 from hangscope.incident import Evidence, State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
@@ -12,7 +13,7 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrie
 
 def late(case: Case) -> Match | None:
     """A rank came later than its peers were willing to wait, with the very call they were in."""
-    if case.finding.form != "late":
+    if not isinstance(case.finding, Late):
         return None
     culprits = case.finding.culprits
     return Match(
@@ -25,7 +26,7 @@ def late(case: Case) -> Match | None:
         advice=[
             f"Give the group a longer timeout if {ranks_phrase(culprits)}'s pause is legitimate, or move that work out of the step."
         ],
-        frame=case.frame_of(case.finding.own_kind),
+        frame=case.frame_of(case.finding.own.kind),
         frame_rank=culprits[0] if culprits else None,
     )
 
