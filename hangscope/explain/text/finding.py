@@ -10,9 +10,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from hangscope.explain.facts import Facts
-from hangscope.explain.finding import Candidate, Finding
+from hangscope.explain.finding import (
+    Absent,
+    Candidate,
+    Different,
+    Explanation,
+    Extra,
+    Finding,
+    Nothing,
+    OwnCall,
+    Stalled,
+    StuckCall,
+)
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import absent_of, fingerprints, late
 from hangscope.explain.text.output import last_words, progress, silent, sites
@@ -25,8 +37,8 @@ from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
 
 
-def find_in_text(incident: Incident, facts: Facts) -> Finding:
-    """Return what the text shows; form `none` where it names no divergence."""
+def explained_by_text(incident: Incident, facts: Facts) -> Explanation:
+    """Return what the text shows; `Nothing` where it names no divergence."""
     by_silence: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
         silent, sites, progress, last_words, printed,
     )  # fmt: skip
@@ -51,10 +63,10 @@ def find_in_text(incident: Incident, facts: Facts) -> Finding:
         if finding is None or (step in by_silence and unproved & set(finding.culprits)):
             continue  # of ranks that the text does not hold, silence proves nothing
         if step in by_silence:
-            finding.waiting = tuple(r for r in finding.waiting if r not in unproved)
-            finding.explained = min(finding.explained, len(finding.waiting))
-        return finding
-    return Finding("none")
+            waiting = tuple(r for r in finding.waiting if r not in unproved)
+            finding = replace(finding, waiting=waiting, reached=finding.reached.intersection(waiting))
+        return Explanation(finding, set_aside=finding.set_aside)
+    return Explanation(Nothing())
 
 
 def _barrier(incident: Incident, facts: Facts) -> Finding | None:
@@ -71,28 +83,17 @@ def _barrier(incident: Incident, facts: Facts) -> Finding | None:
     absent = max(votes, key=lambda a: (len(a), votes[a], a))
     waiting = tuple(r for r in sorted(incident.ranks) if r not in absent)
     where = facts.whereabouts.get(waiting[0]) if waiting else None
-    finding = Finding(
-        "absent",
-        absent,
-        waiting=waiting,
-        explained=len(waiting),
-        waiting_rank=waiting[0] if waiting else None,
-        waiting_kind=where.call if where is not None else None,
-        assumed=assumed,
-        events=facts.all(MonitoredBarrier, MonitoredBarrierWitness)[:3],
-    )
+    call = where.call if where is not None else None
+    stuck = StuckCall(rank=waiting[0] if waiting else None, kind=call)
+    events = tuple(facts.all(MonitoredBarrier, MonitoredBarrierWitness)[:3])
     if len(absent) > len(waiting):
         # The rank that makes an extra call reports the innocent majority absent.
-        finding.form, finding.culprits, finding.waiting = "extra", waiting, absent
-        finding.explained, finding.own_kind = len(absent), finding.waiting_kind
-        finding.candidates = [
-            Candidate(
-                absent,
-                "absent",
-                "they are the majority: the few who wait made a call that the others do not make",
-            )
-        ]
-    return finding
+        why = "they are the majority: the few who wait made a call that the others do not make"
+        return Extra(
+            waiting, stuck, OwnCall(call), waiting=absent, reached=frozenset(absent), assumed=assumed, events=events,
+            set_aside=(Candidate(absent, Absent.name, why),),
+        )  # fmt: skip
+    return Absent(absent, stuck, waiting=waiting, reached=frozenset(waiting), assumed=assumed, events=events)
 
 
 def _desync(incident: Incident, facts: Facts) -> Finding | None:
@@ -120,31 +121,14 @@ def _desync(incident: Incident, facts: Facts) -> Finding | None:
     reports = facts.all(Desync)
     kind = next((CallKind(str(e.op), "nccl") for e in reports if e.op), None)
     waiting = tuple(sorted(joined - absent)) or tuple(r for r in sorted(incident.ranks) if r not in absent)
-    if not absent:
-        return Finding(
-            "stalled",
-            (),
-            seq=seq,
-            waiting=waiting,
-            explained=len(waiting),
-            waiting_rank=waiting[0] if waiting else None,
-            waiting_kind=kind,
-            assumed=assumed,
-            events=list(reports[:3]),
-        )
-    if not waiting:
+    if not waiting and absent:
         return None
-    return Finding(
-        "absent",
-        tuple(sorted(absent)),
-        seq=seq,
-        waiting=waiting,
-        explained=len(waiting),
-        waiting_rank=waiting[0],
-        waiting_kind=kind,
-        assumed=assumed,
-        events=list(reports[:3]),
-    )
+    stuck = StuckCall(None, seq, waiting[0] if waiting else None, kind)
+    of = Absent if absent else Stalled
+    return of(
+        tuple(sorted(absent)), stuck, waiting=waiting, reached=frozenset(waiting), assumed=assumed,
+        events=tuple(reports[:3]),
+    )  # fmt: skip
 
 
 def _analyzer(incident: Incident, facts: Facts) -> Finding | None:
@@ -153,19 +137,17 @@ def _analyzer(incident: Incident, facts: Facts) -> Finding | None:
         if not report.named:
             continue
         waiting = tuple(r for r in report.expected if r not in report.named)
-        kind = CallKind(report.op or "")
-        finding = Finding(
-            "absent" if report.what == "absent" else "different",
+        call = CallKind(report.op or "")
+        stuck = StuckCall(None, report.seq, waiting[0] if waiting else None, call)
+        own = OwnCall(call, report.seq) if report.what == "unlike" else OwnCall()
+        of = Absent if report.what == "absent" else Different
+        return of(
             report.named,
-            seq=report.seq,
+            stuck,
+            own,
             waiting=waiting,
-            explained=len(waiting),
-            waiting_rank=waiting[0] if waiting else None,
-            waiting_kind=kind,
+            reached=frozenset(waiting),
             guess=True,
-            events=[report],
+            events=(report,),
         )
-        if report.what == "unlike":
-            finding.own_kind, finding.own_seq = kind, report.seq
-        return finding
     return None
