@@ -61,7 +61,8 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
 
     if why := damage(case, match) or torn_death(case, match) or only_communication_failed(case, match):
         lower(1, why)
-    if finding.form == "absent" and finding.view is not None and finding.waiting_kind is None and case.solid:
+    stuck = finding.stuck
+    if isinstance(finding, Absent) and stuck.view is not None and stuck.kind is None and case.solid:
         lower(1, "the call that they wait in was not recorded: a number alone tells of it")
     if finding.tie and not match.culprits:
         lower(1, "the sides are even and history does not tell which is wrong")
