@@ -89,7 +89,11 @@ def torn_death(case: Case, match: Match) -> str:
     for death in case.facts.first_deaths if match.cause == "crashed_rank" else []:
         event, told = death.event, case.facts.exits.get(death.rank)
         alone = told is None or told.code in (None, 0)
-        if death.rank in match.culprits and isinstance(event, RankException) and event.torn and alone:
+        if death.rank not in match.culprits or not isinstance(event, RankException):
+            continue
+        if any(_REPLACED in frame.file + frame.name for frame in event.frames):
+            return f"the traceback of rank {death.rank} holds bytes that are no text"
+        if event.torn and alone:
             return f"how the traceback of rank {death.rank} begins is not there: its last line may be of an error that was caught"
     return ""
 

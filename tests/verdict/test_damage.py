@@ -363,3 +363,37 @@ def test_lines_glued_by_thousands_are_read_one_by_one(tmp_path: Path) -> None:
     log.write_text((head + bound) * 100 + "\n")
     verdict = analyze(log).verdict
     assert verdict is None or 3 not in verdict.culprit_ranks
+
+
+def test_a_launchers_line_in_a_ranks_own_log_is_damage(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for rank in range(4):
+        (folder / f"rank{rank}.out").write_text(
+            f"rank {rank} step 0 loss 0.75\nrank {rank} step 1 loss 0.74\n"
+        )
+    srun = "srun: error: node1: task 1: Aborted (core dumped)\n"
+    (folder / "slurm-17.out").write_text(srun)
+    assert not analyze(folder).warnings
+    (folder / "slurm-17.out").unlink()
+    (folder / "rank3.out").write_text(srun + (folder / "rank3.out").read_text())
+    report = analyze(folder)
+    assert [w.code for w in report.warnings] == ["contradiction"]
+    assert report.verdict is None or report.verdict.confidence != "high"
+
+
+def test_a_traceback_whose_frames_are_no_text_is_not_sure(tmp_path: Path) -> None:
+    log = tmp_path / "rank0.log"
+    log.write_bytes(DEATH.replace(b"/workspace/train.py", b"/work\xffpace/tra\x80n.py"))
+    torn = analyze(log)
+    assert certainty(torn)[1] == "medium" and "no text" in " ".join(torn.to_dict()["confidence_why"])
+
+
+def test_a_job_whose_calls_did_not_fit_was_not_surely_ended_from_outside(tmp_path: Path) -> None:
+    text = (FIXTURES / "text" / "wrapped_detail_majority.txt").read_text()
+    log = tmp_path / "job.log"
+    log.write_text(
+        text[: text.index("[rank1]: RuntimeError")]
+        + "slurmstepd: error: *** JOB 88125 ON node03 CANCELLED AT 2026-03-02T11:00:21 DUE TO TIME LIMIT ***\n"
+    )
+    assert certainty(analyze(log))[1] != "high"

@@ -7,14 +7,20 @@ from collections.abc import Iterator, Sequence
 
 from hangscope.errors import Note
 from hangscope.events import Event
+from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.torch_logs.two_ranks import HINT, PREFIX
 from hangscope.ingest.workers.reading import Reading
 
 _LEAST_LOGS = 3  # of two ranks' logs, one that holds lines of both may be everybody's
+_LAUNCHERS = 0  # the rank whose log may be the launcher's as well
 
 
 def misplaced(readings: Sequence[Reading]) -> Iterator[Note]:
-    """Yield a note for each log of one rank that holds a line of another, whose lines stand in a log of its own."""
+    """Yield a note for each log of one rank that holds a line of another, whose lines stand in a log of its own.
+
+    So does what a launcher says of another rank's end: it is in the launcher's log, or in that of the first rank.
+    """
+    yield from _ends_of_others(readings)
     writers = {reading.file: _writers(reading) for reading in readings if reading.log is not None}
     own: dict[int, set[str]] = defaultdict(set)
     for reading in readings:
@@ -46,3 +52,15 @@ def _writers(reading: Reading) -> set[int]:
 
 def _is_prefixed(event: Event) -> bool:
     return not event.by_launcher and PREFIX.match(event.text) is not None
+
+
+def _ends_of_others(readings: Sequence[Reading]) -> Iterator[Note]:
+    logs = [reading.log for reading in readings if reading.log is not None and reading.log.rank is not None]
+    named = {log.rank for log in logs}
+    for log in logs if len(named) >= _LEAST_LOGS else ():
+        for event in log.events if log.rank != _LAUNCHERS else ():
+            whose = event.rank if event.rank is not None else event.task
+            if isinstance(event, Exit) and whose not in (None, log.rank) and whose in named:
+                why = f"a launcher's line on the end of rank {whose} stands in the log of rank {log.rank}"
+                yield Note("contradiction", why, event.file, event.line, HINT)
+                break
