@@ -13,7 +13,6 @@ from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
-_TRANSPORT = ("port_error", "catastrophic", "ib_error", "connect", "closed_by_peer", "size_mismatch")
 _LOCAL = ("port_error", "catastrophic")
 _OTHER_ENDS = ("oom_host", "oom_cuda", "loader_worker_death")
 _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
@@ -27,7 +26,7 @@ def device_fault(case: Case) -> Match | None:
     ]
     faults = [e for e in faults if not _of_the_program(e)]
     named = tuple(sorted({e.rank for e in faults if e.rank is not None}))
-    broken_path = any(e.tier < 3 for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT)
+    broken_path = any(e.tier < 3 for e in case.facts.all(NcclWarn) if e.of_transport)
     if isinstance(finding, Lagging) and finding.culprits and not broken_path:
         culprits = finding.culprits
         evidence = [
@@ -117,7 +116,7 @@ def network_fault(case: Case) -> Match | None:
     of a peer that is gone, whose printer is a victim.
     """
     finding = case.finding
-    warnings = [e for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT]
+    warnings = [e for e in case.facts.all(NcclWarn) if e.of_transport]
     if not isinstance(finding, Stalled | Nothing | Circular | Lagging):
         return None
     if isinstance(finding, Nothing | Circular) and not warnings:

@@ -20,7 +20,6 @@ from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
-_TRANSPORT = ("port_error", "catastrophic", "ib_error", "connect")
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _KILLED = frozenset({-9, -11, -7, -4, -8})
 _NO_FAULT = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
@@ -93,9 +92,8 @@ def _memory(case: Case) -> Match | None:
 
 
 def _adapter(case: Case) -> Match | None:
-    warnings = [
-        e for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT and e.tier <= 2 and not e.retrying
-    ]
+    told = [e for e in case.facts.all(NcclWarn) if e.of_transport and e.tier <= 2 and not e.retrying]
+    warnings = [e for e in told if e.fault != "size_mismatch"]  # that is the program's own
     if not warnings:
         return None
     first = min(warnings, key=lambda e: (e.tier, e.file, e.line))
