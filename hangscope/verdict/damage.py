@@ -81,7 +81,7 @@ def only_communication_failed(case: Case, match: Match) -> str:
 
     A rank whose peer is gone gets such an error, too. What tells the two apart are a few words of it.
     """
-    deaths = case.facts.first_deaths if match.cause == "crashed_rank" else []
+    deaths = case.statements.first_deaths if match.cause == "crashed_rank" else []
     for death in deaths:
         event = death.event
         if not isinstance(event, RankException) or death.rank not in match.culprits:
