@@ -12,7 +12,6 @@ from hangscope.explain.aligned import Aligned
 from hangscope.explain.explanation import explain
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text import excerpt
-from hangscope.explain.text.finding import explained_by_text
 from hangscope.incident import ASSUMED, Absence, Incident
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -58,13 +57,11 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     uncollected = excerpt.not_collected(incident, digest)
     ended = frozenset(death.rank for death in digest.deaths)
     aligned = Aligned(incident, views, histories, graph, digest.witnesses, uncollected, ended, digest.busy)
-    explanation = explain(aligned)
+    explanation = explain(aligned, digest)
     found = explanation.best
     recorded = any(r.calls_file and r.absence is not Absence.TOLD for r in incident.ranks.values())
-    from_text = isinstance(found, Nothing) or not recorded
-    if isinstance(found, Nothing):
-        explanation = explained_by_text(incident, digest)
-    else:
+    from_text = explanation.from_text or isinstance(found, Nothing) or not recorded
+    if not explanation.from_text and not isinstance(found, Nothing):
         view = found.stuck.view
         assumed = found.assumed or (view is not None and ASSUMED in view.group.name)
         if from_text and not found.events:

@@ -98,7 +98,6 @@ class Match:
     advice: list[str] = field(default_factory=list)
     frame: Frame | None = None
     frame_rank: int | None = None
-    host_state: str = ""
     api: str | None = None
     stack: Stack = ()
     rivals: list[tuple[str, str]] = field(default_factory=list)

@@ -8,8 +8,10 @@ that all joined and none completes. What was not chosen is kept with the reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hangscope.explain.aligned import Aligned
+from hangscope.explain.facts import Facts
 from hangscope.explain.finding import (
     Absent,
     Candidate,
@@ -26,41 +28,79 @@ from hangscope.explain.generate.device_lag import DeviceLag
 from hangscope.explain.generate.mismatches import Mismatches
 from hangscope.explain.generate.pair_faults import PairFaults
 from hangscope.explain.generate.standing_calls import standing_call
+from hangscope.explain.predict import Replay
+from hangscope.explain.text.hypotheses import told
+from hangscope.explain.weights import Source, price
 
-#: A root of a more certain kind is not given up for one that merely explains a few ranks more.
-ENOUGH = 0.9
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A finding, what it rests on, and its score: the share of the waiting ranks that it explains, less its price."""
+
+    finding: Finding
+    source: Source
+    score: float
 
 
-def explain(aligned: Aligned) -> Explanation:
-    """Return the finding that explains most of those who wait, with its rivals; `Nothing` where nothing is open or differs."""
-    absence, circles, lag = Absence(aligned), Circles(aligned), DeviceLag(aligned)
-    found = [
-        finding
-        for finding in (
-            Mismatches(aligned).find(),
-            PairFaults(aligned).unequal(),
-            absence.seen(),
-            lag.find(),
-            absence.unseen(),
-            circles.find(),
-            standing_call(aligned),
-        )
-        if finding is not None
+def explain(aligned: Aligned, facts: Facts) -> Explanation:
+    """Return the finding that fits best, with its rivals; `Nothing` where nothing is open and no line tells of a root."""
+    found = _of_calls(aligned)
+    weighed = [*_by_calls(aligned, found), *_by_text(aligned, facts)]
+    if not weighed:
+        return Explanation(Nothing())
+    best = max(weighed, key=lambda w: w.score)  # of equals the first, which is of the more certain kind
+    set_aside = [candidate for w in weighed if w.source is best.source for candidate in w.finding.set_aside]
+    for w in weighed:
+        if w is not best and w.source is best.source and set(w.finding.culprits) - set(best.finding.culprits):
+            why = f"explains {w.finding.explained} waiting ranks; {best.finding.name} explains {best.finding.explained}"
+            set_aside.append(Candidate(w.finding.culprits, w.finding.name, why))
+    rivals = tuple(f for f in found if f is not best.finding and _has_a_fault_of_its_own(aligned, f))
+    return Explanation(best.finding, best.source is not Source.CALLS, rivals, tuple(set_aside))
+
+
+def _of_calls(aligned: Aligned) -> list[Finding]:
+    """Return the roots that the calls show, those of a more certain kind first."""
+    absence, circles = Absence(aligned), Circles(aligned)
+    found = (
+        Mismatches(aligned).find(),
+        PairFaults(aligned).unequal(),
+        absence.seen(),
+        DeviceLag(aligned).find(),
+        absence.unseen(),
+        circles.find(),
+        standing_call(aligned),
+    )
+    return [finding for finding in found if finding is not None] or [
+        finding for finding in (circles.apart(),) if finding is not None
     ]
-    if not found:
-        return Explanation(circles.apart() or Nothing())
+
+
+def _by_calls(aligned: Aligned, found: Sequence[Finding]) -> list[Weighed]:
+    lag = DeviceLag(aligned)
     fitting = _without_artefacts(aligned, lag, found)
     # A dump that is older than its peers' shows a lag of its own making: who merely lags is nobody's victim.
     lagging = lag.ranks if any(isinstance(f, Lagging) for f in fitting) else frozenset()
-    shares = [len(f.reached - lagging) / max(1, len(set(f.waiting) - lagging)) for f in fitting]
-    best = next(f for f, share in zip(fitting, shares, strict=True) if share >= ENOUGH * max(shares))
-    set_aside = [candidate for finding in found for candidate in finding.set_aside]
-    for finding in fitting:
-        if finding is not best and set(finding.culprits) - set(best.culprits):
-            why = f"explains {finding.explained} waiting ranks; {best.name} explains {best.explained}"
-            set_aside.append(Candidate(finding.culprits, finding.name, why))
-    rivals = tuple(f for f in found if f is not best and _has_a_fault_of_its_own(aligned, f))
-    return Explanation(best, rivals, tuple(set_aside))
+    return [
+        Weighed(
+            f,
+            Source.CALLS,
+            len(f.reached - lagging) / max(1, len(set(f.waiting) - lagging)) - price(f, Source.CALLS),
+        )
+        for f in fitting
+    ]
+
+
+def _by_text(aligned: Aligned, facts: Facts) -> list[Weighed]:
+    """Return what text tells, held against the calls that are open."""
+    replay = Replay(aligned.graph)
+    waiting = frozenset(aligned.waiting)
+    weighed = []
+    for finding, source in told(aligned.incident, facts):
+        culprits = frozenset(finding.culprits)
+        left = replay.stuck(culprits) - culprits if waiting and culprits else frozenset()
+        share = 1 - len(left) / max(1, len(waiting - culprits))
+        weighed.append(Weighed(finding, source, share - price(finding, source)))
+    return weighed
 
 
 def _without_artefacts(aligned: Aligned, lag: DeviceLag, found: Sequence[Finding]) -> list[Finding]:

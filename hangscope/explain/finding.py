@@ -181,8 +181,12 @@ def reaching(finding: AnyFinding, waiting: tuple[int, ...], explains: frozenset[
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The finding that explains best, the other roots whose ranks show a fault of their own, and who was set aside."""
+    """The finding that explains best, the other roots whose ranks show a fault of their own, and who was set aside.
+
+    `from_text`: it rests on lines and stacks, and not on calls.
+    """
 
     best: Finding
+    from_text: bool = False
     rivals: tuple[Finding, ...] = ()
     set_aside: tuple[Candidate, ...] = ()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from hangscope.align.nodes import Host
 from hangscope.align.rankset import compress
 from hangscope.report import told
-from hangscope.report.document import FOLD_ABOVE
-from hangscope.report.page_data import DetailData, RankDetail, RankMapData
 from hangscope.report.pictures.behaviour import Behaviour
 from hangscope.report.pictures.topology import Mesh
 from hangscope.report.pictures.waits import Drawn
+from hangscope.report.schema.document import FOLD_ABOVE
+from hangscope.report.schema.page import DetailData, RankDetail
+from hangscope.report.schema.pictures import RankMapData
 from hangscope.report.subject import Subject, site_of, sizes_of, state_word
 
 QUEUES = 24

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from hangscope.align.components import components
 from hangscope.align.nodes import Called, Host, Instance, Node, PairInstance, Unnamed, Untold
 from hangscope.align.rankset import compress
-from hangscope.report.page_data import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.pictures.wait_words import sentences
+from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.subject import Subject
 from hangscope.report.words import counted, some_ranks
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hangscope.align.nodes import PairInstance
 from hangscope.align.p2p import Half
-from hangscope.report.page_data import HalfPart, PairStory
 from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.schema.stories import HalfPart, PairStory
 from hangscope.report.subject import Subject, site_of, sizes_of, state_word
 
 

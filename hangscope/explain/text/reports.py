@@ -1,75 +1,28 @@
-"""The root as text alone shows it, for jobs that left no usable dump.
-
-What counts, strongest first: calls that ranks themselves say they were in (DETAIL fingerprints); members that a monitored
-barrier, the desync report, the watchdog's counters or RAS show absent; the lines at which ranks were blocked; who printed
-what last. All ranks are global here; a group-local number that nothing maps is taken as global and the finding says so by
-`assumed`.
-"""
+"""What reports say of all ranks at once: a monitored barrier, NCCL's desync report, torch's own analyzer."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
 
 from hangscope.explain.facts import Facts
 from hangscope.explain.finding import (
     Absent,
     Candidate,
     Different,
-    Explanation,
     Extra,
     Finding,
-    Nothing,
     OwnCall,
     Stalled,
     StuckCall,
 )
-from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
-from hangscope.explain.text.fingerprints import absent_of, fingerprints, late
-from hangscope.explain.text.output import last_words, progress, silent, sites
-from hangscope.explain.text.printed import printed
-from hangscope.explain.text.ras import ras
-from hangscope.explain.text.witnesses import left_first, no_answer, nothing_under_way
+from hangscope.explain.text.fingerprints import absent_of
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
 
 
-def explained_by_text(incident: Incident, facts: Facts) -> Explanation:
-    """Return what the text shows; `Nothing` where it names no divergence."""
-    by_silence: tuple[Callable[[Incident, Facts], Finding | None], ...] = (
-        silent, sites, progress, last_words, printed,
-    )  # fmt: skip
-    unproved = beyond_the_text(incident, facts) | without_a_log(incident, facts)
-    for step in (
-        fingerprints,
-        late,
-        _barrier,
-        _desync,
-        _analyzer,
-        ras,
-        left_first,
-        no_answer,
-        nothing_under_way,
-        silent,
-        sites,
-        progress,
-        last_words,
-        printed,
-    ):
-        finding = step(incident, facts)
-        if finding is None or (step in by_silence and unproved & set(finding.culprits)):
-            continue  # of ranks that the text does not hold, silence proves nothing
-        if step in by_silence:
-            waiting = tuple(r for r in finding.waiting if r not in unproved)
-            finding = replace(finding, waiting=waiting, reached=finding.reached.intersection(waiting))
-        return Explanation(finding, set_aside=finding.set_aside)
-    return Explanation(Nothing())
-
-
-def _barrier(incident: Incident, facts: Facts) -> Finding | None:
+def barrier(incident: Incident, facts: Facts) -> Finding | None:
     """Name those that a monitored barrier missed: the absent, or those who are in another call."""
     votes: Counter[tuple[int, ...]] = Counter()
     assumed = False
@@ -96,7 +49,7 @@ def _barrier(incident: Incident, facts: Facts) -> Finding | None:
     return Absent(absent, stuck, waiting=waiting, reached=frozenset(waiting), assumed=assumed, events=events)
 
 
-def _desync(incident: Incident, facts: Facts) -> Finding | None:
+def desync(incident: Incident, facts: Facts) -> Finding | None:
     """Read the report of TORCH_NCCL_DESYNC_DEBUG: finished #n but did not join #n+1, or never joined.
 
     Where all joined and nobody finished, the sentence that calls them lagging is void: the call itself stands still.
@@ -131,7 +84,7 @@ def _desync(incident: Incident, facts: Facts) -> Finding | None:
     )  # fmt: skip
 
 
-def _analyzer(incident: Incident, facts: Facts) -> Finding | None:
+def analyzer(incident: Incident, facts: Facts) -> Finding | None:
     """Take what torch's own analyzer printed as a hint: its naming depends on the order in which it read the dumps."""
     for report in facts.all(AnalyzerReport):
         if not report.named:
