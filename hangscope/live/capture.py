@@ -34,6 +34,7 @@ class Taken:
     """
 
     folder: Path
+    number: int
     own: bool
     stacks: dict[int, str] = field(default_factory=dict)
     recorders: set[int] = field(default_factory=set)
@@ -60,7 +61,7 @@ def capture(
         target.mkdir(parents=True)
     except FileExistsError:
         own = False
-    taken = Taken(target, own)
+    taken = Taken(target, asked, own)
     ranks = [process for process in processes if process.is_rank]
     asks = number is None and (everywhere or any(p.folder == str(folder.path) for p in processes))
     if asks:
