@@ -24,7 +24,9 @@ _RANK_TEST = re.compile(
 )
 _OF_STEPS = re.compile(r"\b(?:step|iter(?:ation)?|batch|it)\W{0,3}(\d{1,9})\s*/\s*(\d{1,9})\b", re.IGNORECASE)
 _WORDS = re.compile(r"[^a-z ]+|rank\s*\d*", re.IGNORECASE)  # what differs between ranks that say the same
-_SKIPS = re.compile(r"\bskip(?:s|ped|ping)?\b|\bempty batch\b|\bnan\b", re.IGNORECASE)
+_SKIPS = re.compile(
+    r"\bskip(?:s|ped|ping)?\b|\bempty batch\b|\b(?:loss|grad\w{0,20}|norm|is)[ =:]{1,3}nan\b", re.IGNORECASE
+)
 
 
 class Difference:

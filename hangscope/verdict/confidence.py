@@ -23,7 +23,7 @@ from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
-from hangscope.verdict.damage import damage, damaged_files, only_communication_failed
+from hangscope.verdict.damage import damage, damaged_files, only_communication_failed, torn_death
 
 #: What a rule says of itself whose facts leave other readings open.
 USUAL = "the usual reading of this evidence"
@@ -59,8 +59,11 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             level = to
             reasons.append(why)
 
-    if why := damage(case, match) or only_communication_failed(case, match):
+    if why := damage(case, match) or torn_death(case, match) or only_communication_failed(case, match):
         lower(1, why)
+    stuck = finding.stuck
+    if isinstance(finding, Absent) and stuck.view is not None and stuck.kind is None and case.solid:
+        lower(1, "the call that they wait in was not recorded: a number alone tells of it")
     if finding.tie and not match.culprits:
         lower(1, "the sides are even and history does not tell which is wrong")
     if not isinstance(finding, Nothing) and match.cause not in (

@@ -67,7 +67,7 @@ def came_late(case: Case) -> Match | None:
 def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
     """Return whether dumps show that the calls which timed out were completed, and no rank stands still."""
     records = case.incident.ranks.values()
-    if all(r.seen and r.dump_file for r in records):
+    if records and all(r.seen and r.dump_file for r in records):
         return True
     dumped = [r for r in records if r.dump_file]
     calls = {(e.seq, e.op) for e in timeouts}

@@ -15,7 +15,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout
 
 _REASONS = {
     "preemption": "was preempted",
@@ -45,7 +45,9 @@ def ended_from_outside(case: Case) -> Match | None:
         f"the whole job {told}",
         # People cancel jobs that are frozen, and a rank may be behind its peers at any moment.
         strength=1
-        if ((named or case.graph.waiting) and still is not False) or event.signal == "SIGINT"
+        if ((named or case.graph.waiting) and still is not False)
+        or event.signal == "SIGINT"
+        or case.statements.all(CallFingerprint)  # calls that do not fit stop a job by themselves
         else 2,
         category="external",
         evidence=[quote(event)],
