@@ -86,8 +86,8 @@ def _dumps_compared(case: Case, match: Match) -> set[str]:
 
 def torn_death(case: Case, match: Match) -> str:
     """Return why a death may be none: its traceback's beginning is not there, and nothing else says that the rank ended."""
-    for death in case.facts.first_deaths if match.cause == "crashed_rank" else []:
-        event, told = death.event, case.facts.exits.get(death.rank)
+    for death in case.statements.first_deaths if match.cause == "crashed_rank" else []:
+        event, told = death.event, case.statements.exits.get(death.rank)
         alone = told is None or told.code in (None, 0)
         if death.rank not in match.culprits or not isinstance(event, RankException):
             continue
@@ -103,7 +103,7 @@ def only_communication_failed(case: Case, match: Match) -> str:
 
     A rank whose peer is gone gets such an error, too. What tells the two apart are a few words of it.
     """
-    deaths = case.facts.first_deaths if match.cause == "crashed_rank" else []
+    deaths = case.statements.first_deaths if match.cause == "crashed_rank" else []
     for death in deaths:
         event = death.event
         if not isinstance(event, RankException) or death.rank not in match.culprits:
