@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hangscope.align import divergence, frontier, waitgraph
 from hangscope.causes.case import Case
-from hangscope.explain import facts, finder, scene, statements
-from hangscope.explain.text import excerpt, finding
+from hangscope.explain import facts, statements
+from hangscope.explain.aligned import Aligned
+from hangscope.explain.explanation import explain
+from hangscope.explain.finding import Nothing
+from hangscope.explain.text import excerpt
 from hangscope.incident import ASSUMED, Absence, Incident
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -53,18 +56,20 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     )
     uncollected = excerpt.not_collected(incident, digest)
     ended = frozenset(death.rank for death in digest.deaths)
-    looked_at = scene.Scene(incident, views, histories, graph, digest.witnesses, uncollected, ended)
-    found = finder.Finder(looked_at).find()
-    if found.view is not None and ASSUMED in found.view.group.name:
-        found.assumed = True
+    aligned = Aligned(incident, views, histories, graph, digest.witnesses, uncollected, ended, digest.busy)
+    explanation = explain(aligned, digest)
+    found = explanation.best
     recorded = any(r.calls_file and r.absence is not Absence.TOLD for r in incident.ranks.values())
-    from_text = found.form == "none" or not recorded
-    if found.form != "none" and from_text and not found.events:
-        found.events = statements.behind(digest, found.waiting, found.culprits)
-        found.assumed = found.assumed or any(e.rank_assumed for e in found.events)
-    if found.form == "none":
-        found = finding.find_in_text(incident, digest)
-    case = Case(incident, found, digest, graph, from_text, knowledge or own_knowledge())
+    from_text = explanation.from_text or isinstance(found, Nothing) or not recorded
+    if not explanation.from_text and not isinstance(found, Nothing):
+        view = found.stuck.view
+        assumed = found.assumed or (view is not None and ASSUMED in view.group.name)
+        if from_text and not found.events:
+            lines = statements.behind(digest, found.waiting, found.culprits)
+            assumed = assumed or any(e.rank_assumed for e in lines)
+            found = replace(found, events=tuple(lines))
+        explanation = replace(explanation, best=replace(found, assumed=assumed))
+    case = Case(incident, explanation, digest, graph, from_text, knowledge or own_knowledge())
     return Analysis(incident, views, histories, case, judge(case))
 
 

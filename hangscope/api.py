@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hangscope.ingest.workers.reading import Reading
     from hangscope.knowledge.library import Knowledge
     from hangscope.knowledge.site import Rules
-    from hangscope.report.document import Document
+    from hangscope.report.schema.document import Document
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 REDACTIONS = ("hosts", "paths", "users")

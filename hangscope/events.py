@@ -123,6 +123,13 @@ def _hints(kind: type[Event]) -> dict[str, Any]:
     return found
 
 
+@cache
+def number_fields(kind: str) -> frozenset[str]:
+    """Return the names of those fields of events of a kind that hold whole numbers."""
+    hints = {**_hints(Event), **_hints(_CLASSES[kind])}
+    return frozenset(name for name, hint in hints.items() if hint in (int, int | None))
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Frame):
         return (value.name, value.file, value.line)

@@ -69,7 +69,10 @@ def _check(target: Path, force: bool) -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
-        raise UsageError("packing needs pyarrow", "pip install 'hangscope[parquet]'") from None
+        raise UsageError(
+            "packing needs pyarrow",
+            "pip install 'hangscope[parquet]', or archive the folder (tar, zip), which is analysed as well",
+        ) from None
     outputs.check(target, _is_pack, KIND, force=force)
 
 

@@ -16,9 +16,9 @@ from hangscope import isolated
 from hangscope._version import __version__
 from hangscope.api import Report
 from hangscope.ingest.files.scratch import scratch_folder
-from hangscope.report.document import Document
 from hangscope.report.empty import empty_document
-from hangscope.report.plain import from_plain, to_plain
+from hangscope.report.schema.document import Document
+from hangscope.report.schema.plain import from_plain, to_plain
 
 REAP_TIME = 5.0  # seconds for a killed child to be gone; one that hangs in the kernel is left to it
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 import click
 
 from hangscope.report.masking.secrets import mask_text
-from hangscope.report.reading import clean
+from hangscope.report.words import clean
 
 
 def wants_color(choice: str) -> bool:

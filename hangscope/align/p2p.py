@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+from hangscope.align.nodes import PairInstance
 from hangscope.incident import Group, Incident, State
-
-#: (gid, source, destination, index in the pair); ranks are global
-PairKey = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class Half:
 class Pair:
     """One send with its receive; a side is None where that rank has not made its half."""
 
-    key: PairKey
+    key: PairInstance
     send: Half | None
     recv: Half | None
 
@@ -133,7 +131,7 @@ def _open_pairs(
             send is None or recv is None
         ):  # a log that tells no completion shows by this alone that a half waits
             send, recv = _waiting(send), _waiting(recv)
-        pair = Pair((gid, source, destination, index), send, recv)
+        pair = Pair(PairInstance(gid, source, destination, index), send, recv)
         if pair.is_open:
             result.append(pair)
     return result

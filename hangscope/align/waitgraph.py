@@ -15,22 +15,19 @@ is the number of open calls plus the members of stuck instances.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hangscope.align.components import components
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import match_key
-from hangscope.align.p2p import Pair, PairKey, pairs
+from hangscope.align.nodes import Called, Host, Instance, Node, PairInstance, Unnamed, Untold
+from hangscope.align.p2p import Pair, pairs
 from hangscope.incident import Incident, State
 
-#: ("H", rank), ("I", gid, seq), ("P", *PairKey), ("T", rank) for a call of which no line tells whom it
-#: waits for, ("U", gid) for members of a group that no line names
 MOST_EDGES = (
     2**18
 )  # to members that were not seen; beyond them only the first open call of a group has its own
-
-Node = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class WaitGraph:
     edges: list[list[tuple[int, bool]]] = field(default_factory=list)
     index: dict[Node, int] = field(default_factory=dict)
     open_calls: dict[int, list[OpenCall]] = field(default_factory=dict)
-    pairs: dict[PairKey, Pair] = field(default_factory=dict)
+    pairs: dict[PairInstance, Pair] = field(default_factory=dict)
     roots: list[Root] = field(default_factory=list)
     _known: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
     _callers: dict[Node, list[tuple[int, OpenCall]]] = field(default_factory=dict, repr=False)
@@ -82,8 +79,8 @@ class WaitGraph:
         return sorted(r for r, calls in self.open_calls.items() if calls)
 
     def of_known_calls(self) -> WaitGraph:
-        """Return the graph without what no line tells (`T` and `U` nodes): calls and hosts alone, as they can be shown."""
-        kept = [i for i, node in enumerate(self.nodes) if node[0] not in ("T", "U")]
+        """Return the graph without what no line tells (`Untold` and `Unnamed`): calls and hosts alone, as they can be shown."""
+        kept = [i for i, node in enumerate(self.nodes) if not isinstance(node, Untold | Unnamed)]
         if len(kept) == len(self.nodes):
             return self
         place = {old: new for new, old in enumerate(kept)}
@@ -95,7 +92,7 @@ class WaitGraph:
         )
         shown.index = {node: i for i, node in enumerate(shown.nodes)}
         for rank, calls in self.open_calls.items():
-            known = [call for call in calls if call.node[0] != "T"]
+            known = [call for call in calls if not isinstance(call.node, Untold)]
             if known:
                 shown.open_calls[rank] = known
         return shown
@@ -205,7 +202,7 @@ def build(
                 )
                 calls[rank].append(
                     OpenCall(
-                        ("I", view.group.gid, seq),
+                        Instance(view.group.gid, seq),
                         order,
                         view.created(rank, seq),
                         view.group.gid,
@@ -217,14 +214,12 @@ def build(
         for half in (pair.send, pair.recv):
             if half is not None and half.state in (State.PENDING, State.STARTED):
                 calls[half.rank].append(
-                    OpenCall(
-                        ("P", *pair.key), half.order, half.created, pair.key[0], (pair.key[0], -half.seq)
-                    )
+                    OpenCall(pair.key, half.order, half.created, pair.key.gid, (pair.key.gid, -half.seq))
                 )
     for rank in sorted(overdue):
         stated = any(q.told and len(q) for q in incident.ranks[rank].queues.values())
         if not calls[rank] and not stated:  # whom it waits for is not told: it waits, and leads nowhere
-            calls[rank].append(OpenCall(("T", rank), 1 << 61, 0, -1, (-1, rank)))
+            calls[rank].append(OpenCall(Untold(rank), 1 << 61, 0, -1, (-1, rank)))
     by_gid = {view.group.gid: view for view in views}
     for rank in sorted(calls):
         ordered = graph.open_calls[rank] = sorted(calls[rank], key=lambda c: (c.order, str(c.node)))
@@ -238,22 +233,23 @@ def build(
             for before in earlier:
                 graph.connect(node, graph.add(before.node), before.gid != call.gid)
             if not earlier:
-                graph.connect(graph.add(("H", rank)), node, True)
+                graph.connect(graph.add(Host(rank)), node, True)
         _connect_batches(graph, ordered)
-    for instance in [n for n in graph.nodes if n[0] == "I"]:
-        if by_gid[int(instance[1])].group.partial:  # type: ignore[call-overload]
-            graph.connect(graph.index[instance], graph.add(("U", instance[1])), True)
-    first: dict[object, int] = {}
-    for _, group, at in [n for n in graph.nodes if n[0] == "I"]:
-        first[group] = min(int(at), first.get(group, int(at)))  # type: ignore[call-overload]
+    first: dict[int, int] = {}
+    for called in [n for n in graph.nodes if isinstance(n, Instance)]:
+        if by_gid[called.gid].group.partial:
+            graph.connect(graph.index[called], graph.add(Unnamed(called.gid)), True)
+        first[called.gid] = min(called.seq, first.get(called.gid, called.seq))
     edges = 0
-    for instance in [n for n in graph.nodes if n[0] in "IPT"]:  # type: ignore[operator]
+    for instance in [n for n in graph.nodes if isinstance(n, Called)]:
         # Later calls of a group wait behind its first open one, which waits for all who were not seen.
-        whole = edges < MOST_EDGES or instance[0] != "I" or instance[2] == first[instance[1]]
+        whole = (
+            edges < MOST_EDGES or not isinstance(instance, Instance) or instance.seq == first[instance.gid]
+        )
         absent = _absent_from(instance, by_gid, graph, whole)
         edges += len(absent)
         for rank in absent:
-            graph.connect(graph.index[instance], graph.add(("H", rank)), False)
+            graph.connect(graph.index[instance], graph.add(Host(rank)), False)
     early = {rank for view in views for rank in view.early}
     _find_roots(incident, graph, early, idle)
     return graph
@@ -263,7 +259,7 @@ def _connect_batches(graph: WaitGraph, ordered: Sequence[OpenCall]) -> None:
     """Let the calls of one batch wait for each other: a batch completes as a whole."""
     batches: dict[tuple[int, int], list[OpenCall]] = defaultdict(list)
     for call in ordered:
-        if call.node[0] == "P":
+        if isinstance(call.node, PairInstance):
             batches[call.batch].append(call)
     for batch in batches.values():
         for one, other in zip(batch, [*batch[1:], batch[0]], strict=True):
@@ -272,16 +268,14 @@ def _connect_batches(graph: WaitGraph, ordered: Sequence[OpenCall]) -> None:
 
 
 def _absent_from(
-    node: Node, views: dict[int, GroupFrontier], graph: WaitGraph, unseen: bool = True
+    node: Called, views: dict[int, GroupFrontier], graph: WaitGraph, unseen: bool = True
 ) -> list[int]:
     """Return the members that an open instance waits for: seen and not there, or, where `unseen` holds, not seen."""
-    if node[0] == "T":
-        return []
-    if node[0] == "P":
-        pair = graph.pairs[node[1:]]  # type: ignore[index]
-        _, source, destination, _ = pair.key
-        return [rank for rank, half in ((source, pair.send), (destination, pair.recv)) if half is None]
-    view, seq = views[int(node[1])], int(node[2])  # type: ignore[call-overload]
+    if isinstance(node, PairInstance):
+        pair = graph.pairs[node]
+        halves = ((node.source, pair.send), (node.destination, pair.recv))
+        return [rank for rank, half in halves if half is None]
+    view, seq = views[node.gid], node.seq
     absent = [r for r in view.seen if (view.members[r].enqueued or 0) < seq]
     return absent + (
         [] if view.proven >= seq or not unseen else [r for r in view.unseen if not _entered(view, r, seq)]
@@ -300,19 +294,19 @@ def _find_roots(incident: Incident, graph: WaitGraph, early: set[int], idle: fro
     for source, targets in enumerate(graph.edges):
         for target, _ in targets:
             reversed_edges[target].append(source)
-    waiting = set(graph.waiting)
+    waiting = frozenset(graph.waiting)
     reach: dict[tuple[int, ...], frozenset[int]] = {}
     for number, part in enumerate(parts):
         if any(part_of[t] != number for n in part for t, _ in graph.edges[n]):
             continue
-        if graph.nodes[part[0]][0] in "TU":  # type: ignore[operator]
+        if isinstance(graph.nodes[part[0]], Untold | Unnamed):
             continue
         # Many that were not seen are waited for by the same calls.
         inside = set(part)
         before = tuple(sorted({source for node in part for source in reversed_edges[node]} - inside))
         if before not in reach:
             reach[before] = _reaching(before, reversed_edges, graph, waiting)
-        own = waiting.intersection(int(graph.nodes[n][1]) for n in part if graph.nodes[n][0] == "H")  # type: ignore[call-overload]
+        own = waiting.intersection(_hosts(graph, part))
         graph.roots.append(
             _root(incident, graph, part, reach[before] | own if own else reach[before], early, idle)
         )
@@ -320,7 +314,7 @@ def _find_roots(incident: Incident, graph: WaitGraph, early: set[int], idle: fro
 
 
 def _reaching(
-    part: Iterable[int], reversed_edges: list[list[int]], graph: WaitGraph, waiting: set[int]
+    part: Iterable[int], reversed_edges: list[list[int]], graph: WaitGraph, waiting: frozenset[int]
 ) -> frozenset[int]:
     seen = set(part)
     work = list(seen)
@@ -329,7 +323,12 @@ def _reaching(
             if source not in seen:
                 seen.add(source)
                 work.append(source)
-    return frozenset(int(graph.nodes[n][1]) for n in seen if graph.nodes[n][0] == "H") & waiting  # type: ignore[call-overload]
+    return waiting.intersection(_hosts(graph, seen))
+
+
+def _hosts(graph: WaitGraph, places: Iterable[int]) -> Iterator[int]:
+    """Yield the ranks of the host nodes among the nodes at these places."""
+    return (node.rank for node in map(graph.nodes.__getitem__, places) if isinstance(node, Host))
 
 
 def _root(
@@ -341,10 +340,10 @@ def _root(
     idle: frozenset[int],
 ) -> Root:
     nodes = tuple(graph.nodes[n] for n in part)
-    hosts = tuple(sorted(int(n[1]) for n in nodes if n[0] == "H"))  # type: ignore[call-overload]
+    hosts = tuple(sorted(_hosts(graph, part)))
     inside = set(part)
     certain = not any(assumed for n in part for t, assumed in graph.edges[n] if t in inside)
-    if len(nodes) > 1 and not hosts and all(n[0] == "P" for n in nodes):
+    if len(nodes) > 1 and not hosts and all(isinstance(n, PairInstance) for n in nodes):
         # One batch, or batches that meet each other, with every half there: a call that all joined.
         members = tuple(
             r for r, calls in sorted(graph.open_calls.items()) if any(c.node in nodes for c in calls)

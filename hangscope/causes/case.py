@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.explain.facts import Facts
-from hangscope.explain.finding import Finding
+from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source, Stack
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import Knowledge, own_knowledge
@@ -16,14 +16,19 @@ from hangscope.knowledge.library import Knowledge, own_knowledge
 
 @dataclass(slots=True)
 class Case:
-    """One incident with its finding. `from_text`: the finding rests on text alone."""
+    """One incident with what explains it best. `from_text`: the finding rests on text alone."""
 
     incident: Incident
-    finding: Finding
+    explanation: Explanation
     facts: Facts
     graph: WaitGraph
     from_text: bool = False
     knowledge: Knowledge = field(default_factory=own_knowledge)
+
+    @property
+    def finding(self) -> Finding:
+        """Return the finding that explains best."""
+        return self.explanation.best
 
     @property
     def frames_recorded(self) -> bool:
@@ -33,7 +38,9 @@ class Case:
     @property
     def solid(self) -> bool:
         """Return whether the finding names calls that differ or are missing, and not only lines or step counts."""
-        return self.finding.form != "none" and (not self.from_text or self.finding.seq is not None)
+        return not isinstance(self.finding, Nothing) and (
+            not self.from_text or self.finding.stuck.seq is not None
+        )
 
     def elsewhere(self, ranks: Sequence[int]) -> list[int]:
         """Return those of `ranks` whose stack shows them at work outside the call that they left open.
@@ -91,7 +98,6 @@ class Match:
     advice: list[str] = field(default_factory=list)
     frame: Frame | None = None
     frame_rank: int | None = None
-    host_state: str = ""
     api: str | None = None
     stack: Stack = ()
     rivals: list[tuple[str, str]] = field(default_factory=list)

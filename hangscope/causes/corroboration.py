@@ -94,11 +94,13 @@ def _timeout(case: Case, event: WatchdogTimeout) -> Evidence:
     """Return a watchdog's line, for or against the call that the dumps show, where both are numbered by one group."""
     finding, seq = case.finding, event.seq
     group = event.group_name
-    same_group = finding.view is not None and group is not None and group == finding.view.group.name
-    if same_group and seq is not None and finding.seq is not None and seq != finding.seq:
+    same_group = (
+        finding.stuck.view is not None and group is not None and group == finding.stuck.view.group.name
+    )
+    if same_group and seq is not None and finding.stuck.seq is not None and seq != finding.stuck.seq:
         return quote(
             event,
-            f"rank {event.rank}'s watchdog timed out at seq {seq}, the dumps show it waiting at {finding.seq}: {event.text}",
+            f"rank {event.rank}'s watchdog timed out at seq {seq}, the dumps show it waiting at {finding.stuck.seq}: {event.text}",
             stance="against",
         )
     return quote(event, f"rank {event.rank}'s watchdog timed out: {event.text}")

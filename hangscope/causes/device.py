@@ -6,6 +6,7 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.mismatch import describe
+from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen
 from hangscope.incident import Event, Evidence
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.job_logs.launcher import Exit
@@ -27,7 +28,7 @@ def device_fault(case: Case) -> Match | None:
     faults = [e for e in faults if not _of_the_program(e)]
     named = tuple(sorted({e.rank for e in faults if e.rank is not None}))
     broken_path = any(e.tier < 3 for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT)
-    if finding.form == "half" and finding.culprits and not broken_path:
+    if isinstance(finding, Lagging) and finding.culprits and not broken_path:
         culprits = finding.culprits
         evidence = [
             Evidence(
@@ -42,7 +43,7 @@ def device_fault(case: Case) -> Match | None:
             sure=2 if len(culprits) == 1 and not finding.tie and _is_no_older_dump(case, culprits[0]) else 1,
             category="hardware",
             evidence=evidence,
-            frame=case.frame_of(finding.own_kind),
+            frame=case.frame_of(finding.own.kind),
             frame_rank=culprits[0],
             advice=[
                 f"Drain the GPU of {ranks_phrase(culprits)} and look for the first CUDA error or Xid in its host's kernel log; the timeout came later.",
@@ -52,7 +53,7 @@ def device_fault(case: Case) -> Match | None:
     if (
         named
         and len(named) * 2 <= len(case.incident.ranks)
-        and finding.form in ("none", "stalled", "unseen", "absent")
+        and isinstance(finding, Nothing | Stalled | Unseen | Absent)
     ):
         if any(d.rank in named and _ended_otherwise(d.event) for d in case.facts.first_deaths):
             return None  # the device's error is what is left of a process that something else ended
@@ -72,7 +73,7 @@ def device_fault(case: Case) -> Match | None:
 
 def _is_no_older_dump(case: Case, rank: int) -> bool:
     """Return whether more than the moment of a dump shows a rank behind: its own log, or a lag of more than one call."""
-    view, seq = case.finding.view, case.finding.own_seq
+    view, seq = case.finding.stuck.view, case.finding.own.seq
     member = view.members.get(rank) if view is not None else None
     if member is None or member.queue is None or member.queue.pending_only:
         return False  # a call too many before shifts what is left, and cannot be seen
@@ -117,11 +118,11 @@ def network_fault(case: Case) -> Match | None:
     """
     finding = case.finding
     warnings = [e for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT]
-    if finding.form not in ("stalled", "none", "cycle", "half"):
+    if not isinstance(finding, Stalled | Nothing | Circular | Lagging):
         return None
-    if finding.form in ("none", "cycle") and not warnings:
+    if isinstance(finding, Nothing | Circular) and not warnings:
         return None
-    if finding.view is not None and len(finding.view.seen) < 2 and not warnings:
+    if finding.stuck.view is not None and len(finding.stuck.view.seen) < 2 and not warnings:
         return None  # of one rank alone it cannot be said that everybody joined
     tier = min((e.tier for e in warnings), default=3)
     first = [e for e in warnings if e.tier == tier]
@@ -133,26 +134,26 @@ def network_fault(case: Case) -> Match | None:
         if tier == 2
         else ()
     )
-    if finding.form == "none" and (tier > 2 or not (culprits or local)):
+    if isinstance(finding, Nothing) and (tier > 2 or not (culprits or local)):
         return None
     evidence = [quote(e) for e in first[:4]] + [
         quote(e, f"a consequence: {e.text}") for e in warnings if e.tier > tier
     ][:3]
-    view = finding.view
-    if view is not None and finding.seq is not None:
+    view = finding.stuck.view
+    if view is not None and finding.stuck.seq is not None:
         evidence.insert(
             0,
             Evidence(
                 case.incident.ranks[view.group.ranks[0]].recorder if view.group.ranks else "dump",
-                f"{_joined_by(view, finding.seq)} enqueued {describe(finding.waiting_kind)} (seq {finding.seq}), and {_completed_by(view, finding.seq)}",
+                f"{_joined_by(view, finding.stuck.seq)} enqueued {describe(finding.stuck.kind)} (seq {finding.stuck.seq}), and {_completed_by(view, finding.stuck.seq)}",
             ),
         )
     why = (
         "members joined the call, and not all of them complete it"
-        if finding.form == "half"
-        or (finding.form == "stalled" and view and finding.seq and _done(view, finding.seq))
+        if isinstance(finding, Lagging)
+        or (isinstance(finding, Stalled) and view and finding.stuck.seq and _done(view, finding.stuck.seq))
         else "every member joined the call and none completes it"
-        if finding.form == "stalled"
+        if isinstance(finding, Stalled)
         else "the transport reported a fault"
     )
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, _peer_node(e)) if n})
@@ -177,8 +178,8 @@ def network_fault(case: Case) -> Match | None:
         sure=2 if local else 1 if warnings else 0,
         category="network",
         evidence=evidence,
-        frame=case.frame_of(finding.waiting_kind),
-        frame_rank=finding.waiting_rank,
+        frame=case.frame_of(finding.stuck.kind),
+        frame_rank=finding.stuck.rank,
         advice=[
             f"Check NIC, cable and switch port{pair or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
             if warnings

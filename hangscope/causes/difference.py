@@ -32,8 +32,8 @@ class Difference:
 
     def __init__(self, case: Case) -> None:
         self.case, self.finding = case, case.finding
-        self.own: CallKind | None = case.finding.own_kind
-        self.peer: CallKind | None = case.finding.waiting_kind
+        self.own: CallKind | None = case.finding.own.kind
+        self.peer: CallKind | None = case.finding.stuck.kind
 
     @cached_property
     def differs(self) -> str:
@@ -67,15 +67,15 @@ class Difference:
         return self.peer is not None and is_gradient(self.peer, self.case.frames_recorded)
 
     @cached_property
-    def history(self) -> list[CallKind]:
+    def history(self) -> Sequence[CallKind]:
         """Return what the members called before the divergence, oldest first, of the first waiting member."""
         finding = self.finding
-        if finding.before:
-            return finding.before
-        if finding.history is None or finding.seq is None or finding.waiting_rank is None:
+        if finding.change.before:
+            return finding.change.before
+        if finding.stuck.history is None or finding.stuck.seq is None or finding.stuck.rank is None:
             return []
-        until = min(finding.seq, finding.own_seq or finding.seq)
-        return finding.history.stacks_before(finding.waiting_rank, until)
+        until = min(finding.stuck.seq, finding.own.seq or finding.stuck.seq)
+        return finding.stuck.history.stacks_before(finding.stuck.rank, until)
 
     @cached_property
     def position(self) -> tuple[str, Frame] | None:
@@ -256,46 +256,46 @@ class Difference:
     @cached_property
     def skipped(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit left out, as far as the repeated pattern or what follows shows it."""
-        edit = self.finding.edit
+        edit = self.finding.change.edit
         if edit is not None and edit.edit.kind == "missing":
             return tuple(self.case.incident.kinds[i] for i in edit.calls)
-        return self.finding.skipped
+        return self.finding.change.skipped
 
     @cached_property
     def added(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit made in addition, as far as what follows shows it."""
-        edit = self.finding.edit
+        edit = self.finding.change.edit
         if edit is not None and edit.edit.kind == "extra":
             return tuple(self.case.incident.kinds[i] for i in edit.calls)
-        return self.finding.added
+        return self.finding.change.added
 
     @cached_property
     def edited(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit left out or made in addition, where what follows matches again behind them."""
-        if self.finding.edit is None:
+        if self.finding.change.edit is None:
             return ()
         return self.added if self.inserted else self.skipped
 
     @property
     def inserted(self) -> bool:
         """Return whether what follows the culprit's odd calls shows that they were made in addition."""
-        return self.finding.edit is not None and self.finding.edit.edit.kind == "extra"
+        return self.finding.change.edit is not None and self.finding.change.edit.edit.kind == "extra"
 
     @cached_property
     def resumes(self) -> bool:
         """Return whether the culprit's next call is the one that the others wait in, and its odd call was never made before."""
         finding = self.finding
         if (
-            finding.history is None
-            or finding.seq is None
+            finding.stuck.history is None
+            or finding.stuck.seq is None
             or not finding.culprits
-            or finding.own_seq != finding.seq
+            or finding.own.seq != finding.stuck.seq
             or self.times_before(self.own)
         ):
             return False
-        keys = finding.history.hard.get(finding.culprits[0])
-        peer = finding.history.hard.get(finding.waiting_rank if finding.waiting_rank is not None else -1)
-        index = finding.seq - finding.history.sequences.first
+        keys = finding.stuck.history.hard.get(finding.culprits[0])
+        peer = finding.stuck.history.hard.get(finding.stuck.rank if finding.stuck.rank is not None else -1)
+        index = finding.stuck.seq - finding.stuck.history.sequences.first
         return (
             keys is not None
             and peer is not None

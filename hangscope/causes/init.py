@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.finding import Different, Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
 from hangscope.incident import Event, Evidence
@@ -71,11 +72,11 @@ def different_models(case: Case) -> Match | None:
         )
     finding = case.finding
     if (
-        finding.form == "different"
-        and finding.own_kind
-        and finding.waiting_kind
-        and in_constructor(finding.own_kind)
-        and in_constructor(finding.waiting_kind)
+        isinstance(finding, Different)
+        and finding.own.kind
+        and finding.stuck.kind
+        and in_constructor(finding.own.kind)
+        and in_constructor(finding.stuck.kind)
     ):
         return _models(
             finding.culprits,
@@ -94,7 +95,7 @@ def _models(odd: tuple[int, ...], why: str, evidence: list[Evidence], case: Case
         why,
         sure=sure,
         evidence=evidence,
-        frame=case.frame_of(case.finding.own_kind),
+        frame=case.frame_of(case.finding.own.kind),
         frame_rank=odd[0] if odd else None,
         advice=[
             f"Compare the config, vocabulary size and seed that {ranks_phrase(odd) if odd else 'the two sides'} built the model from with those of the others.",
@@ -105,7 +106,7 @@ def _models(odd: tuple[int, ...], why: str, evidence: list[Evidence], case: Case
 
 def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
-    if case.finding.form != "none" and case.solid and not case.from_text:
+    if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
     for rule in (_port, _duplicate, _communicator, _store):
         match = rule(case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.finding import Absent, Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.incident import Evidence, Stack
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
@@ -18,7 +19,7 @@ def made_after_the_end(case: Case) -> Match | None:
     facts, finding = case.facts, case.finding
     failed = sorted(r for r, e in facts.exits.items() if e.code != 0)
     waited = tuple(r for r in failed if r in facts.witnesses)
-    if finding.form not in ("unseen", "none") or not waited or len(waited) < len(failed) or facts.deaths:
+    if not isinstance(finding, Unseen | Nothing) or not waited or len(waited) < len(failed) or facts.deaths:
         return None
     others = [r for r in case.incident.ranks if r not in failed]
     if len(failed) * 2 >= len(case.incident.ranks) or any(r in facts.witnesses for r in others):
@@ -65,11 +66,11 @@ def left_a_librarys_loop(case: Case) -> Match | None:
     if (
         not quiet
         or len(quiet) * 2 > len(case.incident.ranks)
-        or finding.form not in ("absent", "unseen", "none")
+        or not isinstance(finding, Absent | Unseen | Nothing)
     ):
         return None
     left = tuple(r for r in finding.culprits if r in quiet) or (
-        tuple(sorted(quiet)) if finding.form == "none" else ()
+        tuple(sorted(quiet)) if isinstance(finding, Nothing) else ()
     )
     reading = case.knowledge.read(_waiting_stack(case, left))
     if not left or reading.loop is None or reading.stage != "step" or reading.by_user:
@@ -94,7 +95,7 @@ def left_a_librarys_loop(case: Case) -> Match | None:
 
 def _waiting_stack(case: Case, left: tuple[int, ...]) -> Stack:
     """Return where the others wait."""
-    kind = case.finding.waiting_kind
+    kind = case.finding.stuck.kind
     if kind is not None and kind.stack:
         return kind.stack
     stacks = (w.stack for r, w in sorted(case.facts.whereabouts.items()) if r not in left and w.inside)

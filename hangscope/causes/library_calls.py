@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
+from hangscope.explain.finding import Absent, Different
 from hangscope.incident import CallKind, Evidence, Frame, Source, Stack
 from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.library import Knowledge, Reading
@@ -206,11 +207,11 @@ def called_from_a_library(case: Case) -> Match | None:
     """A call whose library says what it is: made alone, or behind a loop that the others are still in."""
     finding = case.finding
     told_absent = (
-        finding.form == "absent" and case.from_text
+        isinstance(finding, Absent) and case.from_text
     )  # by a barrier that it did not reach, being in another call
-    if finding.tie or not finding.culprits or finding.edit is not None:
+    if finding.tie or not finding.culprits or finding.change.edit is not None:
         return None
-    if finding.form != "different" and not (told_absent and _inside(case, finding.culprits)):
+    if not isinstance(finding, Different) and not (told_absent and _inside(case, finding.culprits)):
         return None
     d = Difference(case)
     own, peer = _stack(d.own, case, finding.culprits), _stack(d.peer, case, finding.waiting)
@@ -240,7 +241,7 @@ def called_from_a_library(case: Case) -> Match | None:
 def interrupted_elsewhere(case: Case) -> Match | None:
     """A rank whose signal handler joined a collective: where it stood when the signal came is what the others wait for."""
     finding = case.finding
-    if finding.form != "different" or not case.from_text or not finding.culprits:
+    if not isinstance(finding, Different) or not case.from_text or not finding.culprits:
         return None
     places = [case.facts.whereabouts.get(rank) for rank in finding.culprits]
     stood = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
+from hangscope.explain.finding import Absent, Different, Unseen
 from hangscope.incident import Evidence, Frame
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
@@ -25,10 +26,10 @@ def left_the_loop(case: Case) -> Match | None:
         sure, why = 2, f"{it} ran out of inputs"
         evidence = [quote(e) for e in exhausted[:2]]
         culprits = tuple(sorted({e.rank for e in exhausted if e.rank is not None})) or culprits
-    elif finding.form == "different" and finding.edit is not None:
+    elif isinstance(finding, Different) and finding.change.edit is not None:
         return None  # its calls match again behind the edit: it went on inside the loop
     elif (
-        finding.form == "different"
+        isinstance(finding, Different)
         and not finding.tie
         and d.peer_ends_epochs
         and not d.ran_further(culprits)
@@ -44,7 +45,7 @@ def left_the_loop(case: Case) -> Match | None:
             frame_rank=culprits[0] if culprits else None,
             advice=_batches(who),
         )
-    elif finding.form == "different" and not finding.tie:
+    elif isinstance(finding, Different) and not finding.tie:
         if d.stays_inside or (d.own is not None and d.history[-1:] == [d.own]):
             return None  # the call that all have just made, once more: one too many before shifted it
         if (
@@ -65,7 +66,7 @@ def left_the_loop(case: Case) -> Match | None:
             )
         elif d.position is not None and d.position[0] == "beyond":
             line = d.position[1]
-            if not (d.peer_gradient or told or finding.history is None) and not _forward(d):
+            if not (d.peer_gradient or told or finding.stuck.history is None) and not _forward(d):
                 return None  # a loop of hand-made calls: an extra call at its end looks the same
             sure, why = (
                 1,
@@ -90,8 +91,8 @@ def left_the_loop(case: Case) -> Match | None:
                 else f"{its} own output says that the loop is over",
             )
             evidence.append(quote(told, f"rank {told.rank}'s output: {told.text}"))
-    elif finding.form in ("absent", "unseen") and told is not None:
-        sure, why = 1 if finding.form == "unseen" else 2, f"{its} own output says that the loop is over"
+    elif isinstance(finding, Absent | Unseen) and told is not None:
+        sure, why = 1 if isinstance(finding, Unseen) else 2, f"{its} own output says that the loop is over"
         evidence.append(quote(told, f"rank {told.rank}'s output: {told.text}"))
         evidence += [
             quote(

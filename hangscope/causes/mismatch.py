@@ -8,6 +8,7 @@ from math import prod
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
+from hangscope.explain.finding import Different, Nothing, Shifted, Unseen
 from hangscope.incident import CallKind, Event, Evidence
 from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
@@ -45,7 +46,7 @@ def _meeting(case: Case, d: Difference) -> str:
     finding = case.finding
     if not finding.culprits:
         return f"{own} meets {peer}"
-    view, seq = finding.view, finding.seq
+    view, seq = finding.stuck.view, finding.stuck.seq
     peers = (
         [r for r in view.seen if r not in finding.culprits and view.kind_of(r, seq) == d.peer]
         if view is not None and seq is not None
@@ -58,7 +59,7 @@ def _meeting(case: Case, d: Difference) -> str:
 def wrong_dtype(case: Case) -> Match | None:
     """The same call with another element type."""
     d = Difference(case)
-    if case.finding.form != "different" or d.differs != "dtype" or case.finding.elsewhere:
+    if not isinstance(case.finding, Different) or d.differs != "dtype" or case.finding.change.elsewhere:
         return None
     return Match(
         "dtype_mismatch",
@@ -89,7 +90,7 @@ def unused_parameters(case: Case) -> Match | None:
         f"only {ranks_phrase(ranks)} had parameters without a gradient{what}",
         sure=2,
         evidence=[quote(e) for e in events[:4]],
-        frame=case.frame_of(case.finding.own_kind),
+        frame=case.frame_of(case.finding.own.kind),
         frame_rank=ranks[0],
         advice=[
             f"Make every output of the model take part in the loss on every rank{what}: the branch that {ranks_phrase(ranks)} took leaves them out.",
@@ -100,7 +101,7 @@ def unused_parameters(case: Case) -> Match | None:
 
 def gradient_sets(case: Case) -> Match | None:
     """Backward reduced other buckets on one rank than on its peers, inside the loop."""
-    if case.finding.form not in ("different", "shifted"):
+    if not isinstance(case.finding, Different | Shifted):
         return None
     d = Difference(case)
     culprits = case.finding.culprits
@@ -132,7 +133,7 @@ def gradient_sets(case: Case) -> Match | None:
         missing
         and not d.cut_short
         and not d.in_loop_before
-        and case.finding.form == "different"
+        and isinstance(case.finding, Different)
         and d.times_before(d.own) == 0
         and d.position is not None
         and d.position[0] == "beyond"
@@ -177,7 +178,7 @@ def _by_hand(d: Difference) -> bool:
 def wrong_shape(case: Case) -> Match | None:
     """The same call from the same place with other sizes."""
     d = Difference(case)
-    if case.finding.form != "different" or d.differs != "shape" or case.finding.elsewhere:
+    if not isinstance(case.finding, Different) or d.differs != "shape" or case.finding.change.elsewhere:
         return None
     if d.same_site is False or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name
@@ -199,14 +200,14 @@ def wrong_shape(case: Case) -> Match | None:
 def received_sizes(case: Case) -> Match | None:
     """Gloo received more bytes than it expected, from a job without any other record of the calls."""
     events = case.facts.all(GlooSizeMismatch)
-    if not events or case.finding.form not in ("none", "unseen"):
+    if not events or not isinstance(case.finding, Nothing | Unseen):
         return None
     tellers = tuple(sorted({e.rank for e in events if e.rank is not None}))
     left = Difference(case).loop_over(tellers)
-    culprits = case.finding.culprits if case.finding.form == "unseen" else ()
+    culprits = case.finding.culprits if isinstance(case.finding, Unseen) else ()
     other = _in_another_call(case, events)
     culprits = other if other and set(other) <= set(culprits) else culprits
-    if left is not None and tellers and case.finding.form == "unseen":
+    if left is not None and tellers and isinstance(case.finding, Unseen):
         return None
     return Match(
         "shape_mismatch",
@@ -227,7 +228,7 @@ def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> tuple[int, .
 
     gloo sends a buffer in parts: at least a part for each member, and two in flight.
     """
-    kind, world = case.finding.waiting_kind, len(case.incident.ranks)
+    kind, world = case.finding.stuck.kind, len(case.incident.ranks)
     bytes_of = _BYTES.get((kind.input_dtypes or ("",))[0]) if kind is not None else None
     if kind is None or bytes_of is None or not kind.input_sizes:
         return ()
@@ -273,7 +274,7 @@ def _received(case: Case) -> list[Evidence]:
 
 def different_calls(case: Case) -> Match | None:
     """Different calls at one seq that no finer rule explains."""
-    if case.finding.form != "different":
+    if not isinstance(case.finding, Different):
         return None
     d = Difference(case)
     return Match(

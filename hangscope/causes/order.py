@@ -9,6 +9,7 @@ from hangscope.align.sequence_diff import continues
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
+from hangscope.explain.finding import Circular, Different
 from hangscope.incident import CallKind, Evidence, Source
 from hangscope.knowledge.callsite import user_frame
 
@@ -18,9 +19,9 @@ LOOKED_AT = 64  # ranks on either side of a circle whose orders are compared
 def circular_wait(case: Case) -> Match | None:
     """Members hold what the others need: groups entered in opposite orders."""
     finding = case.finding
-    if finding.form != "cycle" or finding.root is None:
+    if not isinstance(finding, Circular) or finding.circle is None:
         return None
-    ranks = tuple(sorted(finding.root.ranks)) or finding.culprits
+    ranks = tuple(sorted(finding.circle.ranks)) or finding.culprits
     heads = {r: case.graph.open_calls[r] for r in ranks if case.graph.open_calls.get(r)}
     odd = _odd_order(case, heads)
     opposite = _opposite_orders(heads)
@@ -69,11 +70,15 @@ def circular_wait(case: Case) -> Match | None:
 def false_circle(case: Case) -> Match | None:
     """A circle of open calls whose odd member is not blocked in its call at all, as its stack shows."""
     finding = case.finding
-    if finding.root is None or finding.root.kind != "cycle":
+    if finding.circle is None or finding.circle.kind != "cycle":
         return None
     who = tuple(
         case.elsewhere(
-            sorted(finding.culprits if finding.form != "cycle" else {*finding.root.ranks, *finding.culprits})
+            sorted(
+                finding.culprits
+                if not isinstance(finding, Circular)
+                else {*finding.circle.ranks, *finding.culprits}
+            )
         )
     )
     if not who or len(who) * 2 > len(case.incident.ranks):
@@ -107,19 +112,21 @@ def false_circle(case: Case) -> Match | None:
 def crossed_groups(case: Case) -> Match | None:
     """A rank that entered another group first than its pattern, and its peers, call for."""
     finding = case.finding
-    if finding.root is None or finding.root.kind != "cycle" or finding.form != "different":
+    if finding.circle is None or finding.circle.kind != "cycle" or not isinstance(finding, Different):
         return None
     shown = _entered_first(case)
     if not shown and (
-        not finding.skipped or len(finding.skipped) > 2 or not (finding.swapped or finding.last_word)
+        not finding.change.skipped
+        or len(finding.change.skipped) > 2
+        or not (finding.change.swapped or finding.change.last_word)
     ):
         return None
-    skipped = finding.skipped[0] if finding.skipped else finding.waiting_kind
+    skipped = finding.change.skipped[0] if finding.change.skipped else finding.stuck.kind
     who = ranks_phrase(finding.culprits)
     first = next((calls[0].gid for r in finding.culprits if (calls := case.graph.open_calls.get(r))), None)
     on, there, groups = "", "", "these two groups"
-    if first is not None and finding.view is not None and first != finding.view.group.gid:
-        own, other = case.incident.groups[first].label, finding.view.group.label
+    if first is not None and finding.stuck.view is not None and first != finding.stuck.view.group.gid:
+        own, other = case.incident.groups[first].label, finding.stuck.view.group.label
         on, there, groups = f" on group {own}", f" on group {other}", f"groups {own} and {other}"
     evidence = [
         Evidence(
@@ -134,10 +141,10 @@ def crossed_groups(case: Case) -> Match | None:
     return Match(
         "collective_order_mismatch",
         finding.culprits,
-        f"{who} entered {describe(finding.own_kind)}{on} before {describe(skipped)}{there}, the others the other way round",
-        sure=2 if finding.swapped else 1,
+        f"{who} entered {describe(finding.own.kind)}{on} before {describe(skipped)}{there}, the others the other way round",
+        sure=2 if finding.change.swapped else 1,
         evidence=evidence,
-        frame=case.frame_of(finding.own_kind),
+        frame=case.frame_of(finding.own.kind),
         frame_rank=finding.culprits[0] if finding.culprits else None,
         advice=[
             f"Make {who} enter {groups} in the order that the others use; no call on a group inside a branch that ranks take differently."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
+from hangscope.explain.finding import Absent, Unpaired
 from hangscope.incident import CallKind, Evidence, Source
 from hangscope.knowledge.callsite import user_frame
 
@@ -12,24 +13,24 @@ from hangscope.knowledge.callsite import user_frame
 def unpaired(case: Case) -> Match | None:
     """A send without its receive, or the reverse, on a rank that went on to something else."""
     finding = case.finding
-    pair = finding.pair
+    pair = finding.stuck.pair
     if (
-        finding.form == "absent"
+        isinstance(finding, Absent)
         and pair is not None
         and finding.culprits
         and _went_past(case, finding.culprits[0])
     ):
         pass
-    elif finding.form != "unpaired":
+    elif not isinstance(finding, Unpaired):
         return None
     if pair is None:
         return _somewhere(case)
     if pair.send is not None and pair.recv is not None:
-        return _left_out(case) if finding.skipped else _unequal(case)
-    _, source, destination, index = pair.key
+        return _left_out(case) if finding.change.skipped else _unequal(case)
+    source, destination, index = pair.key.source, pair.key.destination, pair.key.index
     missing, made = ("send", "recv") if pair.send is None else ("receive", "send")
     absent, waiter = (source, destination) if pair.send is None else (destination, source)
-    named = finding.culprits if finding.form == "unpaired" else ()
+    named = finding.culprits if isinstance(finding, Unpaired) else ()
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     number = f"{made} number {index + 1} of the pair {source} -> {destination}"
     if culprit == waiter:
@@ -45,8 +46,8 @@ def unpaired(case: Case) -> Match | None:
         (culprit,),
         said,
         # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
-        sure=1 if finding.assumed or finding.form == "absent" else 2,
-        frame=case.frame_of(finding.own_kind if own else finding.waiting_kind),
+        sure=1 if finding.assumed or isinstance(finding, Absent) else 2,
+        frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
         evidence=[
             *strayed,
@@ -70,8 +71,8 @@ def _somewhere(case: Case) -> Match:
         f"{who} all wait in sends and receives: one half is missing, or they face each other in a circle",
         sure=1,
         category="code",
-        frame=case.frame_of(case.finding.waiting_kind),
-        frame_rank=case.finding.waiting_rank,
+        frame=case.frame_of(case.finding.stuck.kind),
+        frame_rank=case.finding.stuck.rank,
         evidence=[
             Evidence("stack", f"rank {rank} waits in {where.op} at {user_frame(where.stack)}", rank, Source(where.source))
             for rank, where in sorted(case.facts.whereabouts.items())[:8]
@@ -88,13 +89,13 @@ def _left_out(case: Case) -> Match:
     """Return the answer for sends and receives that all have a counterpart, but not the one that was meant."""
     finding = case.finding
     (culprit,) = finding.culprits
-    wanted = _peered(case, culprit, next(kind for kind in finding.skipped if kind.is_p2p))
+    wanted = _peered(case, culprit, next(kind for kind in finding.change.skipped if kind.is_p2p))
     return Match(
         "p2p_mismatch",
         (culprit,),
         f"rank {culprit} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle",
         sure=1,
-        frame=case.frame_of(finding.own_kind),
+        frame=case.frame_of(finding.own.kind),
         frame_rank=culprit,
         evidence=_strayed(case, culprit),
         advice=_schedules(culprit, None),
@@ -112,12 +113,12 @@ def _schedules(one: int, other: int | None) -> list[str]:
 def _strayed(case: Case, rank: int) -> list[Evidence]:
     """Return what a rank's own program called for where it made another call, if that was found."""
     finding = case.finding
-    if finding.form != "unpaired" or not finding.skipped:
+    if not isinstance(finding, Unpaired) or not finding.change.skipped:
         return []
-    wanted = " and ".join(_peered(case, rank, kind) for kind in finding.skipped[:2])
+    wanted = " and ".join(_peered(case, rank, kind) for kind in finding.change.skipped[:2])
     record = case.incident.ranks[rank]
     text = (
-        f"where its own program calls for {wanted}, rank {rank} made {_peered(case, rank, finding.own_kind)}"
+        f"where its own program calls for {wanted}, rank {rank} made {_peered(case, rank, finding.own.kind)}"
     )
     return [Evidence(record.recorder, text, rank, Source(record.calls_file or ""))]
 
@@ -142,9 +143,9 @@ def _unequal(case: Case) -> Match:
     return Match(
         "p2p_mismatch",
         finding.culprits,
-        f"{describe(finding.own_kind)} meets {describe(finding.waiting_kind)}: a send and its receive of different sizes",
+        f"{describe(finding.own.kind)} meets {describe(finding.stuck.kind)}: a send and its receive of different sizes",
         sure=2,
-        frame=case.frame_of(finding.own_kind),
+        frame=case.frame_of(finding.own.kind),
         frame_rank=finding.culprits[0] if finding.culprits else None,
         advice=[
             f"Make {who} use the size that this pair exchanged before, or exchange the sizes first.",
@@ -155,7 +156,7 @@ def _unequal(case: Case) -> Match:
 
 def _went_past(case: Case, rank: int) -> bool:
     """Return whether a rank made calls after the point where its half is missing."""
-    pair = case.finding.pair
+    pair = case.finding.stuck.pair
     half = (pair.send or pair.recv) if pair is not None else None
     if half is None:
         return False

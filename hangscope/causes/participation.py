@@ -6,6 +6,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe
+from hangscope.explain.finding import Absent, Different, Extra, Shifted
 from hangscope.incident import Evidence, Frame, Source
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
@@ -15,7 +16,7 @@ from hangscope.knowledge.callsite import user_frame
 def one_sided_call(case: Case) -> Match | None:
     """A call that some ranks made and the others did not, inside the loop."""
     finding = case.finding
-    if finding.form not in ("different", "shifted", "extra"):
+    if not isinstance(finding, Different | Shifted | Extra):
         return None
     d = Difference(case)
     culprits = finding.culprits
@@ -24,12 +25,12 @@ def one_sided_call(case: Case) -> Match | None:
     test = d.rank_test(culprits)
     skips = d.skips(culprits)
     left_out = bool(d.skipped) and not d.inserted
-    if finding.form == "extra":
+    if isinstance(finding, Extra):
         sure, why = (0 if finding.tie else 1), f"{who} made {describe(d.own)}, which the others did not make"
-    elif left_out and (finding.edit is not None or d.times_before(d.own)):
+    elif left_out and (finding.change.edit is not None or d.times_before(d.own)):
         sure, why = (
             # Who leaves out whole steps may have left the loop.
-            2 if finding.edit is not None or d.skipped_part_of_a_step or not d.period else 1,
+            2 if finding.change.edit is not None or d.skipped_part_of_a_step or not d.period else 1,
             f"{who} left out {describe(d.skipped[0])}"
             + (f" and {len(d.skipped) - 1} more" if len(d.skipped) > 1 else "")
             + " and went on",
@@ -47,7 +48,7 @@ def one_sided_call(case: Case) -> Match | None:
         )
     elif d.own is not None and d.same_site is not True:
         inside = d.position is not None and d.position[0] == "inside"
-        if d.differs or d.same_site is False or finding.before:
+        if d.differs or d.same_site is False or finding.change.before:
             made = describe(d.own)
             sure = 2 if inside or test else 1
             why = f"{who} {'is' if len(culprits) < 2 else 'are'} in {made} at {case.frame_of(d.own) or 'an unknown line'}, where the others are in {describe(d.peer)}"
@@ -80,7 +81,7 @@ def one_sided_call(case: Case) -> Match | None:
         advice.append(
             "The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank; evaluate on model.module."
         )
-    circle = finding.elsewhere and finding.root is not None and finding.root.kind == "cycle"
+    circle = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
     return Match(
         "rank_conditional_collective",
         culprits,
@@ -106,33 +107,10 @@ def _two_branches(case: Case, d: Difference) -> str | None:
     return f"{d.own.op} at line {own.line}, {d.peer.op} at line {peer.line} of {own.name}"
 
 
-def not_called_but_busy(case: Case) -> Match | None:
-    """A majority that seems to lack a call, while a stack shows the one that should make it next at work elsewhere."""
-    finding = case.finding
-    if finding.form != "extra" or finding.view is None or finding.seq is None:
-        return None
-    absent = [r for r in finding.view.seen if (finding.view.members[r].enqueued or 0) < finding.seq]
-    busy = tuple(
-        r
-        for r in absent
-        if (w := case.facts.whereabouts.get(r)) is not None
-        and w.kind == "stack"
-        and not w.inside
-        and user_frame(w.stack) is not None
-    )
-    if not busy or len(busy) * 2 > len(finding.view.members):
-        return None
-    finding.form, finding.culprits, finding.tie = "absent", busy, False
-    finding.waiting = tuple(r for r in case.graph.waiting if r not in busy)
-    finding.explained = len(finding.waiting)
-    finding.own_kind = finding.own_seq = None
-    return busy_elsewhere(case)
-
-
 def busy_elsewhere(case: Case) -> Match | None:
     """A rank that is alive, waits for nobody and never makes its next call."""
     finding = case.finding
-    if finding.form != "absent" or not finding.culprits:
+    if not isinstance(finding, Absent) or not finding.culprits:
         return None
     return busy(case, finding.culprits)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import CallKind, Evidence
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -32,7 +33,9 @@ def other_roots(case: Case) -> Match | None:
     if any(event.tier <= 2 for event in case.facts.all(NcclWarn)):
         return None  # the transport itself reports a fault
     kind = (
-        finding.waiting_kind if finding.form == "stalled" and finding.pair is None else _all_at_one_line(case)
+        finding.stuck.kind
+        if isinstance(finding, Stalled) and finding.stuck.pair is None
+        else _all_at_one_line(case)
     )
     if kind is None or kind.op not in _ROOTED or kind.root is not None:
         return None
@@ -52,7 +55,7 @@ def other_roots(case: Case) -> Match | None:
             f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
         ],
         frame=frame,
-        frame_rank=finding.waiting_rank,
+        frame_rank=finding.stuck.rank,
         rivals=[("network_stall", "a transport that moves nothing leaves the same record")],
         stack=kind.stack,
     )  # fmt: skip
@@ -66,7 +69,7 @@ def _lines(case: Case) -> list[Evidence]:
 def _all_at_one_line(case: Case) -> CallKind | None:
     """Return the call that all ranks timed out in at one line of the user's, of a job of which only text is left."""
     places = case.facts.whereabouts
-    if case.finding.form != "none" or len(places) < 2 or set(places) != set(case.incident.ranks):
+    if not isinstance(case.finding, Nothing) or len(places) < 2 or set(places) != set(case.incident.ranks):
         return None
     stood = list(places.values())
     lines = {(where.op, user_frames(where.stack)) for where in stood}

@@ -34,7 +34,6 @@ RULES: tuple[Rule, ...] = (
     order.false_circle,
     order.crossed_groups,
     order.circular_wait,
-    participation.not_called_but_busy,
     mismatch.wrong_dtype,
     library_calls.interrupted_elsewhere,
     library_calls.called_from_a_library,

@@ -1,1 +1,1 @@
-"""The commands that have a module of their own: options -> library -> exit code."""
+"""One module for each command: options -> library -> exit code."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangscope.report.document import Document, VerdictPart
 from hangscope.report.reasons import user_frame
+from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import some_ranks
 
 

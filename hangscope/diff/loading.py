@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from hangscope.errors import NoInputError
-from hangscope.report.document import SCHEMA, Document
-from hangscope.report.plain import ShapeError, from_plain
+from hangscope.report.schema.document import SCHEMA, Document
+from hangscope.report.schema.plain import ShapeError, from_plain
 from hangscope.report.spans import without_spans
 from hangscope.report.words import clean
 

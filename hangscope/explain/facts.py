@@ -118,6 +118,15 @@ class Facts:
         return frozenset(e.rank for e in (*told, *symptoms) if e.rank is not None)
 
     @property
+    def busy(self) -> frozenset[int]:
+        """Return the ranks whose stack shows them at work outside of every call, in a line of the user's."""
+        return frozenset(
+            rank
+            for rank, where in self.whereabouts.items()
+            if where.kind == "stack" and not where.inside and user_frame(where.stack) is not None
+        )
+
+    @property
     def first_deaths(self) -> list[Death]:
         """Return the deaths that nothing precedes: by time where all carry one, else by causal class."""
         if len(self.deaths) < 2:

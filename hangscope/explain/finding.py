@@ -1,8 +1,9 @@
-"""What the dumps show as the root of a freeze, before any cause is named."""
+"""What may be the root of a freeze, before any cause is named: one class per kind of root."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, TypeVar
 
 from hangscope.align.divergence import GroupHistory, RankEdit
 from hangscope.align.frontier import GroupFrontier
@@ -20,42 +21,172 @@ class Candidate:
     why_set_aside: str
 
 
-@dataclass(slots=True)
-class Finding:
-    """The root as the dumps show it, before any cause is named.
+@dataclass(frozen=True, slots=True)
+class StuckCall:
+    """The call that the waiting ranks are stuck in.
 
-    `form`: different, absent, shifted, extra, half, unseen, cycle, unpaired, stalled or none. `culprits`: global ranks
-    (empty: nobody can be named). `seq` is what the waiting ranks are stuck in; `waiting` are all ranks with an open
-    call but the culprits, `reached` those of them that lead to this root and `explained` their number. `skipped`, `added`: calls that the culprit left
-    out or made in addition; `swapped`: it made them, in another order; `last_word`: nothing behind its odd call is seen; `elsewhere`: its odd call is on another group than the one the others wait in; `before`: what a waiting rank called until then. `tie`: the sides are even and history is silent. `guess`: it
-    rests on what ranks printed last, or on counts of one moment. `events` are the lines that a finding from text rests on. `rivals` are other roots, whose ranks show a fault of their own.
+    `view` and `history` are of its group (None: only text tells of it), `pair` is set for a send or receive; `rank` is one
+    (global) that waits in it, `kind` what that rank called.
     """
 
-    form: str
-    culprits: tuple[int, ...] = ()
     view: GroupFrontier | None = None
-    history: GroupHistory | None = None
     seq: int | None = None
-    waiting: tuple[int, ...] = ()
-    explained: int = 0
-    reached: frozenset[int] = frozenset()
-    waiting_rank: int | None = None
-    waiting_kind: CallKind | None = None
-    own_kind: CallKind | None = None
-    own_seq: int | None = None
-    sides: tuple[tuple[int, ...], ...] = ()
-    edit: RankEdit | None = None
+    rank: int | None = None
+    kind: CallKind | None = None
+    history: GroupHistory | None = None
+    pair: Pair | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCall:
+    """The last or odd call of the culprits themselves, as far as it is known."""
+
+    kind: CallKind | None = None
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How the culprits' program parts from its own pattern and from its peers'.
+
+    `skipped`, `added`: calls that they left out or made in addition; `swapped`: they made them, in another order; `edit`: the
+    same, proved by what matches again behind it; `last_word`: nothing behind their odd call is seen; `elsewhere`: their odd
+    call is on another group than the one the others wait in; `before`: what a waiting rank called until then, oldest first.
+    """
+
     skipped: tuple[CallKind, ...] = ()
     added: tuple[CallKind, ...] = ()
     swapped: bool = False
+    edit: RankEdit | None = None
     last_word: bool = False
     elsewhere: bool = False
-    before: list[CallKind] = field(default_factory=list)
-    pair: Pair | None = None
-    root: Root | None = None
+    before: tuple[CallKind, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One possible root.
+
+    `culprits`: global ranks (empty: nobody can be named). `waiting`: all ranks with an open call but the culprits; `reached`:
+    those of them that lead to this root. `circle`: the circular wait that it was found in. `tie`: the parts are even and
+    history is silent. `assumed`: it rests on an assumption about who waits for whom. `guess`: it rests on what ranks printed
+    last, or on counts of one moment. `events`: the lines that a finding from text rests on. `set_aside`: who looked guilty
+    instead.
+    """
+
+    name: ClassVar[str] = ""
+    culprits: tuple[int, ...] = ()
+    stuck: StuckCall = field(default_factory=StuckCall)
+    own: OwnCall = field(default_factory=OwnCall)
+    change: Change = field(default_factory=Change)
+    waiting: tuple[int, ...] = ()
+    reached: frozenset[int] = frozenset()
+    circle: Root | None = None
     tie: bool = False
     assumed: bool = False
     guess: bool = False
-    events: list[Event] = field(default_factory=list)
-    candidates: list[Candidate] = field(default_factory=list)
-    rivals: list[Finding] = field(default_factory=list)
+    events: tuple[Event, ...] = ()
+    set_aside: tuple[Candidate, ...] = ()
+
+    @property
+    def explained(self) -> int:
+        """Return how many of the waiting ranks lead to this root."""
+        return len(self.reached)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing(Finding):
+    """Nothing is open and nothing differs, as far as calls tell."""
+
+    name: ClassVar[str] = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Different(Finding):
+    """The culprits made a call that cannot match, or went another way than their peers."""
+
+    name: ClassVar[str] = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted(Finding):
+    """The culprits made a call too many or too few that happened to fit, and shifted all behind it."""
+
+    name: ClassVar[str] = "shifted"
+
+
+@dataclass(frozen=True, slots=True)
+class Extra(Finding):
+    """The culprits are the few who made a call that the others do not make."""
+
+    name: ClassVar[str] = "extra"
+
+
+@dataclass(frozen=True, slots=True)
+class Absent(Finding):
+    """The culprits were seen, wait for nobody, and have not made the call."""
+
+    name: ClassVar[str] = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Late(Finding):
+    """The culprits made the very call after the others had given up waiting."""
+
+    name: ClassVar[str] = "late"
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen(Finding):
+    """The culprits left no usable record, and the others wait for them."""
+
+    name: ClassVar[str] = "unseen"
+
+
+@dataclass(frozen=True, slots=True)
+class Lagging(Finding):
+    """The culprits' devices have not finished what their peers' completions prove to be over."""
+
+    name: ClassVar[str] = "half"
+
+
+@dataclass(frozen=True, slots=True)
+class Circular(Finding):
+    """Calls wait for each other in a circle (`circle` is set)."""
+
+    name: ClassVar[str] = "cycle"
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired(Finding):
+    """A send and a receive that do not meet, or not with equal sizes."""
+
+    name: ClassVar[str] = "unpaired"
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled(Finding):
+    """All members joined a call that none finishes."""
+
+    name: ClassVar[str] = "stalled"
+
+
+AnyFinding = TypeVar("AnyFinding", bound=Finding)
+
+
+def reaching(finding: AnyFinding, waiting: tuple[int, ...], explains: frozenset[int]) -> AnyFinding:
+    """Return a finding with who waits, and which of them lead to its root."""
+    return replace(finding, waiting=waiting, reached=explains.intersection(waiting))
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The finding that explains best, the other roots whose ranks show a fault of their own, and who was set aside.
+
+    `from_text`: it rests on lines and stacks, and not on calls.
+    """
+
+    best: Finding
+    from_text: bool = False
+    rivals: tuple[Finding, ...] = ()
+    set_aside: tuple[Candidate, ...] = ()

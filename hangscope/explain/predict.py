@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from hangscope.align.waitgraph import Node, WaitGraph
+from hangscope.align.nodes import Host, Node, Unnamed, Untold
+from hangscope.align.waitgraph import WaitGraph
 
 MOST_REPLAYED = 64  # ranks of an explanation whose undoing is tried
 
@@ -40,11 +41,11 @@ class Replay:
                     order.append((call.node, earlier))
             self._before[rank] = order
         for node in graph.nodes:
-            if node[0] not in "HU":  # type: ignore[operator]
+            if not isinstance(node, Host | Unnamed):
                 targets = graph.targets(node)
-                if any(t[0] == "U" for t, _ in targets):
+                if any(isinstance(t, Unnamed) for t, _ in targets):
                     self._partial.add(node)
-                self._absent[node] = frozenset(int(t[1]) for t, _ in targets if t[0] == "H")  # type: ignore[call-overload]
+                self._absent[node] = frozenset(t.rank for t, _ in targets if isinstance(t, Host))
 
     def stuck(self, undone: Iterable[int]) -> frozenset[int]:
         """Return the ranks that still wait when the ranks `undone` (global) do what is expected of them."""
@@ -65,7 +66,7 @@ class Replay:
                 # A call that all its members joined, and that waits for nothing, stands still by itself.
                 by_itself = node in self._still and not self._callers[node] & guilty
                 by_itself = by_itself or (node in self._partial and not guilty - self._callers[node])
-                if node[0] == "T" or by_itself or not absent <= free or not needs[node] <= done:
+                if isinstance(node, Untold) or by_itself or not absent <= free or not needs[node] <= done:
                     rest.append(node)
                     continue
                 done.add(node)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hangscope.live import kernel
-from hangscope.live.agent import hangscope_agent as agent
+from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.folder import RunFolder
 from hangscope.live.pipe import ask_pipe
 from hangscope.live.processes import Process
@@ -98,7 +98,7 @@ def _wait_for_agents(
 ) -> None:
     """Wait until the agents of this node have answered, and those of others where this node `asked` them."""
     world = max((p.world_size or 0 for p in ranks), default=0)
-    here = {p.rank for p in ranks if p.rank is not None and agent.anonymous(p.pid, agent.STATUS_NAME)}
+    here = {p.rank for p in ranks if p.rank is not None and proc.anonymous(p.pid, proc.STATUS_NAME)}
     others = asked and (everywhere or world > len(ranks))
     started = time.monotonic()
     while (here or others) and not hurry():
@@ -150,7 +150,7 @@ def _headed(pid: int, what: str, text: str) -> str:
 
 
 def _stacks(pid: int, spy: Spy) -> tuple[str, str]:
-    text = agent.stacks_of(pid)
+    text = proc.stacks_of(pid)
     return ("signal", text) if text else ("py-spy", spy.stacks(pid))
 
 

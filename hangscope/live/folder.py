@@ -21,6 +21,7 @@ from pathlib import Path
 from hangscope.errors import UsageError
 
 _AGENT = Path(__file__).with_name("agent")
+_AGENT_FILES = (_AGENT / "sitecustomize.py", *sorted((_AGENT / "hangscope_agent").glob("*.py")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,12 @@ class RunFolder:
         try:
             for name in ("launcher", "dumps", "agent"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
-            for file in sorted(_AGENT.glob("[a-z]*.py")):
-                unfinished = self.agent / f".{file.name}.{os.getpid()}"
+            for file in _AGENT_FILES:
+                target = self.agent / file.relative_to(_AGENT)
+                target.parent.mkdir(exist_ok=True)
+                unfinished = target.with_name(f".{file.name}.{os.getpid()}")  # other nodes write the same
                 shutil.copyfile(file, unfinished)
-                unfinished.rename(self.agent / file.name)
+                unfinished.rename(target)
         except OSError as error:
             raise UsageError(
                 f"{self.path} cannot be written: {error.strerror or error}", "choose another place with --dir"

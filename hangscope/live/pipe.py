@@ -11,7 +11,7 @@ import stat
 import time
 from pathlib import Path
 
-from hangscope.live.agent import hangscope_agent as agent
+from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.processes import Process
 
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -21,7 +21,7 @@ _PATIENCE = 3.0  # seconds: the monitor thread looks at the pipe once a second a
 def ask_pipe(process: Process, target: Path) -> bool:
     """Ask one rank for a dump through its pipe, put it into `target`, and return whether it came."""
     try:
-        environment, _ = agent.process_of(process.pid)
+        environment, _ = proc.process_of(process.pid)
     except OSError:
         return False
     prefix = next((environment[name] for name in _PREFIXES if environment.get(name)), "")

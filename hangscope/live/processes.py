@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hangscope.live.agent import hangscope_agent as agent
+from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.status import read_status
 
 
@@ -35,7 +35,7 @@ def job_of(pids: Iterable[int]) -> list[Process]:
     """Return the given processes and all below them, those with a rank first, in the order of ranks."""
     found: dict[int, Process] = {}
     for pid in pids:
-        for member in (pid, *agent.children_of(pid)):
+        for member in (pid, *proc.children_of(pid)):
             if member not in found and member != os.getpid():
                 process = _read(member, found)
                 if process is not None:
@@ -52,7 +52,7 @@ def of_run(folder: str, run: str | None = None) -> list[Process]:
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             try:
-                environment, _ = agent.process_of(int(name))
+                environment, _ = proc.process_of(int(name))
             except OSError:
                 continue  # another user's, or gone
             if environment.get("HANGSCOPE_DIR") == folder and run in (None, environment.get("HANGSCOPE_RUN")):
@@ -62,14 +62,14 @@ def of_run(folder: str, run: str | None = None) -> list[Process]:
 
 def _read(pid: int, found: dict[int, Process]) -> Process | None:
     try:
-        environment, command = agent.process_of(pid)
+        environment, command = proc.process_of(pid)
         parent = _parent(pid)
     except (OSError, IndexError, ValueError):
         return None  # gone, or another user's
-    rank = agent.rank_of(environment, command)
+    rank = proc.rank_of(environment, command)
     above, worker_of = found.get(parent), None
     status = read_status(pid)
-    if status is not None:
+    if status is not None and status.world_size:
         return Process(
             pid, status.rank, None, status.world_size, tuple(command), environment.get("HANGSCOPE_DIR", "")
         )
@@ -80,7 +80,7 @@ def _read(pid: int, found: dict[int, Process]) -> Process | None:
         and _is_python(above.command)
     ):
         rank, worker_of = above.rank, above.worker_of or above.pid
-    world = next((int(v) for n in agent.WORLD_NAMES if (v := environment.get(n, "")).isdigit()), None)
+    world = next((int(v) for n in proc.WORLD_NAMES if (v := environment.get(n, "")).isdigit()), None)
     return Process(pid, rank, worker_of, world, tuple(command), environment.get("HANGSCOPE_DIR", ""))
 
 

@@ -1,7 +1,8 @@
 """Whether a job makes progress, and for how long it may make none.
 
-Progress is a call made or completed, where a recorder on this node tells of them, else output. Time counts from the
-first progress, so that no import and no start of a cluster is taken for a freeze. A job may pause for as long as it was
+Progress is a call made or completed, where a recorder on this node tells of them, else what the ranks print, and what
+the command prints where no rank shows itself for half a minute. Time counts from the first progress of a rank, so that no
+import, no launcher's word and no start of a cluster is taken for a freeze. A job may pause for as long as it was
 asked to be given, or half as long again as the longest pause that it came back from: a checkpoint or an evaluation has
 its own time. A rank that is seen at work (its main thread moves and uses the processor, or is compiling or saving) is
 given WORK times as long.
@@ -16,19 +17,36 @@ from hangscope.live.status import Status
 
 OWN_TIME = 1.5
 SHORT = 5.0  # s: less than that is a step
-START = 30.0  # s in which a job may show nothing at all
+START = 30.0  # s in which a job may show nothing at all, and its ranks may start
 WORK = 4.0
 _BUSY = 0.2  # of a processor, for a rank to be at work
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen at one moment: the clock in s, the ranks of this node, bytes printed, processor seconds by process."""
+    """What was seen at one moment: the clock in s, the ranks of this node, bytes that the command printed, processor seconds by process."""
 
     time: float
     ranks: Sequence[Status]
     printed: int
     cpu: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a job has come, by what tells of it: `calls` or the `output` of ranks, else the output of the `launcher`."""
+
+    told_by: str
+    count: int
+
+
+def mark_of(look: Look) -> Mark:
+    """Return how far the job has come."""
+    if calls := sum(rank.changes for rank in look.ranks):
+        return Mark("calls", calls)
+    if look.ranks:
+        return Mark("output", sum(rank.printed for rank in look.ranks if not rank.by_calls))
+    return Mark("launcher", look.printed)
 
 
 class Patience:
@@ -37,7 +55,7 @@ class Patience:
     def __init__(self, timeout: float = float("inf")) -> None:
         self.timeout = timeout
         self.longest = 0.0
-        self._mark: object = None
+        self._mark: Mark | None = None
         self._first: float | None = None
         self._since: float | None = None
         self._at_work: float | None = None
@@ -45,15 +63,14 @@ class Patience:
 
     def frozen(self, look: Look) -> bool:
         """Take note of a look, and return whether the job has stood still for too long."""
-        told = [status for status in look.ranks if status.changes]
-        mark: object = (True, sum(status.changes for status in told)) if told else (False, look.printed)
+        mark = mark_of(look)
         before, self._last = self._last, look
         self._first = look.time if self._first is None else self._first
         if mark != self._mark:
-            if self._since is not None:
+            if self._since is not None and self._mark is not None and mark.told_by == self._mark.told_by:
                 self.longest = max(self.longest, look.time - self._since)
-            started = bool(told) or look.printed > 0
-            self._mark, self._since = mark, look.time if started else None
+            early = mark.told_by == "launcher" and look.time - self._first < START
+            self._mark, self._since = mark, look.time if mark.count and not early else None
             self._at_work = None
             return False
         if self._since is None:

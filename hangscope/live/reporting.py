@@ -12,7 +12,7 @@ from hangscope.live.folder import RunFolder
 from hangscope.live.nodes import Nodes
 
 if TYPE_CHECKING:
-    from hangscope.report.document import WarningPart
+    from hangscope.report.schema.document import WarningPart
 
 _SUMMARY = 4000  # bytes; Kubernetes keeps 4,096 of a termination message
 
@@ -85,7 +85,7 @@ class Reporting:
     def _ranks_elsewhere(self) -> WarningPart | None:
         """Return what the report says of ranks whose node does not share the folder, with how to join the nodes' evidence."""
         from hangscope.align.rankset import ranks_phrase
-        from hangscope.report.document import WarningPart
+        from hangscope.report.schema.document import WarningPart
 
         logs = self.folder.path.glob("logs/restart_*/rank_*.*")
         left = {int(rank) for path in logs if (rank := path.stem.removeprefix("rank_")).isdecimal()}

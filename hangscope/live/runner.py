@@ -17,7 +17,7 @@ from hangscope.live.folder import RunFolder
 from hangscope.live.nodes import Nodes
 from hangscope.live.output import Output
 from hangscope.live.processes import Process, cpu_seconds, job_of, of_run
-from hangscope.live.progress import Look, Patience
+from hangscope.live.progress import Look, Patience, mark_of
 from hangscope.live.reporting import Reporting
 from hangscope.live.settings import additions
 from hangscope.live.status import StatusReader
@@ -147,7 +147,7 @@ class Runner:
 
         Ranks of a job that runs are not looked at in the same moment, so that one of them would seem to be behind.
         """
-        before, own = self._mark(), []
+        before, own = mark_of(self._look()), []
         for number in range(2):
             if number and not self.hurried:
                 time.sleep(GAP)
@@ -160,7 +160,7 @@ class Runner:
                 self.answered = int(taken.folder.name[-2:])
                 self.reporting.missing = taken.missing
                 own += [taken.folder] if taken.own else []
-        if self._mark() == before and self.patience.stands_still(time.monotonic()):
+        if mark_of(self._look()) == before and self.patience.stands_still(time.monotonic()):
             return True
         for folder in own:  # what another node asked for is that node's evidence
             shutil.rmtree(folder, ignore_errors=True)
@@ -218,11 +218,6 @@ class Runner:
                 self.command.send(signal.SIGKILL, all_of_it=True)
         self.patience.longest = max(self.patience.longest, self.patience.still_for(time.monotonic()))
         return self.options.on_hang == "continue"
-
-    def _mark(self) -> tuple[int, int]:
-        look = self._look()
-        told = sum(rank.changes for rank in look.ranks)
-        return (told, 0) if told else (0, look.printed)
 
     def _after_failure(self) -> None:
         """Report a job that ended by itself; ranks of other nodes may still wait for it."""

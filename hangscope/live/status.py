@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from hangscope.live.agent import hangscope_agent as agent
+from hangscope.live.agent.hangscope_agent import proc
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How far one rank has come.
+    """How far one rank has come; `world_size` is 0 before it is in a process group.
 
-    `changes` counts how often its frontier was seen to have moved, `quiet` is since when it has not, in seconds, `moves`
-    how often its main thread was seen at another place, `work` the long work it is known to be in (compile, save).
+    `by_calls` says that its calls tell of its progress, or will, as soon as it makes some; else what it prints does.
+    `changes` counts how often its frontier was seen to have moved, `printed` bytes that it printed outside of imports, `moves` how often its main thread was
+    seen at another place; `work` is the long work it is known to be in (import, compile, save).
     """
 
     pid: int
     rank: int
     world_size: int
+    by_calls: bool
     changes: int
-    quiet: float
+    printed: int
     moves: int
     work: str
 
@@ -32,8 +34,8 @@ class StatusReader:
         self._paths: dict[int, str] = {}
 
     def read(self, pid: int) -> Status | None:
-        """Return what the agent of a process tells, None where there is none or no process group yet."""
-        path = self._paths.get(pid) or agent.anonymous(pid, agent.STATUS_NAME)
+        """Return what the agent of a process tells, None where there is none or it is no rank."""
+        path = self._paths.get(pid) or proc.anonymous(pid, proc.STATUS_NAME)
         if not path:
             return None
         self._paths[pid] = path
@@ -44,8 +46,9 @@ class StatusReader:
                 pid,
                 int(told["rank"]),
                 int(told["world"]),
+                bool(told["by_calls"]),
                 int(told["changes"]),
-                float(told["quiet"]),
+                int(told["printed"]),
                 int(told["moves"]),
                 str(told["work"]),
             )
@@ -55,5 +58,5 @@ class StatusReader:
 
 
 def read_status(pid: int) -> Status | None:
-    """Return what the agent of a process tells, None where there is none or no process group yet."""
+    """Return what the agent of a process tells, None where there is none or it is no rank."""
     return StatusReader().read(pid)

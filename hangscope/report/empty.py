@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.report.document import SCHEMA, Document, Partial, WarningPart
+from hangscope.report.schema.document import SCHEMA, Document, Partial, WarningPart
 
 
 def empty_document(message: str, hint: str, tool_version: str) -> Document:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hangscope.report.document import Document
+from hangscope.report.schema.document import Document
 from hangscope.report.ticket import Block, Line, Piece, ticket
 
 

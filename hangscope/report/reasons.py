@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from hangscope.align.rankset import ranks_phrase
 from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
-from hangscope.report.document import CallPart, EvidencePart, FramePart, VerdictPart
+from hangscope.report.schema.document import CallPart, EvidencePart, FramePart, VerdictPart
 from hangscope.report.words import call_words, sizes_words
 
 SHOWN = 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from hangscope.report.page_data import PageFrame, SidePart, Snippet, SnippetLine
+from hangscope.report.schema.stories import PageFrame, SidePart, Snippet, SnippetLine
 
 AROUND = 3
 MAX_BYTES = 4 << 20

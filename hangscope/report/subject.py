@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.waitgraph import Node, OpenCall, WaitGraph
+from hangscope.align.nodes import Instance, Node, PairInstance, Unnamed
+from hangscope.align.waitgraph import OpenCall, WaitGraph
 from hangscope.analysis import Analysis
 from hangscope.incident import CallKind, Incident, State, Verdict
 from hangscope.knowledge.callsite import user_frame
@@ -59,16 +60,14 @@ class Subject:
         if verdict is None or self.gid is None or verdict.seq is None:
             return None
         if not verdict.is_p2p:
-            named: Node = ("I", self.gid, verdict.seq)
+            named = Instance(self.gid, verdict.seq)
             return named if named in self.graph.index else None
         for key, pair in self.graph.pairs.items():
             halves = [h for h in (pair.send, pair.recv) if h is not None]
-            if key[0] == self.gid and any(
+            if key.gid == self.gid and any(
                 h.seq == verdict.seq and h.rank in (*verdict.in_call, *verdict.culprit_ranks) for h in halves
             ):
-                pair_node: Node = ("P", *key)
-                if pair_node in self.graph.index:
-                    return pair_node
+                return key if key in self.graph.index else None
         return None
 
     def role(self, rank: int) -> str:
@@ -91,10 +90,10 @@ class Subject:
         found: dict[tuple[int, int, bool], set[int]] = defaultdict(set)
         for rank, calls in self.graph.open_calls.items():
             for call in calls:
-                if is_untold(call.node):
-                    continue
-                pair = is_pair(call.node)
-                found[rank, call.gid, pair].add(call.order if pair else seq_of(call.node))
+                if isinstance(call.node, PairInstance):
+                    found[rank, call.gid, True].add(call.order)
+                elif isinstance(call.node, Instance):
+                    found[rank, call.gid, False].add(call.node.seq)
         return {key: frozenset(seqs) for key, seqs in found.items()}
 
     def label(self, gid: int) -> str:
@@ -107,13 +106,13 @@ class Subject:
 
     def kind_of(self, node: Node, rank: int | None = None) -> CallKind | None:
         """Return what a rank, or else any member, called in an instance."""
-        if is_untold(node):
-            return None
-        if is_pair(node):
-            pair = self.graph.pairs[node[1:]]  # type: ignore[index]
+        if isinstance(node, PairInstance):
+            pair = self.graph.pairs[node]
             half = pair.recv if pair.recv is not None and pair.recv.rank == rank else pair.send or pair.recv
             return self.incident.kinds[half.kind] if half is not None else None
-        view, seq = self.views[gid_of(node)], seq_of(node)
+        if not isinstance(node, Instance):
+            return None
+        view, seq = self.views[node.gid], node.seq
         for member in view.members if rank is None else (rank,):
             if member in view.members and (kind := view.kind_of(member, seq)) is not None:
                 return kind
@@ -121,12 +120,11 @@ class Subject:
 
     def call_name(self, node: Node, rank: int | None = None) -> str:
         """Return an instance as `rank` called it, or with every op that its members made of it."""
-        if is_untold(node):
-            return "a call that no line names" if node[0] == "T" else "members that no line names"
-        if is_pair(node):
-            _, _, source, destination, index = node
-            return f"send {source} -> {destination} number {int(index) + 1}"  # type: ignore[call-overload]
-        view, seq = self.views[gid_of(node)], seq_of(node)
+        if isinstance(node, PairInstance):
+            return f"send {node.source} -> {node.destination} number {node.index + 1}"
+        if not isinstance(node, Instance):
+            return "members that no line names" if isinstance(node, Unnamed) else "a call that no line names"
+        view, seq = self.views[node.gid], node.seq
         members = view.members if rank is None or view.kind_index(rank, seq) is None else [rank]
         kinds = {
             index
@@ -141,10 +139,6 @@ class Subject:
         node = self.node
         return node is None or any(rank in ranks for rank, _ in self.graph.calls_of(node))
 
-    def missing_from(self, node: Node) -> list[int]:
-        """Return the ranks that an instance waits for, as the graph has them."""
-        return sorted(rank_of(target) for target, _ in self.graph.targets(node) if is_host(target))
-
     def said(self, rank: int, most: int = 6) -> list[Any]:
         """Return the last statements of one rank's text, in the order of the log."""
         record = self.incident.ranks.get(rank)
@@ -155,36 +149,6 @@ class Subject:
         """Return whether all ranks ran on one host, so that their clocks agree."""
         hosts = {record.host for record in self.incident.ranks.values()}
         return len(hosts) == 1 and None not in hosts
-
-
-def is_host(node: Node) -> bool:
-    """Return whether a node is a host thread."""
-    return node[0] == "H"
-
-
-def is_pair(node: Node) -> bool:
-    """Return whether a node is a send with its receive."""
-    return node[0] == "P"
-
-
-def is_untold(node: Node) -> bool:
-    """Return whether a node stands for what text leaves open: a call that it does not name, or members that it does not."""
-    return node[0] in ("T", "U")
-
-
-def rank_of(node: Node) -> int:
-    """Return whose thread a host node is."""
-    return int(node[1])  # type: ignore[call-overload, no-any-return]
-
-
-def gid_of(node: Node) -> int:
-    """Return the group of a call node."""
-    return int(node[1])  # type: ignore[call-overload, no-any-return]
-
-
-def seq_of(node: Node) -> int:
-    """Return the seq of a collective's node."""
-    return int(node[2])  # type: ignore[call-overload, no-any-return]
 
 
 def site_of(kind: CallKind) -> str:

@@ -7,8 +7,8 @@ import shutil
 import textwrap
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.report.document import Document, EvidencePart, VerdictPart
 from hangscope.report.reasons import deciding_facts, other_facts, user_frame
+from hangscope.report.schema.document import Document, EvidencePart, VerdictPart
 from hangscope.report.words import counted, duration, utc
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.report.document import Document, EvidencePart, VerdictPart
 from hangscope.report.reasons import deciding_facts, other_facts, user_frame
+from hangscope.report.schema.document import Document, EvidencePart, VerdictPart
 from hangscope.report.words import counted, duration, utc
 
 _CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED = 8, 6, 6, 6, 3

@@ -23,7 +23,7 @@ from hangscope.ingest.torch_logs.store import (
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user
-from hangscope.report.page_data import PageFrame
+from hangscope.report.schema.stories import PageFrame
 from hangscope.report.subject import Subject
 
 _WATCHDOGS = (WatchdogTimeout, HeartbeatTimeout, GlooTimeout, MonitoredBarrier, StoreTimeout)

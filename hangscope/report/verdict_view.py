@@ -13,7 +13,7 @@ from hangscope.incident import (
     Source,
     Verdict,
 )
-from hangscope.report.document import (
+from hangscope.report.schema.document import (
     AlternativePart,
     CallPart,
     CulpritPart,

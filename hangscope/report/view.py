@@ -11,7 +11,11 @@ from hangscope.analysis import Analysis
 from hangscope.errors import Note
 from hangscope.incident import Incident, Input, RankRecord
 from hangscope.knowledge.callsite import user_frame
-from hangscope.report.document import (
+from hangscope.report.masking.redaction import Redaction
+from hangscope.report.masking.secrets import mask
+from hangscope.report.pictures.gather import page_data
+from hangscope.report.pictures.stack_tree import merged
+from hangscope.report.schema.document import (
     FOLD_ABOVE,
     SCHEMA,
     BranchPart,
@@ -28,12 +32,8 @@ from hangscope.report.document import (
     WarningPart,
     WindowPart,
 )
-from hangscope.report.masking.redaction import Redaction
-from hangscope.report.masking.secrets import mask
-from hangscope.report.page_data import PageData
-from hangscope.report.pictures.gather import page_data
-from hangscope.report.pictures.stack_tree import merged
-from hangscope.report.plain import from_plain, to_plain
+from hangscope.report.schema.page import PageData
+from hangscope.report.schema.plain import from_plain, to_plain
 from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part

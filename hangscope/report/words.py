@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from hangscope.align.rankset import compress
-from hangscope.report.document import CallPart
+from hangscope.report.schema.document import CallPart
 
 #: What a rank is in an incident, in the order of the rank map's states.
 ROLES = ("waiting", "culprit", "idle", "unseen")

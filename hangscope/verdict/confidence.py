@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Shifted, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence, State
@@ -61,7 +63,7 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
         lower(1, why)
     if finding.tie and not match.culprits:
         lower(1, "the sides are even and history does not tell which is wrong")
-    if finding.form not in ("none",) and match.cause not in (
+    if not isinstance(finding, Nothing) and match.cause not in (
         "crashed_rank",
         "early_exit",
         "model_mismatch",
@@ -71,7 +73,7 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             lower(1, f"it explains only {finding.explained} of {len(finding.waiting)} waiting ranks")
         if 0 < len(match.culprits) <= MOST_REPLAYED and case.graph.waiting:
             unseen = {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks}
-            freed = {*match.culprits, *(unseen if finding.form == "different" else ())}
+            freed = {*match.culprits, *(unseen if isinstance(finding, Different) else ())}
             left = Replay(case.graph).stuck(freed) - freed - _nowhere(case)
             if len(left) * 10 > len(case.graph.waiting):
                 lower(1, f"it leaves unexplained why {ranks_phrase(left)} would wait")
@@ -81,38 +83,38 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks}
             - set(match.culprits)
         )
-        if doubtful and finding.form == "half" and match.cause == "gpu_stall":
+        if doubtful and isinstance(finding, Lagging) and match.cause == "gpu_stall":
             lower(
                 0,
                 f"{ranks_phrase(doubtful)} may have died, whose peers' communicators then finish calls unevenly",
             )
-        if doubtful and finding.form != "different":
+        if doubtful and not isinstance(finding, Different):
             lower(1, f"calls also lack {ranks_phrase(doubtful)}, of which no usable dump was seen")
         if finding.assumed:
             lower(
                 1, "it rests on an assumption about who waits for whom, or about which group a log line means"
             )
         if (
-            finding.view is not None
-            and not finding.view.group.members_known
-            and finding.form in ("absent", "unseen")
+            finding.stuck.view is not None
+            and not finding.stuck.view.group.members_known
+            and isinstance(finding, Absent | Unseen)
         ):
             lower(
                 1 if not match.frame else 2,
                 "the members of the group are not recorded, so that nobody can be called absent for certain",
             )
-        if finding.view is not None:
-            gid = finding.view.group.gid
+        if finding.stuck.view is not None:
+            gid = finding.stuck.view.group.gid
             # Of a group with sends and receives a frontier is not always known, although the rank was seen.
             others = [
                 r
-                for r in finding.view.unseen
+                for r in finding.stuck.view.unseen
                 if r not in match.culprits and not (incident.ranks[r].seen and gid in incident.ranks[r].p2p)
             ]
             if (
                 others
-                and finding.form in ("absent", "different", "shifted", "half")
-                and len(others) * 2 >= len(finding.view.members)
+                and isinstance(finding, Absent | Different | Shifted | Lagging)
+                and len(others) * 2 >= len(finding.stuck.view.members)
             ):
                 lower(1, f"half of the group's members were not seen ({ranks_phrase(others)})")
     if (
@@ -121,14 +123,14 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
         and match.cause not in ("crashed_rank", "early_exit", "model_mismatch", "init_hang", "slow_rank")
     ):
         lower(1, "there is no record of the calls: it rests on lines of text")
-    own = finding.own_kind
-    other_op = own is not None and finding.waiting_kind is not None and own.op != finding.waiting_kind.op
-    same_place = not finding.elsewhere and not finding.assumed
+    own = finding.own.kind
+    other_op = own is not None and finding.stuck.kind is not None and own.op != finding.stuck.kind.op
+    same_place = not finding.change.elsewhere and not finding.assumed
     if (
         match.cause in _OF_PROGRAMS
         and match.culprits
         and all(incident.ranks[r].absence is Absence.TOLD for r in match.culprits if r in incident.ranks)
-        and finding.view is not None
+        and finding.stuck.view is not None
         and not (other_op and same_place)
     ):
         lower(
@@ -143,13 +145,15 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     own_words = any(
         item.rank in match.culprits and item.kind in ("log", "exit", "stack") for item in match.evidence
     )
-    alone = len(gone) > 1 and finding.form == "absent" and not placed
-    lagging = finding.form == "half" and match.cause == "gpu_stall"
-    if (alone or (gone and (finding.form == "unseen" or lagging) and not own_words)) and not case.from_text:
+    alone = len(gone) > 1 and isinstance(finding, Absent) and not placed
+    lagging = isinstance(finding, Lagging) and match.cause == "gpu_stall"
+    if (
+        alone or (gone and (isinstance(finding, Unseen) or lagging) and not own_words)
+    ) and not case.from_text:
         lower(0, f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn")
     blind = not case.frames_recorded and not case.from_text
-    if match.cause in _OF_PROGRAMS and blind and finding.view is not None:
-        shown = finding.edit is not None or match.cause == "collective_order_mismatch"
+    if match.cause in _OF_PROGRAMS and blind and finding.stuck.view is not None:
+        shown = finding.change.edit is not None or match.cause == "collective_order_mismatch"
         lower(
             1 if shown else 0, "no frames were recorded, so that calls of one op from other lines look alike"
         )
@@ -160,7 +164,7 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
         {e.kind for e in match.evidence}
         | (
             {"dump"}
-            if finding.view is not None and any(r.dump_file for r in incident.ranks.values())
+            if finding.stuck.view is not None and any(r.dump_file for r in incident.ranks.values())
             else set()
         )
     )
@@ -171,7 +175,9 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
 
 def _nowhere(case: Case) -> set[int]:
     """Return the ranks of which text says that they waited, and not for whom."""
-    return {rank for rank, calls in case.graph.open_calls.items() if calls and calls[0].node[0] == "T"}
+    return {
+        rank for rank, calls in case.graph.open_calls.items() if calls and isinstance(calls[0].node, Untold)
+    }
 
 
 def status_without_verdict(case: Case) -> str:

@@ -70,7 +70,7 @@ def _dumps_compared(case: Case, match: Match) -> set[str]:
     """Return the dumps that a match by calls compares: of its culprits, and of one who waits for them."""
     if case.from_text or match.cause in _BY_TEXT:
         return set()
-    waiting = case.finding.waiting_rank
+    waiting = case.finding.stuck.rank
     ranks = {*match.culprits, *case.finding.culprits, *(() if waiting is None else (waiting,))}
     files = (record.calls_file for rank in ranks if (record := case.incident.ranks.get(rank)) is not None)
     return {file.split("!/")[0] for file in files if file}

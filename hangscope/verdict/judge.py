@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from hangscope.align.nodes import Instance, Node
 from hangscope.align.rankset import compress, ranks_phrase
-from hangscope.align.waitgraph import Node
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
-from hangscope.explain.finding import Candidate, Finding
+from hangscope.explain.finding import Candidate, Finding, Late
 from hangscope.explain.text.stop import Stop, find_stop, told_of
 from hangscope.incident import (
     CallKind,
@@ -69,13 +69,13 @@ def judge(case: Case) -> Judgement:
                 _stopped(case, stop, missing),
                 ["the stop is certain, its cause is not: what was left says who waited, not for whom"],
                 missing,
-                case.finding.candidates,
+                list(case.explanation.set_aside),
             )
         return Judgement(
             status,
             _unknown(case, missing) if case.graph.waiting else None,
             missing=missing,
-            candidates=case.finding.candidates,
+            candidates=list(case.explanation.set_aside),
         )
     faults = with_the_others(case, in_library_terms(case, matches[0], case.knowledge))
     best = faults.match
@@ -83,7 +83,7 @@ def judge(case: Case) -> Judgement:
     verdict = _verdict(case, best, matches[1:], LEVELS[level], missing)
     if faults.explained is not None:
         verdict = replace(verdict, explained=min(faults.explained, len(verdict.waiting_ranks)))
-    if best.cause == "slow_rank" and case.finding.form != "late":
+    if best.cause == "slow_rank" and not isinstance(case.finding, Late):
         status = "inconclusive" if damage(case, best) else "no_hang"
         return Judgement(status, verdict, reasons, missing, substantiation.candidates(case, best))
     named = verdict.cause != "unknown" or verdict.culprit_ranks
@@ -119,11 +119,11 @@ def _verdict(
     )
     explained = finding.explained if set(culprits) == set(finding.culprits) else sum(1 for r in waiting)
     in_call = _in_call(case, waiting)
-    frame = match.frame or user_frame(finding.own_kind.stack if finding.own_kind else ())
+    frame = match.frame or user_frame(finding.own.kind.stack if finding.own.kind else ())
     frame_rank = match.frame_rank if match.frame is not None else (culprits[0] if culprits else None)
     location = Location(frame.file, frame.line, frame.name, frame_rank) if frame is not None else None
-    kind = finding.waiting_kind
-    view = finding.view
+    kind = finding.stuck.kind
+    view = finding.stuck.view
     evidence = substantiation.collect(case, match, missing)
     verdict = Verdict(
         cause=match.cause,
@@ -133,13 +133,13 @@ def _verdict(
         summary=_summary(case, match, culprits, waiting, in_call),
         group=view.group if view is not None else None,
         op=kind.op or None if kind is not None else None,
-        seq=finding.seq,
-        is_p2p=finding.pair is not None,
+        seq=finding.stuck.seq,
+        is_p2p=finding.stuck.pair is not None,
         waiting_ranks=waiting,
         in_call=in_call,
         explained=min(explained, len(waiting)),
-        culprit_call=_ref(finding.own_kind, finding.own_seq),
-        waiting_call=_ref(kind, finding.seq),
+        culprit_call=_ref(finding.own.kind, finding.own.seq),
+        waiting_call=_ref(kind, finding.stuck.seq),
         location=location,
         api=match.api,
         evidence=evidence,
@@ -174,21 +174,23 @@ def _stuck_in_text(case: Case) -> tuple[int, ...]:
 def _in_call(case: Case, waiting: tuple[int, ...]) -> tuple[int, ...]:
     """Return those of the waiting ranks that are in the very call that the verdict names; others wait behind them."""
     finding = case.finding
-    if finding.view is None or finding.seq is None or not case.graph.open_calls:
+    if finding.stuck.view is None or finding.stuck.seq is None or not case.graph.open_calls:
         return waiting
     inside = _inside(case) or set()
     # Where all have left it (a device that did not end it), they are its members and wait behind it.
-    return tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in finding.view.members)
+    return tuple(r for r in waiting if r in inside) or tuple(
+        r for r in waiting if r in finding.stuck.view.members
+    )
 
 
 def _inside(case: Case) -> set[int] | None:
     """Return the ranks that the graph has in the call that the verdict names; None where it has no such call."""
     finding = case.finding
-    if finding.view is None or finding.seq is None or not case.graph.open_calls:
+    if finding.stuck.view is None or finding.stuck.seq is None or not case.graph.open_calls:
         return None
-    node: Node = (
-        ("P", *finding.pair.key) if finding.pair is not None else ("I", finding.view.group.gid, finding.seq)
-    )
+    node: Node = Instance(finding.stuck.view.group.gid, finding.stuck.seq)
+    if finding.stuck.pair is not None:
+        node = finding.stuck.pair.key
     if node not in case.graph.index:
         return None
     return {rank for rank, _ in case.graph.calls_of(node)}
@@ -217,13 +219,9 @@ def _summary(
     if on and why.startswith(phrase):
         why = phrase + on + why[len(phrase) :]
     sentence = why[:1].upper() + why[1:] if why.startswith(("rank", "the ", "a ", "one ")) else why
-    where = (
-        f" at {finding.waiting_kind.op}"
-        if finding.waiting_kind is not None and finding.waiting_kind.op
-        else ""
-    )
-    seq = f" seq {finding.seq}" if finding.seq is not None else ""
-    group = f" on group {finding.view.group.label}" if finding.view is not None else ""
+    where = f" at {finding.stuck.kind.op}" if finding.stuck.kind is not None and finding.stuck.kind.op else ""
+    seq = f" seq {finding.stuck.seq}" if finding.stuck.seq is not None else ""
+    group = f" on group {finding.stuck.view.group.label}" if finding.stuck.view is not None else ""
     if in_call and (where or seq):
         verb = "waits" if len(in_call) == 1 else "wait"
         inside = _inside(case)
@@ -242,7 +240,7 @@ def _fingerprint(cause: str, kind: CallKind | None, location: Location | None, f
     parts = [
         cause,
         kind.op if kind is not None else "",
-        finding.view.group.desc if finding.view is not None else "",
+        finding.stuck.view.group.desc if finding.stuck.view is not None else "",
         f"{location.file.rsplit('/', 1)[-1]}:{location.function}" if location is not None else "",
         f"{waiting.file.rsplit('/', 1)[-1]}:{waiting.name}" if waiting is not None else "",
     ]
@@ -252,8 +250,8 @@ def _fingerprint(cause: str, kind: CallKind | None, location: Location | None, f
 def _stopped(case: Case, stop: Stop, missing: list[str]) -> Verdict:
     """Return the verdict on a stop of which nothing tells the cause: who waited, in which call, since when."""
     finding = case.finding
-    kind = stop.call or finding.waiting_kind
-    seq = stop.seq if stop.seq is not None else finding.seq
+    kind = stop.call or finding.stuck.kind
+    seq = stop.seq if stop.seq is not None else finding.stuck.seq
     waiting = stop.ranks or case.graph.waiting
     evidence = [_quoted(event) for event in stop.events]
     return Verdict(
@@ -299,18 +297,18 @@ def _printed_group(case: Case, stop: Stop) -> Group | None:
 
 def _unknown(case: Case, missing: list[str]) -> Verdict:
     finding = case.finding
-    kind = finding.waiting_kind
+    kind = finding.stuck.kind
     return Verdict(
         cause="unknown",
         confidence="low",
         culprit_ranks=(),
         category="unknown",
         summary=f"Ranks {compress(case.graph.waiting)} have open calls, and what was left behind does not say why.",
-        group=finding.view.group if finding.view is not None else None,
+        group=finding.stuck.view.group if finding.stuck.view is not None else None,
         op=kind.op if kind is not None else None,
-        seq=finding.seq,
+        seq=finding.stuck.seq,
         waiting_ranks=tuple(case.graph.waiting),
-        waiting_call=_ref(kind, finding.seq),
+        waiting_call=_ref(kind, finding.stuck.seq),
         evidence=[Evidence("method", text, stance="missing") for text in missing],
         advice=missing[:3],
         fingerprint=_fingerprint("unknown", kind, None, finding),

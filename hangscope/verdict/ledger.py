@@ -98,7 +98,7 @@ def hypotheses(
                     other.cause, ranks, (other.why,), _left(replay, ranks), _WOULD_DECIDE.get(other.cause, "")
                 )
             )
-    for candidate in case.finding.candidates:
+    for candidate in case.explanation.set_aside:
         ranks = tuple(sorted(candidate.ranks))
         if ranks and ("unknown", ranks) not in told and ranks != result[0].ranks:
             told.add(("unknown", ranks))

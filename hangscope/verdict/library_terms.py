@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.explain.finding import Different, Extra, Shifted, Stalled
 from hangscope.incident import Evidence, Frame, Source, Stack
 from hangscope.knowledge.callsite import user_frame, user_frames
 from hangscope.knowledge.library import Knowledge, Reading, first_difference
@@ -18,7 +19,6 @@ _CALLED = frozenset(
         "dtype_mismatch", "model_mismatch", "collective_order_mismatch", "early_exit", "crashed_rank", "network_stall", "init_hang",
     }
 )  # fmt: skip
-_CALLED_FORMS = frozenset({"different", "shifted", "extra", "stalled"})
 _ALONE = frozenset({"rank_conditional_collective", "collective_mismatch"})
 
 
@@ -26,7 +26,7 @@ def in_library_terms(case: Case, match: Match, knowledge: Knowledge) -> Match:
     """Return the match with its library call, told and advised in that library's own terms."""
     own, peer = _own_stack(case, match), _peer_stack(case)
     reading = knowledge.read(own)
-    made = case.finding.form in _CALLED_FORMS or bool(match.stack or match.api)
+    made = isinstance(case.finding, Different | Shifted | Extra | Stalled) or bool(match.stack or match.api)
     called = match.cause in _CALLED and made and bool(own)
     api = reading.api if called else None
     frame = match.frame or (user_frame(own) if called else None)
@@ -49,7 +49,7 @@ def _own_stack(case: Case, match: Match) -> Stack:
     """Return where the culprits made their odd call, as far as a dump, a stack or a traceback shows it."""
     if match.stack:
         return match.stack
-    kind = case.finding.own_kind or (case.finding.waiting_kind if case.finding.form == "stalled" else None)
+    kind = case.finding.own.kind or (case.finding.stuck.kind if isinstance(case.finding, Stalled) else None)
     if kind is not None and kind.stack:
         return kind.stack
     if kind is not None and not case.from_text:
@@ -60,7 +60,7 @@ def _own_stack(case: Case, match: Match) -> Stack:
 
 def _peer_stack(case: Case) -> Stack:
     """Return where the others wait."""
-    kind = case.finding.waiting_kind
+    kind = case.finding.stuck.kind
     if kind is not None and kind.stack:
         return kind.stack
     stacks = (case.facts.whereabouts.get(rank) for rank in case.finding.waiting[:64])
@@ -120,8 +120,8 @@ def _depth(rule: Rule, stack: Stack) -> int:
 def _situation(case: Case, match: Match, own: Stack, peer: Stack) -> Situation:
     """Return what the verdict is about, as rules ask for it."""
     finding = case.finding
-    kinds = [kind for kind in (finding.own_kind, finding.waiting_kind) if kind is not None]
-    group = finding.view.group if finding.view is not None else None
+    kinds = [kind for kind in (finding.own.kind, finding.stuck.kind) if kind is not None]
+    group = finding.stuck.view.group if finding.stuck.view is not None else None
     return Situation(
         match.cause,
         (*own, *peer, *(f for stack in _elsewhere(case, match) for f in stack)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
-from hangscope.explain.finding import Finding
+from hangscope.explain.finding import Explanation, Finding
 from hangscope.explain.predict import Replay
 
 MOST = 4  # faults of one freeze that are told apart; more at once have one reason, which is looked for first
@@ -28,12 +28,12 @@ class Faults:
 
 def with_the_others(case: Case, best: Match) -> Faults:
     """Return the best match with those of the other roots without which ranks would still wait."""
-    if not best.culprits or not case.finding.rivals or not case.graph.waiting:
+    if not best.culprits or not case.explanation.rivals or not case.graph.waiting:
         return Faults(best)
     replay = Replay(case.graph)
     first = set(best.culprits)
     alone = replay.stuck(first)
-    answers = [_about(case, rival, first) for rival in case.finding.rivals[:MOST]] if alone else []
+    answers = [_about(case, rival, first) for rival in case.explanation.rivals[:MOST]] if alone else []
     others = [match for match in answers if match is not None]
     left = replay.stuck(_named(first, others)) & alone
     if left >= alone - _named(set(), others):
@@ -56,7 +56,9 @@ def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
     """Return the answer about the ranks of another root, where it leaves no other reading."""
     ranks = set(rival.culprits) - named
     answers = (
-        m for m in match_all(replace(case, finding=rival), []) if m.culprits and set(m.culprits) <= ranks
+        m
+        for m in match_all(replace(case, explanation=Explanation(rival)), [])
+        if m.culprits and set(m.culprits) <= ranks
     )
     match = next(answers, None)
     if match is None or match.sure < 2 or (case.facts.deaths and not _told(match)):

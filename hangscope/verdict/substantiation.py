@@ -22,8 +22,8 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
     """Return the evidence for a match, against it, and what is missing, without repeats."""
     finding, incident = case.finding, case.incident
     result: list[Evidence] = []
-    view, seq = finding.view, finding.seq
-    if view is not None and seq is not None and finding.pair is None:
+    view, seq = finding.stuck.view, finding.stuck.seq
+    if view is not None and seq is not None and finding.stuck.pair is None:
         for ranks, kind in _sides(finding):
             frame = user_frame(kind.stack) if kind else None
             source = incident.ranks[ranks[0]].calls_file if ranks[0] in incident.ranks else None
@@ -68,8 +68,8 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
                     Source(incident.ranks[rank].calls_file or ""),
                 )
             )
-    if finding.edit is not None:
-        edit = finding.edit
+    if finding.change.edit is not None:
+        edit = finding.change.edit
         result.append(
             Evidence(
                 "dump",
@@ -105,7 +105,7 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
 
 
 def _sides(finding: Finding) -> list[tuple[tuple[int, ...], CallKind | None]]:
-    view, seq = finding.view, finding.seq
+    view, seq = finding.stuck.view, finding.stuck.seq
     assert view is not None and seq is not None
     sides: dict[CallKind | None, list[int]] = {}
     for rank in view.seen:
@@ -155,7 +155,7 @@ def alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alte
             continue  # what a finer cause explains for certain is a mismatch by definition, and no rival of it
         if other.cause != match.cause and all(a.cause != other.cause for a in result):
             result.append(Alternative(other.cause, other.why))
-    waiting = case.finding.waiting_kind
+    waiting = case.finding.stuck.kind
     if match.cause == "network_stall" and waiting is not None and waiting.op.startswith("all_to_all"):
         result.append(
             Alternative(
@@ -192,7 +192,7 @@ def alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alte
 
 def candidates(case: Case, match: Match) -> list[Candidate]:
     """Return the ranks that looked guilty and were set aside."""
-    result = list(case.finding.candidates)
+    result = list(case.explanation.set_aside)
     for rank, event in sorted(case.facts.exits.items()):
         if event.first and rank not in match.culprits:
             result.append(

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from hangscope.diff import compare, load
 from hangscope.errors import NoInputError
-from hangscope.report.document import Document
 from hangscope.report.html.render import render_html
 from hangscope.report.json import render_json
-from hangscope.report.plain import ShapeError, from_plain, to_plain
+from hangscope.report.schema.document import Document
+from hangscope.report.schema.plain import ShapeError, from_plain, to_plain
 from tests.conftest import FIXTURES, Run
 from tests.report.samples import document
 

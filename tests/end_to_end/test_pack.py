@@ -60,6 +60,18 @@ def test_a_pack_gives_the_report_of_its_files(name: str, tmp_path: Path) -> None
     assert told(analyze(tmp_path / "a.hangpack"), "a.hangpack/") == told(analyze(dumps))
 
 
+@pytest.mark.parametrize(
+    "name", ["node.tar.gz", "node.tgz", "node.zip", "node.tar.zst", "node.html", "node.log", "packed"]
+)
+def test_a_pack_is_read_whatever_its_name(name: str, run: Run, tmp_path: Path) -> None:
+    dumps = FIXTURES / "rank_conditional_barrier" / "dumps"
+    made = run("pack", dumps, "-o", tmp_path / name)
+    assert made.returncode == 0
+    archive = name.endswith((".gz", ".tgz", ".zip", ".zst"))
+    assert ("a pack and no archive" in made.stderr) == archive
+    assert told(analyze(tmp_path / name), f"{name}/") == told(analyze(dumps))
+
+
 def test_packs_of_nodes_and_loose_files_make_one_incident(tmp_path: Path) -> None:
     generate(tmp_path / "all", Job(24, entries=100, layout="world"))
     whole = analyze(tmp_path / "all").verdict

@@ -12,7 +12,7 @@ from typing import IO
 import pytest
 
 from hangscope.report.markdown import render_markdown
-from hangscope.report.reading import clean
+from hangscope.report.words import clean
 from tests.conftest import Run, analyze
 
 PIPE = subprocess.PIPE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangscope.align.waitgraph import Node, OpenCall, Root, WaitGraph
+from hangscope.align.nodes import Host, Instance, Unnamed
+from hangscope.align.waitgraph import OpenCall, Root, WaitGraph
 from hangscope.explain.predict import Replay
 
 #: per rank the group of each of its open calls, in its own order; groups hold all ranks
@@ -15,25 +16,26 @@ Queues = dict[int, list[int]]
 def graph_of(queues: Queues, size: int, partial: frozenset[int] = frozenset()) -> WaitGraph:
     """Return the graph of ranks that each wait in the first call (seq 1) of some groups; who has not made one is absent."""
     graph = WaitGraph()
-    callers: dict[Node, set[int]] = {}
+    callers: dict[Instance, set[int]] = {}
     for rank, groups in queues.items():
-        calls = [OpenCall(("I", gid, 1), n, 0, gid, (gid, 1)) for n, gid in enumerate(groups)]
+        made = [Instance(gid, 1) for gid in groups]
+        calls = [OpenCall(node, n, 0, node.gid, (node.gid, 1)) for n, node in enumerate(made)]
         graph.open_calls[rank] = calls
-        for before, call in zip([None, *calls], calls, strict=False):
+        for before, call, instance in zip([None, *calls], calls, made, strict=False):
             node = graph.add(call.node)
-            callers.setdefault(call.node, set()).add(rank)
+            callers.setdefault(instance, set()).add(rank)
             if before is None:
-                graph.connect(graph.add(("H", rank)), node, True)
+                graph.connect(graph.add(Host(rank)), node, True)
             else:
                 graph.connect(node, graph.add(before.node), before.gid != call.gid)
-    for node, made in callers.items():
-        for rank in set(range(size)) - made:
-            graph.connect(graph.index[node], graph.add(("H", rank)), False)
-        if node[1] in partial:
-            graph.connect(graph.index[node], graph.add(("U", node[1])), True)
-    for node, made in callers.items():
-        if not graph.targets(node):
-            graph.roots.append(Root("call", (node,), tuple(sorted(made)), frozenset(made), True))
+    for called, ranks in callers.items():
+        for rank in set(range(size)) - ranks:
+            graph.connect(graph.index[called], graph.add(Host(rank)), False)
+        if called.gid in partial:
+            graph.connect(graph.index[called], graph.add(Unnamed(called.gid)), True)
+    for called, ranks in callers.items():
+        if not graph.targets(called):
+            graph.roots.append(Root("call", (called,), tuple(sorted(ranks)), frozenset(ranks), True))
     return graph
 
 

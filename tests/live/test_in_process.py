@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hangscope.capture import leave_exception
-from tests.live.jobs import started, until, write_job
+from tests.live.jobs import hangscope, started, until, write_job
 
 RANK = """
 import sys, threading, time
@@ -31,6 +31,18 @@ def test_a_script_can_start_the_agent_itself(tmp_path: Path, environment: dict[s
         (tmp_path / "left" / "trigger").touch()
         until(lambda: all(path.exists() for path in stacks))
         assert "in wait_here" in stacks[1].read_text()
+
+
+def test_a_script_that_starts_it_under_hangscope_run_has_one_agent(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    program = "import hangscope.capture as c, threading as t\nassert c.start('other')\n"
+    program += "print([each.name for each in t.enumerate()])"
+    settings = {**environment, "RANK": "0"}
+    words = hangscope("run", "--dir", "left", "--", sys.executable, "-c", program)
+    done = subprocess.run(words, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
+    assert done.stdout == "['MainThread', 'hangscope']\n", done.stderr
+    assert (tmp_path / "left/logs/restart_0/rank_0.out").read_text() == done.stdout
 
 
 def test_a_folder_that_cannot_be_made_is_a_line_and_no_error(

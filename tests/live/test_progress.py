@@ -13,10 +13,20 @@ from hangscope.live.status import Status
 
 
 def look(
-    time: float, *changes: int, printed: int = 0, moves: int = 0, work: str = "", cpu: float = 0.0
+    time: float,
+    *changes: int,
+    printed: int = 0,
+    moves: int = 0,
+    work: str = "",
+    cpu: float = 0.0,
+    by_calls: bool = True,
+    launcher: int = 0,
 ) -> Look:
-    ranks = [Status(100 + r, r, len(changes), n, 0.0, moves, work) for r, n in enumerate(changes)]
-    return Look(time, ranks, printed, {rank.pid: cpu for rank in ranks})
+    """Return a look at as many ranks as there are `changes`, each of which has printed `printed` bytes."""
+    ranks = [
+        Status(100 + r, r, len(changes), by_calls, n, printed, moves, work) for r, n in enumerate(changes)
+    ]
+    return Look(time, ranks, launcher, {rank.pid: cpu for rank in ranks})
 
 
 def test_nothing_is_frozen_before_its_first_progress() -> None:
@@ -33,9 +43,28 @@ def test_calls_count_where_a_recorder_tells_of_them_and_output_does_not() -> Non
     assert not patience.frozen(look(11, 1, 2)), "one rank that goes on is progress"
 
 
-def test_output_counts_where_there_is_no_recorder() -> None:
+def test_output_of_ranks_counts_where_no_recorder_tells() -> None:
     patience = Patience(10)
-    assert [patience.frozen(look(time, printed=1)) for time in (0, 9, 10)] == [False, False, True]
+    looks = [look(time, 0, 0, printed=1, by_calls=False, launcher=time) for time in (0, 9, 10)]
+    assert [patience.frozen(each) for each in looks] == [False, False, True]
+
+
+def test_what_ranks_print_before_their_first_call_is_no_progress() -> None:
+    patience = Patience(10)
+    assert not any(patience.frozen(look(time, 0, 0, printed=1)) for time in range(100))
+
+
+def test_the_launchers_word_counts_where_no_rank_shows_itself() -> None:
+    patience = Patience(10)
+    looks = [look(time, launcher=min(time, 40)) for time in range(100)]
+    assert [patience.frozen(each) for each in looks].index(True) == 50
+    patience = Patience(10)
+    assert not any(patience.frozen(look(time, launcher=1)) for time in range(100)), (
+        "it said so while it started"
+    )
+    assert not patience.frozen(look(100, 0, 0, launcher=2)) and not patience.frozen(
+        look(200, 0, 0, launcher=2)
+    )
 
 
 def test_a_pause_that_it_came_back_from_is_its_own_time() -> None:

@@ -88,6 +88,22 @@ def test_a_newcomer_gets_the_report_of_a_frozen_job(tmp_path: Path, environment:
     assert not left_in(tmp_path)
 
 
+@real
+def test_a_job_whose_torch_records_nothing_is_watched_by_its_output(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    settings = job("unrecorded", tmp_path, environment)
+    for steps, code in (("40", 0), ("4", 1)):
+        words = ["run", "--dir", f"left{steps}", "--hang-timeout", "3", "--on-hang", "kill", "--"]
+        done = subprocess.run(
+            hangscope(*words, *torchrun("unrecorded", 2), steps),
+            cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        assert (tmp_path / f"left{steps}" / "report.json").exists() == bool(code)
+    assert not left_in(tmp_path)
+
+
 @pytest.mark.parametrize(("script", "end", "culprit", "cause"), CASES)
 def test_who_ends_a_frozen_job_gets_its_evidence_first(
     tmp_path: Path, environment: dict[str, str], script: str, end: End, culprit: int, cause: str

@@ -137,6 +137,24 @@ def test_each_ranks_output_is_kept_and_nothing_of_it_is_changed(
     assert (report["verdict"]["cause"], report["verdict"]["culprit_ranks"]) == ("crashed_rank", [1])
 
 
+def test_neither_the_launcher_nor_an_import_is_a_first_progress(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    write_job(
+        tmp_path, "import slow\nimport time\nfor step in range(20):\n    print(step)\n    time.sleep(0.2)\n"
+    )
+    (tmp_path / "slow.py").write_text(
+        "import os, sys, time\nprint('no GPU here', file=sys.stderr, flush=True)\n"
+        "time.sleep(9 if os.environ['RANK'] == '1' else 8)\n"
+    )
+    launcher = (tmp_path / "launch.py").read_text()
+    (tmp_path / "launch.py").write_text(f"print('setting OMP_NUM_THREADS', flush=True)\n{launcher}")
+    words = ["--hang-timeout", "1", "--on-hang", "kill", "--", sys.executable, "launch.py", "2"]
+    done = call(words, tmp_path, environment)
+    assert (done.returncode, done.stderr) == (0, b"no GPU here\n" * 2)
+    assert not list((tmp_path / "left").glob("capture_*"))
+
+
 def test_evidence_comes_before_the_end(tmp_path: Path, environment: dict[str, str]) -> None:
     write_job(tmp_path, STUCK)
     words = hangscope("run", "--dir", "left", "--", sys.executable, "launch.py", "2")

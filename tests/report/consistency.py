@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hangscope.api import Report
-from hangscope.report.document import Document
 from hangscope.report.html.measure import text_width
 from hangscope.report.html.page import build_page
-from hangscope.report.page_data import WaitPicture
 from hangscope.report.reasons import deciding_facts, names
+from hangscope.report.schema.document import Document
+from hangscope.report.schema.pictures import WaitPicture
 
 #: Causes that say that programs differ: their rows must part where both sides' calls are known.
 DIFFERING = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.report.document import Document, Explains
+from hangscope.report.schema.document import Document, Explains
 from tests.conftest import FIXTURES, analyze
 from tests.report.consistency import (
     chains_end_at_the_root,

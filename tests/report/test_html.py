@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from hangscope.report.document import Document, InputPart, Partial
 from hangscope.report.html.map_svg import draw_rankmap, indexed_png
 from hangscope.report.html.measure import fitted, text_width
 from hangscope.report.html.render import render_html
 from hangscope.report.html.waits_svg import draw_waitfor
 from hangscope.report.json import report_data
-from hangscope.report.page_data import RankMapData, StateLegend, WaitEdge, WaitNode, WaitPicture
+from hangscope.report.schema.document import Document, InputPart, Partial
+from hangscope.report.schema.pictures import RankMapData, StateLegend, WaitEdge, WaitNode, WaitPicture
 from hangscope.report.spans import without_spans
 from tests.report.samples import HOSTILE, MARKDOWN, SAMPLES, document
 

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from hangscope.api import Report
-from hangscope.report.document import Document
 from hangscope.report.html.page import build_page
-from hangscope.report.page_data import CallDiff, KnownStory, PageData, RankMapData
+from hangscope.report.schema.document import Document
+from hangscope.report.schema.page import PageData
+from hangscope.report.schema.pictures import CallDiff, RankMapData
+from hangscope.report.schema.stories import KnownStory
 from tests.conftest import FIXTURES, analyze
 from tests.report.samples import document
 from tests.simulator import write_incident

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.report.document import EvidencePart, HypothesisPart
 from hangscope.report.markdown import DIALECTS, cut_to, render_markdown
 from hangscope.report.reasons import deciding_facts, mentions
+from hangscope.report.schema.document import EvidencePart, HypothesisPart
 from hangscope.report.sources import SourceFolder, snippets
 from hangscope.report.text import render_text
 from hangscope.report.words import duration, utc

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.finding import Late
 from hangscope.incident import Evidence, State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
@@ -11,7 +13,7 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrie
 
 def late(case: Case) -> Match | None:
     """A rank came later than its peers were willing to wait, with the very call they were in."""
-    if case.finding.form != "late":
+    if not isinstance(case.finding, Late):
         return None
     culprits = case.finding.culprits
     return Match(
@@ -24,7 +26,7 @@ def late(case: Case) -> Match | None:
         advice=[
             f"Give the group a longer timeout if {ranks_phrase(culprits)}'s pause is legitimate, or move that work out of the step."
         ],
-        frame=case.frame_of(case.finding.own_kind),
+        frame=case.frame_of(case.finding.own.kind),
         frame_rank=culprits[0] if culprits else None,
     )
 
@@ -33,7 +35,9 @@ def came_late(case: Case) -> Match | None:
     """Watchdogs timed out, and yet every call is complete in the dumps: somebody was slow, nobody hangs."""
     timeouts = case.facts.all(WatchdogTimeout)
     # Of a call whose peers no line tells, nothing but the timeout itself says that it is still open.
-    waiting = any(call.node[0] != "T" for calls in case.graph.open_calls.values() for call in calls)
+    waiting = any(
+        not isinstance(call.node, Untold) for calls in case.graph.open_calls.values() for call in calls
+    )
     if not timeouts or waiting or case.facts.deaths or not _went_on(case, timeouts):
         return None
     told = {e.rank for e in timeouts if e.rank is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.explain.finding import Absent
 from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras_snapshot import NcclRas
@@ -31,7 +32,7 @@ def last_output(case: Case) -> Match | None:
         )
     elif any(e.done for e in own):
         cause, why = "uneven_loader", f"{who} alone printed that its loop is over"
-    elif finding.form == "absent":
+    elif isinstance(finding, Absent):
         cause, why = "stuck_rank", f"{who} printed fewer steps than the others"
     else:
         cause, why = "rank_conditional_collective", f"{who} printed something last that no other rank printed"

@@ -6,6 +6,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.events import Event
 from hangscope.explain.facts import Death
+from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Shifted, Unseen
 from hangscope.explain.standstill import stood_still
 from hangscope.incident import Absence, Evidence
 from hangscope.ingest.job_logs.faults import DiskFull, NoProgress
@@ -33,9 +34,9 @@ def ended_from_outside(case: Case) -> Match | None:
     if event is None or case.facts.first_deaths:
         return None
     still = stood_still(case.incident, event) if case.graph.waiting else None
-    if named and (frozen or still or finding.form in ("different", "shifted", "half")):
+    if named and (frozen or still or isinstance(finding, Different | Shifted | Lagging)):
         return None
-    if still and finding.form != "none":
+    if still and not isinstance(finding, Nothing):
         return None  # it was frozen, whoever ended it
     told = _REASONS.get(str(event.reason), "was ended from outside")
     return Match(
@@ -118,20 +119,20 @@ def _is_the_root(case: Case, death: Death) -> bool:
     finding = case.finding
     if death.rank in finding.culprits or _may_be_of_another_attempt(case):
         return True
-    if finding.form in ("none", "unseen"):
+    if isinstance(finding, Nothing | Unseen):
         return (
-            finding.form == "none"
+            isinstance(finding, Nothing)
             or death.rank in finding.culprits
             or not finding.culprits
             or death.rank not in finding.waiting
         )
     if not case.solid:
         return True
-    if finding.form in ("different", "shifted", "extra", "late"):
+    if isinstance(finding, Different | Shifted | Extra | Late):
         return False
     # The dumps show this rank inside a call: it died there, of the freeze or after it.
     return death.rank not in case.graph.waiting and not (
-        finding.form == "absent" and set(finding.culprits) - {death.rank}
+        isinstance(finding, Absent) and set(finding.culprits) - {death.rank}
     )
 
 
@@ -194,10 +195,10 @@ def left_quietly(case: Case) -> Match | None:
     finding = case.finding
     if not quiet or len(quiet) >= len(case.incident.ranks):
         return None
-    if finding.form in ("absent", "unseen"):
+    if isinstance(finding, Absent | Unseen):
         # Of several unseen ranks the launcher may have ended some before they could dump; the one that left is the root.
         left = tuple(r for r in finding.culprits if r in quiet)
-    elif finding.form == "none":
+    elif isinstance(finding, Nothing):
         left = (
             tuple(sorted(quiet))
             if case.facts.all(GlooClosed, GlooTimeout, RankException, WatchdogTimeout)

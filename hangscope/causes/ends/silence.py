@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.participation import busy
+from hangscope.explain.finding import Absent, Unseen
 from hangscope.incident import Event, Evidence, Source
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras_snapshot import NcclRas
@@ -29,7 +30,7 @@ def vanished(case: Case) -> Match | None:
     """
     finding = case.finding
     culprits = tuple(r for r in finding.culprits if not _waited(case, r))
-    if finding.form != "unseen" or not culprits:
+    if not isinstance(finding, Unseen) or not culprits:
         return None
     placed = tuple(
         r for r in culprits if (w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack"
@@ -206,7 +207,7 @@ def lost_by_peers(case: Case) -> Match | None:
     """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
     finding = case.finding
     if (
-        finding.form != "absent"
+        not isinstance(finding, Absent)
         or len(finding.culprits) != 1
         or case.incident.ranks[finding.culprits[0]].dump_file
     ):
@@ -246,7 +247,7 @@ def may_have_died(case: Case) -> Match | None:
     """A rank that its log shows behind may as well have ended: nothing but a dump or a stack would tell."""
     finding = case.finding
     if (
-        finding.form != "absent"
+        not isinstance(finding, Absent)
         or not finding.culprits
         or any(
             case.incident.ranks[r].dump_file or r in case.facts.whereabouts

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match, quote
 from hangscope.events import Event
+from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launcher import Exit
@@ -27,8 +28,8 @@ _NO_FAULT = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
 
 def fault_without_rank(case: Case) -> Match | None:
     """The first fault that explains a stop by itself, told by a line that names no rank."""
-    if case.finding.form not in ("none", "stalled") or (
-        case.finding.form == "stalled" and not case.from_text
+    if not isinstance(case.finding, Nothing | Stalled) or (
+        isinstance(case.finding, Stalled) and not case.from_text
     ):
         return None
     for rule in (_device, _memory, _adapter, _mismatch, _ended, _exception):

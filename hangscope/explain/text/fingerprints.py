@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hangscope.align.group_ranks import Label, label_of
 from hangscope.align.matching import match_key
 from hangscope.explain.facts import Facts
-from hangscope.explain.finding import Candidate, Finding
+from hangscope.explain.finding import Candidate, Different, Finding, Late, OwnCall, StuckCall
 from hangscope.explain.text.sides import two_sides
 from hangscope.incident import CallKind, Incident, Stack
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -59,23 +60,24 @@ def fingerprints(incident: Incident, facts: Facts) -> Finding | None:
             finding = two_sides(
                 incident, facts, seq, ordered, {r: _kind_of(e, facts) for r, e in events.items()}
             )
-            finding.events = [events[r] for side in ordered for r in side[:2]]
-            finding.assumed = any(e.rank_assumed for e in events.values())
-            if not label[1]:  # a subgroup: the other ranks wait for its members, not in this call
-                finding.candidates = [
-                    Candidate(
-                        barrier_absent(facts),
-                        "absent from a monitored barrier",
-                        "they are in a call of another group",
-                    )
-                ]
-            return finding
+            # Of a subgroup the other ranks wait for its members, and not in this call.
+            missed = Candidate(
+                barrier_absent(facts),
+                "absent from a monitored barrier",
+                "they are in a call of another group",
+            )
+            return replace(
+                finding,
+                events=tuple(events[r] for side in ordered for r in side[:2]),
+                assumed=any(e.rank_assumed for e in events.values()),
+                set_aside=() if label[1] else (missed,),
+            )
     return None
 
 
 def _from_one_side(
     incident: Incident, facts: Facts, seq: int, events: Mapping[int, CallFingerprint]
-) -> Finding | None:
+) -> Different | None:
     """Name the ranks from whom the reporters, who all made one call, say that they differ: the fewer of the two."""
     alike, others, assumed = set(events), set[int](), False
     kinds = {rank: _kind_of(event, facts) for rank, event in events.items()}
@@ -93,11 +95,9 @@ def _from_one_side(
     if not others or others & alike or 2 * len(alike) <= len(incident.ranks):
         return None
     finding = two_sides(incident, facts, seq, [tuple(sorted(alike)), tuple(sorted(others))], kinds)
-    finding.waiting_rank = min(events)
-    finding.waiting_kind = kinds[finding.waiting_rank]
-    finding.events = [events[rank] for rank in sorted(events)[:4]]
-    finding.assumed = assumed
-    return finding
+    first = min(events)
+    stuck = replace(finding.stuck, rank=first, kind=kinds[first])
+    return replace(finding, stuck=stuck, events=tuple(events[r] for r in sorted(events)[:4]), assumed=assumed)
 
 
 def barrier_absent(facts: Facts) -> tuple[int, ...]:
@@ -110,7 +110,7 @@ def absent_of(event: MonitoredBarrier, facts: Facts) -> tuple[tuple[int, ...], b
     return facts.group_ranks.resolve(event, event.absent)
 
 
-def late(incident: Incident, facts: Facts) -> Finding | None:
+def late(incident: Incident, facts: Facts) -> Late | None:
     """Name those whom a barrier missed and who later report the very call that the others were in."""
     absent = set(barrier_absent(facts))
     errors = [e for e in facts.all(CallFingerprint) if e.context == "barrier_error" and e.rank is not None]
@@ -122,14 +122,5 @@ def late(incident: Incident, facts: Facts) -> Finding | None:
     if on_time is not None and match_key(_kind_of(on_time, facts)) != match_key(own):
         return None
     waiting = tuple(r for r in incident.ranks if r not in absent)
-    seq = first.seq
-    return Finding(
-        "late",
-        tuple(sorted(absent)),
-        seq=seq,
-        waiting=waiting,
-        explained=len(waiting),
-        own_kind=own,
-        waiting_kind=own,
-        waiting_rank=waiting[0] if waiting else None,
-    )
+    stuck = StuckCall(None, first.seq, waiting[0] if waiting else None, own)
+    return Late(tuple(sorted(absent)), stuck, OwnCall(own), waiting=waiting, reached=frozenset(waiting))

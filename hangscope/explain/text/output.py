@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import replace
 
 from hangscope.explain.facts import Facts
-from hangscope.explain.finding import Finding
+from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unpaired, Unseen
 from hangscope.explain.text.sides import two_sides
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
@@ -87,17 +88,17 @@ def silent(incident: Incident, facts: Facts) -> Finding | None:
     # Who left no file at all may have timed out like the others.
     files = [file for r in failed for file in incident.ranks[r].files]
     unread = bool(files) and len(files) == len(set(files)) and any(not incident.ranks[r].files for r in quiet)
-    form = "unseen" if len(lost) == len(failed) or unread else "absent"
-    where = facts.whereabouts.get(failed[0])
-    return Finding(
-        form,
-        tuple(quiet),
-        waiting=tuple(failed),
-        explained=len(failed),
-        waiting_rank=failed[0],
-        waiting_kind=where.call if where is not None else None,
-        events=_errors(failed, facts),
-    )
+    kind = Unseen if len(lost) == len(failed) or unread else Absent
+    return kind(
+        tuple(quiet), _stood(failed[0], facts), waiting=tuple(failed), reached=frozenset(failed),
+        events=tuple(_errors(failed, facts)),
+    )  # fmt: skip
+
+
+def _stood(rank: int, facts: Facts) -> StuckCall:
+    """Return the call that a rank stood in, as far as its stack or traceback tells."""
+    where = facts.whereabouts.get(rank)
+    return StuckCall(rank=rank, kind=where.call if where is not None else None)
 
 
 def _errors(ranks: list[int], facts: Facts) -> list[Event]:
@@ -120,35 +121,21 @@ def sites(incident: Incident, facts: Facts) -> Finding | None:
     inside = sorted(r for ranks in found.values() for r in ranks)
     # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
     if outside and len(outside) <= len(inside):
-        kind = facts.whereabouts[inside[0]].call
-        return Finding(
-            "absent",
-            tuple(outside),
-            waiting=tuple(inside),
-            explained=len(inside),
-            waiting_rank=inside[0],
-            waiting_kind=kind,
+        return Absent(
+            tuple(outside), _stood(inside[0], facts), waiting=tuple(inside), reached=frozenset(inside)
         )
     if inside and set(inside) == set(incident.ranks) and {op for op, _ in found} <= _POINT_TO_POINT:
         # Stages of a pipeline stand at different lines by nature: which half is missing, their lines do not tell.
-        kind = facts.whereabouts[inside[0]].call
-        return Finding(
-            "unpaired",
-            (),
-            waiting=tuple(inside),
-            explained=len(inside),
-            waiting_rank=inside[0],
-            waiting_kind=kind,
-            tie=True,
-            events=_errors(inside, facts),
-        )
+        return Unpaired(
+            (), _stood(inside[0], facts), waiting=tuple(inside), reached=frozenset(inside), tie=True,
+            events=tuple(_errors(inside, facts)),
+        )  # fmt: skip
     if len(found) < 2:
         return None
     ordered = sorted((tuple(r) for r in found.values()), key=lambda r: (-len(r), r))
     kinds = {r: w.call for r, w in facts.whereabouts.items()}
-    finding = two_sides(incident, facts, None, ordered, kinds)
-    finding.events = [e for side in ordered[:4] for e in facts.of(side[0], FailedStack, RankException)[:1]]
-    return finding
+    events = tuple(e for side in ordered[:4] for e in facts.of(side[0], FailedStack, RankException)[:1])
+    return replace(two_sides(incident, facts, None, ordered, kinds), events=events)
 
 
 def stuck(facts: Facts) -> bool:
@@ -187,13 +174,14 @@ def progress(incident: Incident, facts: Facts) -> Finding | None:
             steps[event.rank] = max(at, steps.get(event.rank, at))
     everybody = set(incident.ranks)
     if done and len(done) * 2 <= len(everybody) and done < everybody:
-        return by_output("different", tuple(sorted(done)), incident)
+        return by_output(Different, tuple(sorted(done)), incident)
     places = sorted(set(steps.values()))
     if len(places) == 2 and set(steps) == everybody:
         low, high = (tuple(r for r in sorted(steps) if steps[r] == place) for place in places)
-        few, form = (low, "absent") if len(low) < len(high) else (high, "different")
+        few = low if len(low) < len(high) else high
+        kind: type[Finding] = Absent if few is low else Different
         if len(few) == 1 or len(few) * 4 <= len(everybody):
-            return by_output(form, few, incident) if len(low) != len(high) else None
+            return by_output(kind, few, incident) if len(low) != len(high) else None
     return None
 
 
@@ -214,17 +202,11 @@ def last_words(incident: Incident, facts: Facts) -> Finding | None:
     few = tuple(sorted(r for side in ordered[1:] for r in side))
     if not few or len(ordered[0]) * 2 <= len(last) or (len(few) > 1 and len(few) * 4 > len(last)):
         return None
-    return by_output("different", few, incident)
+    return by_output(Different, few, incident)
 
 
-def by_output(form: str, culprits: tuple[int, ...], incident: Incident) -> Finding:
+def by_output(kind: type[AnyFinding], culprits: tuple[int, ...], incident: Incident) -> AnyFinding:
     """Return the finding that ranks are set apart from all others by what they printed."""
     waiting = tuple(r for r in sorted(incident.ranks) if r not in culprits)
-    return Finding(
-        form,
-        culprits,
-        waiting=waiting,
-        explained=len(waiting),
-        waiting_rank=waiting[0] if waiting else None,
-        guess=True,
-    )
+    stuck = StuckCall(rank=waiting[0] if waiting else None)
+    return kind(culprits, stuck, waiting=waiting, reached=frozenset(waiting), guess=True)

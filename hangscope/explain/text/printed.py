@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from hangscope.explain.facts import Facts
-from hangscope.explain.finding import Finding
+from hangscope.explain.finding import Absent, Different, Finding
 from hangscope.explain.text.output import by_output, stuck
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.printed import PrintedTail
@@ -39,16 +40,14 @@ def printed(incident: Incident, facts: Facts) -> Finding | None:
         odd = _at_the_end(lines) or _in_between(lines)
         if odd is None:
             continue
-        rank, form = odd
-        finding = by_output(form, (rank,), incident)
+        rank, kind = odd
         peer = next(tail for other, tail in sorted(by_rank.items()) if other != rank)
-        finding.events = [by_rank[rank], peer]
-        return finding
+        return replace(by_output(kind, (rank,), incident), events=(by_rank[rank], peer))
     return None
 
 
-def _at_the_end(lines: Mapping[int, Lines]) -> tuple[int, str] | None:
-    """Return (rank, form of the finding) of the one rank that ends earlier than all others, or with a line of its own."""
+def _at_the_end(lines: Mapping[int, Lines]) -> tuple[int, type[Finding]] | None:
+    """Return (rank, kind of finding) of the one rank that ends earlier than all others, or with a line of its own."""
     end, times = Counter(own[-1] for own in lines.values()).most_common(1)[0]
     odd = [rank for rank, own in lines.items() if own[-1] != end]
     if len(odd) != 1 or times != len(lines) - 1:
@@ -56,17 +55,17 @@ def _at_the_end(lines: Mapping[int, Lines]) -> tuple[int, str] | None:
     last = lines[odd[0]][-1]
     others = [own for rank, own in lines.items() if rank != odd[0]]
     if all(last in own for own in others):
-        return odd[0], "absent"
+        return odd[0], Absent
     alone = not any(last in own for own in others)
-    return (odd[0], "different") if alone and odd[0] != 0 else None
+    return (odd[0], Different) if alone and odd[0] != 0 else None
 
 
-def _in_between(lines: Mapping[int, Lines]) -> tuple[int, str] | None:
-    """Return (rank, form) of the one rank that lacks a line of all others before the common end, or has one in its place.
+def _in_between(lines: Mapping[int, Lines]) -> tuple[int, type[Finding]] | None:
+    """Return (rank, kind of finding) of the one rank that lacks a line of all others before the common end, or has one in its place.
 
     Compared from the end back: what a window no longer holds of one rank cannot be missed in another.
     """
-    found = []
+    found: list[tuple[int, type[Finding]]] = []
     for rank, own in lines.items():
         others = [other for peer, other in lines.items() if peer != rank]
         length = min(len(other) for other in others)
@@ -80,7 +79,7 @@ def _in_between(lines: Mapping[int, Lines]) -> tuple[int, str] | None:
         if _lacks_one(own[: len(own) - same], told[: len(told) - same]) or (
             rank != 0 and own[-same - 1] not in told
         ):
-            found.append((rank, "different"))
+            found.append((rank, Different))
     return found[0] if len(found) == 1 else None
 
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from hangscope.explain.facts import Facts
-from hangscope.explain.finding import Finding
+from hangscope.explain.finding import Absent, AnyFinding, Extra, Finding, OwnCall, StuckCall, Unseen
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.nccl.ras_snapshot import NcclRas
 
@@ -24,18 +24,17 @@ def ras(incident: Incident, facts: Facts) -> Finding | None:
         named = [e for e in events if e.what == what]
         ranks, assumed = _ranks(named, incident)
         if ranks and len(ranks) < len(incident.ranks):
-            return _finding(incident, "unseen", ranks, named, assumed)
+            return _finding(incident, Unseen, ranks, named, assumed)
     behind = [e for e in events if e.what == "behind"]
     ahead = [e for e in events if e.what == "ahead"]
     still = is_frozen(events)
     if still is False:
         return None  # the counts moved between the snapshots
-    for form, found in (("absent", behind), ("extra", ahead)):
+    kinds: tuple[tuple[type[Finding], list[NcclRas]], ...] = ((Absent, behind), (Extra, ahead))
+    for kind, found in kinds:
         ranks, assumed = _ranks(found, incident)
         if ranks and len(ranks) * 2 <= len(incident.ranks):
-            finding = _finding(incident, form, ranks, found, assumed)
-            finding.guess = still is None
-            return finding
+            return _finding(incident, kind, ranks, found, assumed, guess=still is None)
     return _completed(incident, [e for e in events if e.what == "completed"])
 
 
@@ -75,22 +74,16 @@ def _ranks(events: Sequence[NcclRas], incident: Incident) -> tuple[tuple[int, ..
 
 
 def _finding(
-    incident: Incident, form: str, ranks: tuple[int, ...], events: Sequence[NcclRas], assumed: bool
-) -> Finding:
+    incident: Incident, kind: type[AnyFinding], ranks: tuple[int, ...], events: Sequence[NcclRas], assumed: bool,
+    guess: bool = False,
+) -> AnyFinding:  # fmt: skip
     waiting = tuple(r for r in sorted(incident.ranks) if r not in ranks)
     op = next((str(e.op) for e in events if e.op), None)
-    kind = CallKind(op, "nccl") if op else None
-    return Finding(
-        form,
-        ranks,
-        waiting=waiting,
-        explained=len(waiting),
-        waiting_rank=waiting[0] if waiting else None,
-        waiting_kind=kind,
-        own_kind=kind if form == "extra" else None,
-        assumed=assumed,
-        events=list(events),
-    )
+    call = CallKind(op, "nccl") if op else None
+    return kind(
+        ranks, StuckCall(rank=waiting[0] if waiting else None, kind=call), OwnCall(call if kind is Extra else None),
+        waiting=waiting, reached=frozenset(waiting), assumed=assumed, guess=guess, events=tuple(events),
+    )  # fmt: skip
 
 
 def _completed(incident: Incident, events: Sequence[NcclRas]) -> Finding | None:
@@ -106,7 +99,5 @@ def _completed(incident: Incident, events: Sequence[NcclRas]) -> Finding | None:
         if len(counts) > 1 and len(low) * 2 < len(ranks):
             named, assumed = _ranks(low, incident)
             if named:
-                finding = _finding(incident, "absent", named, low, assumed)
-                finding.guess = True
-                return finding
+                return _finding(incident, Absent, named, low, assumed, guess=True)
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hangscope.explain.facts import Facts
-from hangscope.explain.finding import Finding
+from hangscope.explain.finding import Different, OwnCall, StuckCall
 from hangscope.incident import CallKind, Incident, Stack
 from hangscope.knowledge.library import off_the_step, own_knowledge
 
@@ -16,7 +16,7 @@ def two_sides(
     seq: int | None,
     sides: Sequence[tuple[int, ...]],
     kinds: Mapping[int, CallKind],
-) -> Finding:
+) -> Different:
     """Return the finding that ranks are in different calls. `sides` are the ranks of each, largest first."""
     tie = len(sides) > 1 and 2 * len(sides[0]) <= sum(map(len, sides))
     majority, odd = sides[0], tuple(sorted(r for side in sides[1:] for r in side))
@@ -25,19 +25,9 @@ def two_sides(
         if off is not None:
             majority, odd, tie = sides[1 - off], sides[off], False
     waiting = tuple(r for r in sorted(incident.ranks) if tie or r not in odd)
-    return Finding(
-        "different",
-        () if tie else odd,
-        seq=seq,
-        waiting=waiting,
-        explained=len(waiting),
-        sides=tuple(sides),
-        tie=tie,
-        waiting_rank=majority[0],
-        waiting_kind=kinds.get(majority[0]),
-        own_kind=kinds.get(odd[0]) if odd else None,
-        own_seq=seq,
-    )
+    stuck = StuckCall(None, seq, majority[0], kinds.get(majority[0]))
+    own = OwnCall(kinds.get(odd[0]) if odd else None, seq)
+    return Different(() if tie else odd, stuck, own, waiting=waiting, reached=frozenset(waiting), tie=tie)
 
 
 def _stack(side: Sequence[int], kinds: Mapping[int, CallKind], facts: Facts) -> Stack:

@@ -1,4 +1,4 @@
-"""Archives of an incident's files: recognised by name or by content, and read member by member.
+"""Archives of an incident's files: recognised by content, and read member by member.
 
 Nothing here but `may_be_archive` is called outside the child that unpacks (`unpacker.py`): a few bytes of any of these formats can
 ask for any amount of memory.
@@ -17,6 +17,7 @@ from functools import partial
 from typing import IO, Any
 
 from hangscope.ingest.files.opening import GzipStream
+from hangscope.ingest.files.sniff import sniff
 
 _NAMES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 _ZIP, _ZSTD, _TAR_AT = b"PK\x03\x04", b"\x28\xb5\x2f\xfd", 257
@@ -28,6 +29,7 @@ _PACKED: dict[bytes, Callable[[Any], Any]] = {
 }
 # Zip files that hold no logs: torch's checkpoints, numpy's arrays, Python's and Java's packages.
 _OTHER_ZIPS = ("/data.pkl", ".npy", ".dist-info/WHEEL", "META-INF/MANIFEST.MF")
+HEAD = 512  # bytes: one header of a tar
 SPARSE_FLOOR, SPARSE_TIMES = 64 * 2**20, 16  # what a sparse member may claim to be, by what it holds
 
 
@@ -59,24 +61,30 @@ def may_be_archive(path: str) -> bool:
 
 
 def is_archive(path: str) -> bool:
-    """Return whether a file is an archive, by its name, or by its content where it was renamed (`dumps.tar.old`)."""
-    if is_named_so(path):
-        return True
+    """Return whether a file is an archive, by its content; its name counts where the content is nothing that is read.
+
+    `dumps.tar.old` is one, a log, dump or pack of the name `dumps.tar.gz` is none, a damaged `dumps.tar.gz` is one.
+    """
+    named = is_named_so(path)
     try:
         head = _head(path)
         if head.startswith(_ZIP):
+            if named:
+                return True
             with zipfile.ZipFile(path) as archive:
                 return not any(name.endswith(_OTHER_ZIPS) for name in archive.namelist())
         with ExitStack() as cleanup:
-            head = _plain(path, cleanup).read(512)
+            head = bytes(_plain(path, cleanup).read(HEAD))
     except Exception:  # damaged, or compressed by what is not installed: the reader says so
-        return False
-    return bytes(head[_USTAR]) == b"ustar"
+        return named
+    return head[_USTAR] == b"ustar" or (named and sniff(head) in ("binary", "empty"))
 
 
 def members(path: str, cleanup: ExitStack) -> Iterator[Member]:
     """Yield the members of an archive one by one; a tar's are opened before the next is asked for. Raises anything."""
-    if path.lower().endswith(".zip") or _head(path).startswith(_ZIP):
+    head = _head(path)
+    is_tar = head[_USTAR] == b"ustar" or head.startswith((_ZSTD, *_PACKED))
+    if head.startswith(_ZIP) or (path.lower().endswith(".zip") and not is_tar):
         yield from _of_zip(cleanup.enter_context(zipfile.ZipFile(path)))
     else:
         plain = _plain(path, cleanup)
@@ -108,7 +116,7 @@ def _claimed(info: Any) -> int:
 
 def _head(path: str) -> bytes:
     with open(path, "rb") as raw:
-        return raw.read(512)
+        return raw.read(HEAD)
 
 
 def _plain(path: str, cleanup: ExitStack) -> Any:

@@ -155,6 +155,8 @@ class _Search:
                 continue
             if (folder := self._unpacked(copy, shown)) is not None:
                 yield from self._walk(folder, f"{shown}!/", 1)
+            else:
+                yield SourceFile(address, shown, size)
         for why in lost:
             self._note("unreadable", f"a folder below it cannot be listed: {why}", url)
 

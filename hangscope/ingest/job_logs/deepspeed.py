@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hangscope.events import Event
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.members import MAX_RANKS
 
@@ -53,11 +54,10 @@ class _Node:
         return rank if equal and rank < min(self.world, MAX_RANKS) else None
 
 
-class DeepSpeedParser:
+class DeepSpeedParser(LineParser):
     """Reads the launcher's lines; each node's are told apart by the prefixes that pdsh and others put before them."""
 
     literals = (b"num_local_procs=", b"dist_world_size=", b" spawned with command: ")
-    wants_more = False
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {}
@@ -76,7 +76,3 @@ class DeepSpeedParser:
                 yield event  # its own lines about the nodes are not here: as good as any other local rank
             elif (rank := node.rank(local)) is not None:
                 yield replace(event, rank=rank)
-
-    def close(self) -> Iterable[Event]:
-        """Return nothing: no line is held back."""
-        return ()

@@ -10,45 +10,34 @@ before 0.5 managers/scheduler.py.) The first line alone proves nothing: workers 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, rule
+from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTimeout(Event):
-    """An engine gave its workers up: `what` is the call they did not answer, or `scheduler`; `seconds` as configured."""
+    """An engine gave its workers up: `what` is the call they did not answer, or `scheduler`."""
 
     kind: ClassVar[str] = "engine_timeout"
     same_by: ClassVar[tuple[str, ...] | None] = ("what",)
     what: str
-    seconds: float | None = None
-
-
-def _rpc(line: Line, match: re.Match[str]) -> Event:
-    return line.event(EngineTimeout, what=match[1])
-
-
-def _scheduler(line: Line, match: re.Match[str]) -> Event:
-    return line.event(EngineTimeout, what="scheduler", seconds=float(match[1]))
 
 
 RULES: tuple[Rule, ...] = (
     rule(
         "No available shared memory broadcast block",
-        r"No available shared memory broadcast block found in (\d{1,9}) seconds",
-        lambda line, match: line.event(NoProgress, seconds=float(match[1])),
+        r"No available shared memory broadcast block found in \d{1,9} seconds",
+        told(NoProgress),
     ),
-    rule("RPC call to ", r"TimeoutError: RPC call to (\w{1,80}) timed out", _rpc),
+    rule("RPC call to ", r"TimeoutError: RPC call to (?P<what>\w{1,80}) timed out", told(EngineTimeout)),
     rule(
         "atchdog timeout (self.watchdog_timeout",
-        r"[Ww]atchdog timeout \(self\.watchdog_timeout=(\d{1,9}(?:\.\d{1,6})?)",
-        _scheduler,
+        r"[Ww]atchdog timeout \(self\.watchdog_timeout=\d{1,9}",
+        told(EngineTimeout, what="scheduler"),
     ),
 )
 

@@ -26,6 +26,7 @@ from typing import Any
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.job_logs.launcher import exit_event
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
 
@@ -43,7 +44,7 @@ _ALWAYS = {"time", "rank", "exitcode"}
 _RULER = re.compile(r"^\s*={20,}\s*$")
 
 
-class FailureTableParser:
+class FailureTableParser(LineParser):
     """Turns each entry of a table into one `exit` event; `first` marks the launcher's own root cause.
 
     `notes` tell of tables whose entries are not whole.

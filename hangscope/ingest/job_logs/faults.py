@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line, quote
-from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
+from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import group_event
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
@@ -109,7 +109,6 @@ class NoProgress(Event):
 
     kind: ClassVar[str] = "no_progress"
     same_by: ClassVar[tuple[str, ...] | None] = ()
-    seconds: float
 
 
 def _oom_cuda(line: Line, match: re.Match[str]) -> Event:
@@ -118,40 +117,20 @@ def _oom_cuda(line: Line, match: re.Match[str]) -> Event:
     return line.event(OomCuda, requested=requested, implausible=bool(requested and requested >= IMPLAUSIBLE))
 
 
-def _oom_host(line: Line, match: re.Match[str]) -> Event:
-    pid = match.groupdict().get("pid")
-    return line.event(OomHost, victim_pid=integer(pid))
-
-
 def _cuda(line: Line, match: re.Match[str]) -> Event | None:
     error = match.group(1).strip(" .")
     return None if error.startswith("out of memory") else group_event(line, CudaError, error=error)
-
-
-def _xid(line: Line, match: re.Match[str]) -> Event:
-    return line.event(
-        Xid, device=match.group(1), code=int(match.group(2)), victim_pid=integer(match.group(3))
-    )
-
-
-def _worker(line: Line, match: re.Match[str]) -> Event:
-    found = match.groupdict()
-    return line.event(LoaderWorkerDeath, worker_pid=integer(found.get("pid")), signal=found.get("signal"))
 
 
 def _fatal(line: Line, match: re.Match[str]) -> Event:
     return line.event(Terminate, what=quote(match.group(0), 200))
 
 
-def _actor(line: Line, match: re.Match[str]) -> Event:
-    return line.event(Terminate, what="a Ray worker ended unexpectedly")
-
-
 RULES: tuple[Rule, ...] = (
     rule(
         "out of memory. Tried to allocate", r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate", _oom_cuda
     ),
-    rule("CUDA error: out of memory", r"CUDA error: out of memory", _oom_cuda),
+    rule("CUDA error: out of memory", None, _oom_cuda),
     rule("CUDA error: ", r"CUDA error: ([^\n(]{3,120})", _cuda),
     rule("CUDA driver error: ", r"CUDA driver error: ([^\n(]{3,120})", _cuda),
     rule("HIP error: ", r"HIP error: ([^\n(]{3,120})", _cuda),
@@ -162,32 +141,40 @@ RULES: tuple[Rule, ...] = (
         r"(?:NVRM: GPU |nvidia )(?:at PCI:)?([\da-f:.]{7,20}): (GPU has fallen off the bus)",
         lambda line, match: line.event(Xid, device=match[1], code=79),
     ),
-    rule("NVRM: Xid", r"Xid \((?:PCI:)?([\w:.]{4,20})\): (\d{1,4})(?:, pid='?(\d{1,9})\b)?", _xid),
     rule(
-        "Killed process ", r"(?:[Oo]ut of memory|oom.kill).{0,80}?Killed process (?P<pid>\d{1,9})", _oom_host
+        "NVRM: Xid",
+        r"Xid \((?:PCI:)?(?P<device>[\w:.]{4,20})\): (?P<code>\d{1,4})(?:, pid='?(?P<victim_pid>\d{1,9})\b)?",
+        told(Xid),
     ),
-    rule("oom-kill:", r"oom-kill:.{0,400}?,pid=(?P<pid>\d{1,9})", _oom_host),
-    rule("oom_kill event", r"Detected \d+ oom[_-]kill event", _oom_host),
-    rule("oom-kill event", r"Detected \d{1,6} oom-kill event", _oom_host),
-    rule("OOMKilled", r"OOMKilled", _oom_host),
-    rule("killed due to memory pressure", r"killed due to memory pressure", _oom_host),
+    rule(
+        "Killed process ",
+        r"(?:[Oo]ut of memory|oom.kill).{0,80}?Killed process (?P<victim_pid>\d{1,9})",
+        told(OomHost),
+    ),
+    rule("oom-kill:", r"oom-kill:.{0,400}?,pid=(?P<victim_pid>\d{1,9})", told(OomHost)),
+    rule("oom_kill event", r"Detected \d+ oom[_-]kill event", told(OomHost)),
+    rule("oom-kill event", r"Detected \d{1,6} oom-kill event", told(OomHost)),
+    rule("OOMKilled", None, told(OomHost)),
+    rule("killed due to memory pressure", None, told(OomHost)),
     rule(
         "DataLoader worker (pid",
-        r"DataLoader worker \(pid\(?s?\)? (?P<pid>\d{1,9})[\d, ]{0,400}\) (?:is killed by signal: "
+        r"DataLoader worker \(pid\(?s?\)? (?P<worker_pid>\d{1,9})[\d, ]{0,400}\) (?:is killed by signal: "
         r"(?P<signal>[\w ]{1,40})|exited unexpectedly)",
-        _worker,
+        told(LoaderWorkerDeath),
     ),
     rule(
-        "bus error encountered in worker", r"Unexpected (?P<signal>bus error) encountered in worker", _worker
+        "bus error encountered in worker",
+        r"Unexpected (?P<signal>bus error) encountered in worker",
+        told(LoaderWorkerDeath),
     ),
-    rule("No space left on device", r"No space left on device", lambda line, match: line.event(DiskFull)),
-    rule("Disk quota exceeded", r"Disk quota exceeded", lambda line, match: line.event(DiskFull)),
+    rule("No space left on device", None, told(DiskFull)),
+    rule("Disk quota exceeded", None, told(DiskFull)),
     rule("*** SIGSEGV", r"\*\*\* SIGSEGV.{0,100}", _fatal),
     rule("Segmentation fault (core dumped)", r"^Segmentation fault \(core dumped\)", _fatal),
     rule(
         "Worker unexpectedly exits with a connection error",
-        r"Worker unexpectedly exits with a connection error",
-        _actor,
+        None,
+        told(Terminate, what="a Ray worker ended unexpectedly"),
     ),
 )
 
@@ -207,17 +194,9 @@ SKIP_RULES: tuple[Rule, ...] = tuple(
 )  # fmt: skip
 
 
-_STALL = r"(?i)\bno progress (?:for|in|within|since) (?:the (?:last|past) )?(\d{1,9})(?:\.\d{1,9})? ?(ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def _stall(line: Line, match: re.Match[str]) -> Event:
-    unit = match.group(2).lower()
-    return line.event(NoProgress, seconds=int(match.group(1)) * _SECONDS["ms" if unit == "ms" else unit[0]])
-
-
+_STALL = r"(?i)\bno progress (?:for|in|within|since) (?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
 STALL_RULES: tuple[Rule, ...] = tuple(
-    Rule(literal, re.compile(_STALL), _stall) for literal in ("no progress ", "No progress ")
+    Rule(literal, re.compile(_STALL), told(NoProgress)) for literal in ("no progress ", "No progress ")
 )
 
 

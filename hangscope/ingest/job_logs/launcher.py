@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
+from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
 from hangscope.ingest.recorder.values import short_number
 
 _TASKS_SHOWN = 64
@@ -72,7 +72,6 @@ class CleanupSignal(Event):
     kind: ClassVar[str] = "cleanup_signal"
     by_launcher: ClassVar[bool] = True
     signal: str
-    target_pid: int | None = None
     agent: int | None = None
 
 
@@ -116,9 +115,7 @@ def _agent(line: Line, match: re.Match[str]) -> Event:
 
 
 def _cleanup(line: Line, match: re.Match[str]) -> Event:
-    return line.event(
-        CleanupSignal, target_pid=int(match.group(1)), signal=match.group(2).split(".")[-1], agent=line.pid
-    )
+    return line.event(CleanupSignal, signal=match.group(1).split(".")[-1], agent=line.pid)
 
 
 def _restart(line: Line, match: re.Match[str]) -> Event:
@@ -201,20 +198,16 @@ def _shell(line: Line, match: re.Match[str]) -> Event:
     return exit_event(line, _WORDS[match[2]], pid=int(match[1]), via="shell")
 
 
-def _ended_well(line: Line, match: re.Match[str]) -> Event:
-    return line.event(ExitOk, pid=integer(match.groupdict().get("pid")))
-
-
 RULES: tuple[Rule, ...] = (
     rule(
         "failed (exitcode: ",
         r"failed \(exitcode: (-?\d{1,4})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\) of ",
         _agent,
     ),
-    rule(" closing signal ", r"Sending process (\d{1,9}) closing signal ([\w.]{1,30})", _cleanup),
+    rule(" closing signal ", r"Sending process \d{1,9} closing signal ([\w.]{1,30})", _cleanup),
     rule(
         "forcefully exiting via",
-        r"Unable to shutdown process (\d{1,9}) via .{1,40}, forcefully exiting via ([\w.]{1,30})",
+        r"Unable to shutdown process \d{1,9} via .{1,40}, forcefully exiting via ([\w.]{1,30})",
         _cleanup,
     ),
     rule("will restart worker group", r"attempts left; will restart worker group", _restart),
@@ -236,7 +229,7 @@ RULES: tuple[Rule, ...] = (
     ),
     rule("low on resource", r"node was low on resource", _evicted),
     rule("DisruptionTarget", r"DisruptionTarget|PreemptionByScheduler", _evicted),
-    rule("PreemptionByScheduler", r"PreemptionByScheduler", _evicted),
+    rule("PreemptionByScheduler", None, _evicted),
     rule("srun: error: ", r"srun: error: ([\w.-]{1,253}): tasks? ([\d,-]{1,4000}): (.{1,120})", _srun),
     rule(
         "noticed that process rank",
@@ -254,8 +247,8 @@ RULES: tuple[Rule, ...] = (
         r": line \d{1,7}: +(\d{1,9}) (Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception)\b",
         _shell,
     ),
-    rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", _ended_well),
-    rule("worker group successfully finished", r"worker group successfully finished", _ended_well),
+    rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", told(ExitOk)),
+    rule("worker group successfully finished", None, told(ExitOk)),
 )
 
 

@@ -87,10 +87,7 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
             event = _progress(line)
             if event is None:
                 continue
-            key = (
-                f"{line.origin}|{line.host}",
-                "leaving" if event.leaving else "done" if event.done else "",
-            )
+            key = (f"{line.origin}|{line.host}", "leaving" if event.leaving else "done" if event.done else "")
             if key not in last or last[key].line < event.line:
                 last[key] = event
     return sorted(last.values(), key=lambda event: (event.line, event.text))

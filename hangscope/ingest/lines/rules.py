@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hangscope.events import Event
+from hangscope.events import Event, number_fields
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 
 Build = Callable[[Line, "re.Match[str]"], "Event | Sequence[Event] | None"]
@@ -21,22 +22,12 @@ class Rule:
     build: Build
 
 
-class RuleParser:
+class RuleParser(LineParser):
     """Applies rules to single lines; of the rules of one family (one kind of event) the first that matches counts."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = tuple(rules)
-        self._literals = tuple(dict.fromkeys(rule.literal.encode() for rule in rules))
-
-    @property
-    def literals(self) -> tuple[bytes, ...]:
-        """Return the literals of all rules."""
-        return self._literals
-
-    @property
-    def wants_more(self) -> bool:
-        """Return False: a rule needs one line."""
-        return False
+        self.literals = tuple(dict.fromkeys(rule.literal.encode() for rule in rules))
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Return at most one event per kind."""
@@ -51,14 +42,22 @@ class RuleParser:
                 found.setdefault(events[0].kind, events)
         return [event for events in found.values() for event in events]
 
-    def close(self) -> Iterable[Event]:
-        """Return nothing: no line is held back."""
-        return ()
+
+def rule(literal: str, pattern: str | None, build: Build) -> Rule:
+    """Return a rule from the text of its regular expression; None: the literal itself, wherever it stands, says it all."""
+    return Rule(literal, re.compile(re.escape(literal) if pattern is None else pattern), build)
 
 
-def rule(literal: str, pattern: str, build: Build) -> Rule:
-    """Return a rule from the text of its regular expression."""
-    return Rule(literal, re.compile(pattern), build)
+def told(kind: type[Event], make: Callable[..., Event] = Line.event, **known: str) -> Build:
+    """Return what makes an event of a kind out of a match: `known`, and the pattern's named groups, are its fields."""
+
+    def build(line: Line, match: re.Match[str]) -> Event:
+        caught = match.groupdict()
+        numbers = number_fields(kind.kind)
+        fields = {name: integer(text) if name in numbers else text for name, text in caught.items()}
+        return make(line, kind, **fields, **known)
+
+    return build
 
 
 def integer(text: str | None) -> int | None:

@@ -13,12 +13,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, BinaryIO, Protocol, runtime_checkable
+from typing import Any, BinaryIO
 
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.lines.literals import LiteralFinder
 from hangscope.ingest.lines.mend import LIMIT, mend
+from hangscope.ingest.lines.parser import BulkParser, LineParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.lines.split import pieces
 
@@ -29,39 +30,6 @@ WINDOW = 1 << 18
 EVENTS_PER_WRITER = 200
 EVENTS_IN_ALL = 60_000
 _FILLER = b"\n\n\n"
-
-
-class LineParser(Protocol):
-    """Turns lines into events. It sees the lines with one of its literals, and while `wants_more` every line.
-
-    `literals` are byte strings of seven bytes or more (shorter ones cost a pass over the file each). `feed`
-    may keep state; `close` returns what is still held back at the end of the file.
-    """
-
-    @property
-    def literals(self) -> tuple[bytes, ...]:
-        """Return the byte strings of which a line must hold one."""
-
-    @property
-    def wants_more(self) -> bool:
-        """Whether the next line is wanted whatever it holds."""
-
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Return the events that this line completes."""
-
-    def close(self) -> Iterable[Event]:
-        """Return the events that only the end of the file completes."""
-
-
-@runtime_checkable
-class BulkParser(LineParser, Protocol):
-    """A parser that reads lines of one form which repeats endlessly from the bytes themselves."""
-
-    def run(self, block: bytes, start: int, number: int) -> int:
-        """Read as many lines of the form as follow each other from `start`, the beginning of line `number`, on.
-
-        Returns where the first line begins that is to be read like any other: `start` itself where this one is.
-        """
 
 
 @dataclass(slots=True)

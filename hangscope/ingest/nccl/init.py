@@ -28,9 +28,7 @@ _COMM = re.compile(
 )
 _LAYOUT = re.compile(rf"comm (?P<comm>{_POINTER}) rank \d{{1,7}} nRanks \d{{1,7}} nNodes \d{{1,7}} ")
 _BOOTSTRAP_DONE = re.compile(r"Bootstrap timings total ")
-_ADDRESS = re.compile(
-    r"Bootstrap ?: Using (?:(?P<interface>[\w.@\-]{1,64}):)?(?P<ip>[0-9a-fA-F.:%\w]{2,64}?)<\d{1,5}>"
-)
+_ADDRESS = re.compile(r"Bootstrap ?: Using (?:[\w.@\-]{1,64}:)?(?P<ip>[0-9a-fA-F.:%\w]{2,64}?)<\d{1,5}>")
 _NETWORK = re.compile(r"Using network (?P<network>[\w .\-]{1,64})")
 _NO_COLOR = re.compile(r"Rank (?P<rank>\d{1,7}) has color with NCCL_SPLIT_NOCOLOR")
 _PHASES = {
@@ -66,7 +64,6 @@ class NcclInit(Event):
     parent: str | None = None
     color: int | None = None
     split: int | None = None
-    interface: str | None = None
     ip: str | None = None
 
 
@@ -136,10 +133,10 @@ def is_bootstrap_done(message: str) -> bool:
     return _BOOTSTRAP_DONE.match(message) is not None
 
 
-def bootstrap_address(message: str) -> tuple[str | None, str] | None:
-    """Return the interface and address that a process uses for bootstrap, or None for other messages."""
+def bootstrap_address(message: str) -> str | None:
+    """Return the address that a process uses for bootstrap, or None for other messages."""
     match = _ADDRESS.search(message)
-    return (match["interface"], match["ip"]) if match else None
+    return match["ip"] if match else None
 
 
 def network_name(message: str) -> str | None:

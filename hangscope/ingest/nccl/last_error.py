@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangscope.events import Event
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.line import NcclLine
 from hangscope.ingest.nccl.warn import NcclWarn, classify
@@ -20,7 +21,7 @@ _MARK = "Last error:"
 _LINES = 6  # in which the payload must follow; other writers' lines may stand between
 
 
-class LastErrorParser:
+class LastErrorParser(LineParser):
     """Makes an `nccl_warn` of the payload of "Last error:", as if NCCL's own warning stood there."""
 
     literals = (b"Last error:",)
@@ -47,10 +48,6 @@ class LastErrorParser:
             del self._open[line.origin]
             return _warning(line, line.text.strip())
         self._open = {origin: left - 1 for origin, left in self._open.items() if left > 1}
-        return ()
-
-    def close(self) -> Iterable[Event]:
-        """End: a mark without a payload says nothing."""
         return ()
 
 

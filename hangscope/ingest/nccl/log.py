@@ -14,6 +14,7 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.events import Event
+from hangscope.ingest.lines.parser import BulkParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.nccl import calls, init, warn
 from hangscope.ingest.nccl.calls import Process
@@ -34,7 +35,7 @@ _MOST_KNOWN = 16_384
 _RAS_DEAD = re.compile(r"RAS declaring peer (?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD")
 
 
-class NcclParser:
+class NcclParser(BulkParser):
     """Reads the lines of one input; a `LineParser`.
 
     Yields NcclInit, NcclWarn and NcclRas events. After `close`: `recordings()`, `communicators()`
@@ -42,7 +43,6 @@ class NcclParser:
     """
 
     literals = LITERALS
-    wants_more = False
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
@@ -195,13 +195,8 @@ class NcclParser:
             return
         if (address := init.bootstrap_address(text)) is not None:
             if process.ip is None:
-                yield _event(
-                    line,
-                    process,
-                    init.NcclInit,
-                    {"phase": "process", "interface": address[0], "ip": address[1]},
-                )
-            process.ip = address[1]
+                yield _event(line, process, init.NcclInit, {"phase": "process", "ip": address})
+            process.ip = address
         elif (version := banner_version(text)) is not None:
             process.version = self._version = version
         elif (network := init.network_name(text)) is not None:

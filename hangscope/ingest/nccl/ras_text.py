@@ -16,9 +16,9 @@ _HEADER = re.compile(r"NCCL version (?P<version>\d{1,3}\.[\d.]{1,16}) compiled w
 _COMM = re.compile(r"#\d{1,9}-\d{1,9} \((?P<hash>[0-9a-fA-F]{1,16})\) (?P<problem>[A-Z, ]{2,60})")
 _PROBLEM = re.compile(r"(?P<problem>INCOMPLETE|DEAD|TIMEOUT)\b")
 _NODE = r"process (?P<pid>\d{1,10}) on node (?P<node>[\w.:\-]{1,255})"
-_WHERE = rf"(?: -- GPUs? (?P<gpu>[\d,]{{1,64}}) managed by {_NODE})?"
+_WHERE = rf"(?: -- GPUs? [\d,]{{1,64}} managed by {_NODE})?"
 _PROCESS = re.compile(
-    r"Process (?P<pid>\d{1,10}) on node (?P<node>[\w.:\-]{1,255}) managing GPUs? (?P<gpu>[\d,]{1,64})"
+    r"Process (?P<pid>\d{1,10}) on node (?P<node>[\w.:\-]{1,255}) managing GPUs? [\d,]{1,64}"
 )
 _DIFFERENT = re.compile(r"Communicator ranks have different (?P<op>\w{1,40}) operation counts")
 _SOME = re.compile(
@@ -97,7 +97,7 @@ def _text_line(line: str, number: int, block: _Block, snapshot: RasSnapshot) -> 
         return NcclRas(
             snapshot.file, number, quote(line), group_rank=rank, host=groups.get("node"),
             pid=int(groups["pid"]) if groups.get("pid") else None,
-            what=what, comm=block.comm, comm_rank=rank, op=block.op, gpu=groups.get("gpu"), **more,
+            what=what, comm=block.comm, comm_rank=rank, op=block.op, **more,
         )  # fmt: skip
 
     if (some := _SOME.match(line)) is not None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from hangscope.events import Event
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.line import parse_line
 from hangscope.ingest.recorder.members import MAX_RANKS
@@ -65,11 +66,10 @@ class _Node:
         return replace(event, rank=rank, pid=None, local_rank=None, task=None)
 
 
-class ServiceThreadParser:
+class ServiceThreadParser(LineParser):
     """Gathers such lines by node; who left first is told at the end."""
 
     literals = (b"Connection closed by localRank", b" localRanks ")
-    wants_more = False
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {}

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from hangscope.incident import Event
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.stacks.dumps import ProcessStacks, begins_dump, is_frame, processes_in
 
@@ -17,7 +18,7 @@ _LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of t
 _OTHERS_BETWEEN = 200  # lines of other writers that may stand within one dump
 
 
-class LateStackParser:
+class LateStackParser(LineParser):
     """Keeps the lines of thread dumps; it makes no events, the stacks are asked for at the end."""
 
     literals = (b" (most recent call first):", b'): "MainThread"', b"Process ")
@@ -40,10 +41,6 @@ class LateStackParser:
         elif left > 1 and (not line.text.strip() or line.text.startswith("Python v")):
             self._open[line.origin] = left - 1  # between two threads, or a process and its first one
         self._open = {name: left - (name != line.origin) for name, left in self._open.items() if left > 1}
-        return []
-
-    def close(self) -> Iterable[Event]:
-        """End: nothing is held back."""
         return []
 
     def processes(self) -> list[ProcessStacks]:

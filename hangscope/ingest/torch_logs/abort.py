@@ -20,6 +20,7 @@ from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote
 
 _WHAT_LINES = 4
@@ -55,7 +56,7 @@ class _Open:
     frames: list[Frame] = field(default_factory=list)
 
 
-class AbortParser:
+class AbortParser(LineParser):
     """Joins the lines of one death into one `terminate` event, with the Python frames where the interpreter prints them."""
 
     literals = (b"terminate called ", b"  what():  ", b"Fatal Python error: ")

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from hangscope.events import Event
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
@@ -55,7 +56,7 @@ class _Open:
     left: int = _LINES
 
 
-class AnalyzerParser:
+class AnalyzerParser(LineParser):
     """Collects the lines of each report into one event."""
 
     literals = (

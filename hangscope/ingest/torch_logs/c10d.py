@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
+from hangscope.ingest.lines.rules import Build, Rule, RuleParser, integer, rule, told
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, group_fields, is_default_group, user_op
 
 _WORK = {
@@ -137,6 +137,11 @@ def group_event(line: Line, kind: type[OfGroup], **fields: Any) -> OfGroup:
     return event
 
 
+def told_of_group(kind: type[GroupEvent], **known: str) -> Build:
+    """Return what makes an event of a kind out of a match (`rules.told`), with the group that the line names."""
+    return told(kind, group_event, **known)
+
+
 def _timeout(line: Line, match: re.Match[str]) -> Event | None:
     work = match.group("work")
     found = {name: m.group(1) for name, pattern in _WORK.items() if (m := pattern.search(work))}
@@ -228,33 +233,17 @@ RULES: tuple[Rule, ...] = (
         r"First PG on this rank to signal dumping(?P<rank>)",
         _dump_signal,
     ),
-    rule(
-        "Observed flight recorder dump signal",
-        r"Observed flight recorder dump signal from another rank",
-        lambda line, match: group_event(line, DumpObserved),
-    ),
-    rule(
-        "taking the entire process down",
-        r"we are taking the entire process down",
-        lambda line, match: group_event(line, ProcessDown),
-    ),
+    rule("Observed flight recorder dump signal from another rank", None, told_of_group(DumpObserved)),
+    rule("we are taking the entire process down", None, told_of_group(ProcessDown)),
     rule("watchdog got stuck for", r"watchdog got stuck for \d+ seconds", _heartbeat("watchdog_stuck")),
-    rule("NCCL monitor thread timeout", r"NCCL monitor thread timeout", _heartbeat("watchdog_stuck")),
-    rule("Heartbeat monitor timed out", r"Heartbeat monitor timed out", _heartbeat("watchdog_stuck")),
-    rule(
-        "detected no heartbeat of its watchdog",
-        r"detected no heartbeat of its watchdog",
-        _heartbeat("watchdog_stuck"),
-    ),
+    rule("NCCL monitor thread timeout", None, _heartbeat("watchdog_stuck")),
+    rule("Heartbeat monitor timed out", None, _heartbeat("watchdog_stuck")),
+    rule("detected no heartbeat of its watchdog", None, _heartbeat("watchdog_stuck")),
     rule("Could not acquire GIL within", r"Could not acquire GIL within \d+ ms", _heartbeat("gil")),
-    rule("raised the following async exception", r"raised the following async exception", _async_error),
-    rule(
-        "NCCL communicator encountered error set by",
-        r"NCCL communicator encountered error set by",
-        _async_error,
-    ),
-    rule("DistBackendError: NCCL error in", r"DistBackendError: NCCL error in", _async_error),
-    rule("remote error detected from rank", r"remote error detected from rank", _async_error),
+    rule("raised the following async exception", None, _async_error),
+    rule("NCCL communicator encountered error set by", None, _async_error),
+    rule("DistBackendError: NCCL error in", None, _async_error),
+    rule("remote error detected from rank", None, _async_error),
 )
 
 

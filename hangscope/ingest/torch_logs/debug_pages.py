@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hangscope.events import Event
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
@@ -43,7 +44,7 @@ class NoAnswer(Event):
     world: int
 
 
-class DebugPageParser:
+class DebugPageParser(LineParser):
     """Reads who did not answer, and the calls that torch's analyzer did not find whole."""
 
     literals = (b"workers responded", b"--- Collectives ---")
@@ -85,10 +86,6 @@ class DebugPageParser:
             return ()
         event = line.event(NoAnswer, gone=match[2] != "TimeoutError", answered=answered, world=world)
         return (replace(event, rank=rank),)
-
-    def close(self) -> Iterable[Event]:
-        """Return nothing: no line is held back."""
-        return ()
 
 
 def _row(line: Line) -> Iterable[Event]:

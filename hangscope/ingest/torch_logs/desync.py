@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d import group_event
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, user_op
@@ -96,14 +97,34 @@ def _writer(line: Line) -> Writer:
     return line.host, line.local_rank, line.task
 
 
-def _given_up(open_: dict[Writer, _Report], writer: Writer) -> list[Writer]:
-    """Return whose reports do not go on any more, now that another writer printed one more line."""
-    for other, report in open_.items():
-        report.patience = _LINES_OF_OTHERS if other == writer else report.patience - 1
-    return [other for other, report in open_.items() if report.patience <= 0]
+class _ReportParser(LineParser):
+    """Keeps the reports that are being read, one of each writer."""
+
+    def __init__(self) -> None:
+        self._open: dict[Writer, _Report] = {}
+
+    @property
+    def wants_more(self) -> bool:
+        """Return whether a report is being read."""
+        return bool(self._open)
+
+    def _given_up(self, writer: Writer) -> list[Event]:
+        """Return the events of reports that do not go on any more, now that `writer` printed one more line."""
+        for other, report in self._open.items():
+            report.patience = _LINES_OF_OTHERS if other == writer else report.patience - 1
+        lost = [other for other, report in self._open.items() if report.patience <= 0]
+        return [event for other in lost for event in self._end(other)]
+
+    def _end(self, writer: Writer) -> list[Event]:
+        """Return the event of a report that has ended."""
+        raise NotImplementedError
+
+    def close(self) -> Iterable[Event]:
+        """Return the reports that the file ends in."""
+        return [event for writer in list(self._open) for event in self._end(writer)]
 
 
-class DesyncParser:
+class DesyncParser(_ReportParser):
     """Collects desync reports, one `desync` event each."""
 
     literals = (
@@ -113,20 +134,12 @@ class DesyncParser:
         b"but didn't join collective",
     )
 
-    def __init__(self) -> None:
-        self._open: dict[Writer, _Report] = {}
-
-    @property
-    def wants_more(self) -> bool:
-        """Whether a report is being read."""
-        return bool(self._open)
-
     def feed(self, line: Line) -> Iterable[Event]:
         """Add a line to the report of its writer, or end that."""
         writer = _writer(line)
         begins = any(pattern.search(line.text) for pattern in (_AT, _NEVER, _JOINED, _MISSED))
         report = self._open.get(writer)
-        done = [event for other in _given_up(self._open, writer) for event in self._end(other)]
+        done = self._given_up(writer)
         if report is not None:
             report.left -= 1
             if not report.is_of(line) and not begins and report.left > 0:
@@ -156,10 +169,6 @@ class DesyncParser:
             event = report.first.event(Desync, reporter, **report.fields)
         return [event]
 
-    def close(self) -> Iterable[Event]:
-        """Return the reports that the file ends in."""
-        return [event for writer in list(self._open) for event in self._end(writer)]
-
 
 def _take(fields: dict[str, Any], text: str) -> None:
     if match := _AT.search(text):
@@ -175,25 +184,17 @@ def _ranks(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(n) for n in re.findall(r"\d{1,7}", text)}))
 
 
-class FailedStackParser:
+class FailedStackParser(_ReportParser):
     """Collects the Python stack that the recorder kept of the collective that timed out."""
 
     literals = (b"Stack trace of the failed collective: ",)
-
-    def __init__(self) -> None:
-        self._open: dict[Writer, _Report] = {}
-
-    @property
-    def wants_more(self) -> bool:
-        """Whether frames are being read."""
-        return bool(self._open)
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Add a frame to the stack of its writer, or end that."""
         writer = _writer(line)
         begins = "Stack trace of the failed collective: " in line.text
         report = self._open.get(writer)
-        done = [event for other in _given_up(self._open, writer) for event in self._end(other)]
+        done = self._given_up(writer)
         if report is not None:
             report.left -= 1
             match = _FRAME.match(line.text) if report.is_of(line) else None
@@ -210,7 +211,3 @@ class FailedStackParser:
     def _end(self, writer: Writer) -> list[Event]:
         report = self._open.pop(writer)
         return [group_event(report.first, FailedStack, frames=tuple(report.frames))] if report.frames else []
-
-    def close(self) -> Iterable[Event]:
-        """Return the stacks that the file ends in."""
-        return [event for writer in list(self._open) for event in self._end(writer)]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.incident import State
+from hangscope.ingest.lines.parser import BulkParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording
 from hangscope.ingest.torch_logs.fingerprint import RANDOM_START, Fingerprint, fingerprints
@@ -57,11 +58,10 @@ class _Writer:
     trimmed: int = 0
 
 
-class DetailParser:
+class DetailParser(BulkParser):
     """Collects the calls of every writer into recordings; it makes no events."""
 
     literals = (b"Running collective: CollectiveFingerPrint(", b"failed (exitcode: ")
-    wants_more = False
 
     def __init__(self, file: str = "") -> None:
         self._file = file
@@ -136,10 +136,6 @@ class DetailParser:
         writer = self._writer(line)
         chain = self._chain(writer, group_rank, print_.number)
         self._add(writer, chain, print_)
-        return ()
-
-    def close(self) -> Iterable[Event]:
-        """Return no events."""
         return ()
 
     def _end_attempt(self) -> None:

@@ -17,8 +17,8 @@ from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
-from hangscope.ingest.torch_logs.c10d import group_event
+from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule, told
+from hangscope.ingest.torch_logs.c10d import told_of_group
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
 _KEY_RANK = re.compile(r"//(?:cpu|cuda)//\d{1,7}/(\d{1,7})$")  # gloo's address of that rank
@@ -36,7 +36,6 @@ class StoreTimeout(GroupEvent):
     expected: int | None = None
     key: str | None = None
     waited_rank: int | None = None
-    timeout_ms: int | None = None
     what: str | None = None
 
 
@@ -143,34 +142,11 @@ class JoinExhausted(Event):
     same_by: ClassVar[tuple[str, ...] | None] = ()
 
 
-def _key_wait(line: Line, match: re.Match[str]) -> Event:
-    return group_event(
-        line,
-        StoreTimeout,
-        key=match.group("key"),
-        waited_rank=int(match.group("rank")),
-        what="ncclUniqueId",
-    )
-
-
-def _clients(line: Line, match: re.Match[str]) -> Event:
-    return line.event(
-        StoreTimeout,
-        joined=int(match.group(2)),
-        expected=int(match.group(3)),
-        timeout_ms=int(match.group(1)) * 1000,
-    )
-
-
 def _key(line: Line, match: re.Match[str]) -> Event:
-    key = match.group(2).strip()
+    key = match.group(1).strip()
     rank = _KEY_RANK.search(key)
     waited = integer(rank.group(1)) if rank else None
-    return line.event(StoreTimeout, timeout_ms=integer(match.group(1)), key=key, waited_rank=waited)
-
-
-def _wait(line: Line, match: re.Match[str]) -> Event:
-    return line.event(StoreTimeout, what="no answer")
+    return line.event(StoreTimeout, key=key, waited_rank=waited)
 
 
 def _unreachable(line: Line, match: re.Match[str]) -> Event:
@@ -186,10 +162,6 @@ def _unreachable(line: Line, match: re.Match[str]) -> Event:
     )
 
 
-def _store_gone(line: Line, match: re.Match[str]) -> Event:
-    return group_event(line, StoreUnreachable, what="store gone")
-
-
 def _barrier(line: Line, match: re.Match[str]) -> Event:
     world = re.search(r"world_size=(\d{1,7})", line.text)
     joined = re.search(r"(?:worker_count|num_workers_joined)=(\d{1,7})", line.text)
@@ -199,10 +171,6 @@ def _barrier(line: Line, match: re.Match[str]) -> Event:
         world_size=integer(world.group(1)) if world else None,
         joined=integer(joined.group(1)) if joined else None,
     )
-
-
-def _rendezvous(line: Line, match: re.Match[str]) -> Event:
-    return line.event(RendezvousTimeout, what=match.group(0))
 
 
 def _port_in_use(line: Line, match: re.Match[str]) -> Event:
@@ -237,40 +205,41 @@ def _unused_names(line: Line, match: re.Match[str]) -> Event:
     return line.event(DdpUnused, int(match.group(1)), names=names)
 
 
-def _fsdp(line: Line, match: re.Match[str]) -> Event:
-    rank = match.groupdict().get("rank")
-    return line.event(FsdpOrder, integer(rank))
-
-
-def _join(line: Line, match: re.Match[str]) -> Event:
-    return line.event(JoinExhausted, integer(match.groupdict().get("rank")))
-
-
 RULES: tuple[Rule, ...] = (
     rule(
         "clients joined",
-        r"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,7})/(\d{1,7}) clients joined",
-        _clients,
+        r"Timed out after \d{1,9} seconds waiting for clients\. (?P<joined>\d{1,7})/(?P<expected>\d{1,7}) clients joined",
+        told(StoreTimeout),
     ),
     rule(
         "workers joined",
-        r"Timed out after (\d{1,9}) seconds waiting for workers\. (\d{1,7})/(\d{1,7}) workers joined",
-        _clients,
+        r"Timed out after \d{1,9} seconds waiting for workers\. (?P<joined>\d{1,7})/(?P<expected>\d{1,7}) workers joined",
+        told(StoreTimeout),
     ),
-    rule("wait timeout after", r"wait timeout after (\d{1,18}) ?ms, keys: (.{1,300})", _key),
-    rule("likely a timeout", r"waitForInput: poll for socket .{0,400} returned 0, likely a timeout", _wait),
-    rule("Socket Timeout", r"(?:RuntimeError|DistStoreError|DistNetworkError): Socket Timeout", _wait),
+    rule("wait timeout after", r"wait timeout after \d{1,18} ?ms, keys: (.{1,300})", _key),
+    rule(
+        "likely a timeout",
+        r"waitForInput: poll for socket .{0,400} returned 0, likely a timeout",
+        told(StoreTimeout, what="no answer"),
+    ),
+    rule(
+        "Socket Timeout",
+        r"(?:RuntimeError|DistStoreError|DistNetworkError): Socket Timeout",
+        told(StoreTimeout, what="no answer"),
+    ),
     rule("client socket has timed out", r"client socket has timed out after", _unreachable),
     rule("client socket has failed to connect", r"client socket has failed to connect to", _unreachable),
-    rule("Gloo connectFullMesh failed", r"Gloo connectFullMesh failed", _unreachable),
-    rule("TCP client failed to connect", r"TCP client failed to connect", _unreachable),
+    rule("Gloo connectFullMesh failed", None, _unreachable),
+    rule("TCP client failed to connect", None, _unreachable),
     rule(
-        '"should dump" flag on TCPStore', r"Failed to check the \"should dump\" flag on TCPStore", _store_gone
+        '"should dump" flag on TCPStore',
+        r"Failed to check the \"should dump\" flag on TCPStore",
+        told_of_group(StoreUnreachable, what="store gone"),
     ),
     rule("store based barrier", r"store based barrier on rank:? (\d{1,7})", _barrier),
-    rule("RendezvousTimeoutError", r"RendezvousTimeoutError", _rendezvous),
-    rule("RendezvousConnectionError", r"RendezvousConnectionError", _rendezvous),
-    rule("EADDRINUSE", r"EADDRINUSE", _port_in_use),
+    rule("RendezvousTimeoutError", r"(?P<what>RendezvousTimeoutError)", told(RendezvousTimeout)),
+    rule("RendezvousConnectionError", r"(?P<what>RendezvousConnectionError)", told(RendezvousTimeout)),
+    rule("EADDRINUSE", None, _port_in_use),
     rule("ddress already in use", r"[Aa]ddress already in use", _port_in_use),
     rule(
         "DDP expects same model across all ranks",
@@ -293,23 +262,19 @@ RULES: tuple[Rule, ...] = (
         r"Parameter indices which did not receive grad for rank (\d{1,7}): ?([\d ,]*)",
         _unused_indices,
     ),
-    rule(
-        "Expected to have finished reduction in the prior iteration",
-        r"Expected to have finished reduction in the prior iteration",
-        lambda line, match: line.event(DdpUnfinished),
-    ),
+    rule("Expected to have finished reduction in the prior iteration", None, told(DdpUnfinished)),
     rule(
         "Forward order differs",
-        r"Forward order differs (?:across ranks|from that of the first iteration on rank (?P<rank>\d{1,7}))",
-        _fsdp,
+        r"Forward order differs (?:across ranks|from that of the first iteration on rank (?P<group_rank>\d{1,7}))",
+        told(FsdpOrder),
     ),
-    rule("exhausted inputs", r"Detected at least one rank that exhausted inputs", _join),
-    rule("exhausted all inputs", r"Rank (?P<rank>\d{1,7}) exhausted all inputs", _join),
+    rule("exhausted inputs", r"Detected at least one rank that exhausted inputs", told(JoinExhausted)),
+    rule("exhausted all inputs", r"Rank (?P<group_rank>\d{1,7}) exhausted all inputs", told(JoinExhausted)),
     rule(
         "retrieving ncclUniqueId from",
-        r"retrieving ncclUniqueId from \[(?P<rank>\d{1,7})\] via c10d key-value store by key '(?P<key>[^']{0,"
+        r"retrieving ncclUniqueId from \[(?P<waited_rank>\d{1,7})\] via c10d key-value store by key '(?P<key>[^']{0,"
         r"300})'",
-        _key_wait,
+        told_of_group(StoreTimeout, what="ncclUniqueId"),
     ),
 )
 

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
 
@@ -111,7 +112,7 @@ class _Done:
     left: int = _CHAIN_LINES
 
 
-class TracebackParser:
+class TracebackParser(LineParser):
     """Collects tracebacks per writer. A traceback that the log begins within is read from its first frame on."""
 
     literals = (b"Traceback (most recent call last)", b'  File "', b"Error: ", b"Exception: ")

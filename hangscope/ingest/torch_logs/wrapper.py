@@ -17,8 +17,8 @@ from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule
-from hangscope.ingest.torch_logs.c10d import group_event
+from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
+from hangscope.ingest.torch_logs.c10d import group_event, told_of_group
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.ingest.torch_logs.fingerprint import differing_aspects, fingerprints, garbled_peer
 
@@ -53,7 +53,7 @@ class CallFingerprint(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoredBarrier(GroupEvent):
-    """The line "Ranks 1, 3 failed to pass monitoredBarrier": `absent` is group-local; `timeout_ms` as configured, not as waited.
+    """The line "Ranks 1, 3 failed to pass monitoredBarrier": `absent` is group-local.
 
     `what` is none_passed or timed_out where nobody is listed.
     """
@@ -62,7 +62,6 @@ class MonitoredBarrier(GroupEvent):
     same_by: ClassVar[tuple[str, ...] | None] = ("absent", "what")
     prints_group_rank: ClassVar[bool] = True
     absent: tuple[int, ...] = ()
-    timeout_ms: int | None = None
     what: str | None = None
 
 
@@ -84,7 +83,6 @@ class GlooTimeout(Event):
     same_by: ClassVar[tuple[str, ...] | None] = ("what",)
     peer: str | None = None
     what: str | None = None
-    timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,40 +131,16 @@ def _barrier_error(line: Line, match: re.Match[str]) -> Event | None:
     if not halves:
         return None
     own = halves[0]
-    return group_event(
-        line,
-        CallFingerprint,
-        context="barrier_error",
-        **own.fields(),
-    )
+    return group_event(line, CallFingerprint, context="barrier_error", **own.fields())
 
 
 def _absent(line: Line, match: re.Match[str]) -> Event:
     ranks = tuple(sorted({int(n) for n in re.findall(r"\d{1,7}", match.group("ranks"))}))
-    return group_event(line, MonitoredBarrier, absent=ranks, timeout_ms=integer(match.group("ms")))
-
-
-def _nobody_passed(line: Line, match: re.Match[str]) -> Event:
-    return group_event(line, MonitoredBarrier, what="none_passed")
-
-
-def _own_timeout(line: Line, match: re.Match[str]) -> Event:
-    return line.event(
-        MonitoredBarrier,
-        int(match.group(1)),
-        timeout_ms=integer(match.group(2)),
-        what="timed_out",
-    )
-
-
-def _witness(line: Line, match: re.Match[str]) -> Event:
-    return line.event(MonitoredBarrierWitness, int(match.group(1)), from_group_rank=int(match.group(2)))
+    return group_event(line, MonitoredBarrier, absent=ranks)
 
 
 def _gloo_timeout(line: Line, match: re.Match[str]) -> Event:
-    return line.event(
-        GlooTimeout, peer=_peer(line, match), what=match.group("what"), timeout_ms=integer(match.group("ms"))
-    )
+    return line.event(GlooTimeout, peer=_peer(line, match), what=match.group("what"))
 
 
 def _gloo_closed(line: Line, match: re.Match[str]) -> Event:
@@ -176,10 +150,6 @@ def _gloo_closed(line: Line, match: re.Match[str]) -> Event:
 def _peer(line: Line, match: re.Match[str]) -> str | None:
     peer = _PEER_ADDRESS.search(line.text, match.start())
     return peer.group(1) if peer else None
-
-
-def _size_mismatch(line: Line, match: re.Match[str]) -> Event:
-    return line.event(GlooSizeMismatch, received=int(match.group(1)), expected=int(match.group(2)))
 
 
 RULES: tuple[Rule, ...] = (
@@ -196,29 +166,28 @@ RULES: tuple[Rule, ...] = (
     rule("encountered error running collective", r"encountered error running collective: ", _barrier_error),
     rule(
         "failed to pass monitoredBarrier",
-        r"Ranks? (?P<ranks>\d{1,7}(?:, ?\d{1,7}){0,70000}) failed to pass monitoredBarrier(?: in (?P<ms>\d{1,"
-        r"18}) ?ms)?",
+        r"Ranks? (?P<ranks>\d{1,7}(?:, ?\d{1,7}){0,70000}) failed to pass monitoredBarrier",
         _absent,
     ),
     rule(
         "No ranks successfully processed in monitoredBarrier",
         r"No ranks successfully processed",
-        _nobody_passed,
+        told_of_group(MonitoredBarrier, what="none_passed"),
     ),
     rule(
         "timed out in monitoredBarrier",
-        r"Rank (\d{1,7}) timed out in monitoredBarrier after (\d{1,18}) ?ms",
-        _own_timeout,
+        r"Rank (?P<group_rank>\d{1,7}) timed out in monitoredBarrier after \d{1,18} ?ms",
+        told(MonitoredBarrier, what="timed_out"),
     ),
     rule(
         "successfully reached monitoredBarrier, but received errors",
-        r"Rank (\d{1,7}) successfully reached monitoredBarrier, but received errors while waiting .{0,"
-        r"40}?from rank (\d{1,7})",
-        _witness,
+        r"Rank (?P<group_rank>\d{1,7}) successfully reached monitoredBarrier, but received errors while waiting .{0,40}?"
+        r"from rank (?P<from_group_rank>\d{1,7})",
+        told(MonitoredBarrierWitness),
     ),
     rule(
         " operation to complete",
-        r"Timed out waiting (?P<ms>\d{1,18}) ?ms for (?P<what>recv|send) operation to complete",
+        r"Timed out waiting \d{1,18} ?ms for (?P<what>recv|send) operation to complete",
         _gloo_timeout,
     ),
     rule("Connection closed by peer [", r"(?P<what>Connection closed by peer) \[", _gloo_closed),
@@ -234,8 +203,8 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         "op.preamble.length <= op.nbytes",
-        r"op\.preamble\.length <= op\.nbytes\.? (\d{1,18}) vs (\d{1,18})",
-        _size_mismatch,
+        r"op\.preamble\.length <= op\.nbytes\.? (?P<received>\d{1,18}) vs (?P<expected>\d{1,18})",
+        told(GlooSizeMismatch),
     ),
 )
 

@@ -33,12 +33,6 @@ def identity(event: Event) -> tuple[Any, ...] | None:
     return (event.kind, who, attempt, *(_frozen(getattr(event, name)) for name in event.same_by))
 
 
-def same_event(a: Event, b: Event) -> bool:
-    """Return whether two events tell the same thing."""
-    key = identity(a)
-    return key is not None and key == identity(b)
-
-
 def merge_repeats(events: Iterable[Event]) -> list[Event]:
     """Return the events without repeats, each at its first place, with what the repeats added to its fields."""
     kept: list[Event] = []

@@ -17,7 +17,8 @@ from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_pa
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, launcher_parser
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
 from hangscope.ingest.job_logs.progress import progress_events
-from hangscope.ingest.lines.scan import LineParser, scan
+from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl.last_error import LastErrorParser
 from hangscope.ingest.nccl.service_thread import ServiceThreadParser
 from hangscope.ingest.recorder.recording import Recording

@@ -1,1 +1,1 @@
-"""What runs inside the ranks; `hangscope run` copies it to where they find it."""
+"""What is copied to where the ranks find it: `sitecustomize.py`, and the package `hangscope_agent` that it starts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hangscope.report.page_data import CallDiff, DiffGroup, DiffRow
+from hangscope.report.schema.pictures import CallDiff, DiffGroup, DiffRow
 
 CONTEXT = 2
 AHEAD = 3  # of a long run that only one side made, so many at its ends are shown

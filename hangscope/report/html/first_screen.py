@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.report.document import Document, EvidencePart, VerdictPart
-from hangscope.report.page_data import Moment, PageFrame, SidePart, StripData
+from hangscope.report.schema.document import Document, EvidencePart, VerdictPart
+from hangscope.report.schema.pictures import Moment, StripData
+from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.words import counted, cut, cut_path, duration, sizes_words, some_ranks, utc
 from hangscope.verdict.confidence import USUAL
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangscope.report.page_data import FoldRow, MapFold, RankMapData
+from hangscope.report.schema.pictures import FoldRow, MapFold, RankMapData
 from hangscope.report.words import ROLE_WORDS, ROLES, duration
 
 _WIDTH = 160

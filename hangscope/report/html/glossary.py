@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.report.document import Document
+from hangscope.report.schema.document import Document
 
 WORDS = {
     "rank": "One process of the job, numbered over the whole job from 0.",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangscope.align.rankset import compress
-from hangscope.report.page_data import RankMapData, TopologyData
+from hangscope.report.schema.pictures import RankMapData, TopologyData
 from hangscope.report.words import ROLES, cut, some_ranks
 
 CELL_LIMIT = 64

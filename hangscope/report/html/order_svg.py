@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangscope.report.html.measure import fitted
-from hangscope.report.page_data import OrderedCall, OrderStory
+from hangscope.report.schema.stories import OrderedCall, OrderStory
 
 _BOX, _GAP, _ROW, _TOP, _MID = 330, 200, 54, 34, 44
 

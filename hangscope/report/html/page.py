@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangscope.report.document import Document, EvidencePart
 from hangscope.report.html import first_screen as first
 from hangscope.report.html import tables
 from hangscope.report.html.diff_rows import DiffList, diff_list
@@ -13,8 +12,11 @@ from hangscope.report.html.map_svg import RankMap, draw_rankmap
 from hangscope.report.html.order_svg import OrderDrawing, draw_order
 from hangscope.report.html.stack_rows import StackRows, stack_rows
 from hangscope.report.html.waits_svg import WaitFor, draw_waitfor
-from hangscope.report.page_data import KnownStory, OrderStory, PageData, TopologyData
 from hangscope.report.reasons import deciding_facts
+from hangscope.report.schema.document import Document, EvidencePart
+from hangscope.report.schema.page import PageData
+from hangscope.report.schema.pictures import TopologyData
+from hangscope.report.schema.stories import KnownStory, OrderStory
 from hangscope.report.words import LINE_CHARS, STATUS_WORDS, cut
 
 _STEPS = 3

@@ -16,13 +16,13 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from hangscope.report.document import Document
 from hangscope.report.html.glossary import WORDS, causes, words
 from hangscope.report.html.page import build_page
 from hangscope.report.html.templates import page_environment
 from hangscope.report.json import report_data
-from hangscope.report.page_data import DetailData
-from hangscope.report.plain import to_plain
+from hangscope.report.schema.document import Document
+from hangscope.report.schema.page import DetailData
+from hangscope.report.schema.plain import to_plain
 from hangscope.report.spans import with_spans
 from hangscope.report.words import STATE_WORDS, rank_words, some_ranks
 
@@ -42,7 +42,9 @@ def render_html(document: Document, *, markdown: str = "") -> str:
     detail = to_plain(document.page.detail if document.page is not None else DetailData())
     return environment.get_template("report.html.j2").render(
         page=build_page(document),
-        # To the last character: the policy allows what has their hashes, and nothing else.
+        # Not escaped, alone on the page: two constant files of this project, rendered without any variable, so that
+        # nothing of a job can be in them. To the last character, too: the policy allows what has their hashes, and
+        # nothing else.
         policy=_policy(style, script),
         style=Markup(style),
         script=Markup(script),

@@ -8,8 +8,8 @@ from itertools import groupby
 
 from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
-from hangscope.report.document import BranchPart, Document, FramePart
 from hangscope.report.reasons import mentions
+from hangscope.report.schema.document import BranchPart, Document, FramePart
 
 BRANCHES = 60
 DEEPEST = 8  # further indents would leave no room for text

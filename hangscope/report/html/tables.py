@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangscope.align.rankset import compress
-from hangscope.report.document import Document, FrontierRow, GroupPart, InputPart, RankPart
+from hangscope.report.schema.document import Document, FrontierRow, GroupPart, InputPart, RankPart
 from hangscope.report.words import counted, cut, cut_path
 
 ROWS = 64

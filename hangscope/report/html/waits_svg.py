@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hangscope.report.html.measure import fitted, text_width
-from hangscope.report.page_data import WaitNode, WaitPicture
+from hangscope.report.schema.pictures import WaitNode, WaitPicture
 from hangscope.report.words import counted, cut
 
 _NARROW, _WIDE, _PADDING = 130, 280, 20

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hangscope.align.nodes import PairInstance
 from hangscope.align.rankset import compress
 from hangscope.incident import State
-from hangscope.report.page_data import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.pictures.alignment import Alignment, align
 from hangscope.report.pictures.behaviour import Behaviour, Program
 from hangscope.report.pictures.columns import choose
 from hangscope.report.pictures.told_calls import told_diff, told_row, told_standing
-from hangscope.report.subject import Subject, is_pair, site_of, sizes_of, state_word
+from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
+from hangscope.report.subject import Subject, site_of, sizes_of, state_word
 from hangscope.report.words import ROLE_WORDS
 
 ROWS_BEFORE = 60  # alike calls that are listed before the first difference
@@ -234,7 +235,7 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
         groups = {c.gid for r in behaviour.ranks[:64] if (c := subject.first_open(r)) is not None}
         where = subject.on_group(call.gid) if len(groups) == 1 else f" on {len(groups)} groups"
         standing = f"in {subject.call_name(call.node, rank)}{where}"
-        if is_pair(call.node):
+        if isinstance(call.node, PairInstance):
             kind = subject.kind_of(call.node, rank)
             standing = f"in {kind.op if kind else 'a send or receive'}{where}"
     elif not len(behaviour.program):

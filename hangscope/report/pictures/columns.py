@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.align.waitgraph import Node
+from hangscope.align.nodes import Node
 from hangscope.report.pictures.alignment import align
 from hangscope.report.pictures.behaviour import Behaviour
 from hangscope.report.subject import Subject

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from hangscope.align.nodes import Host
 from hangscope.align.rankset import compress
-from hangscope.align.waitgraph import Node
 from hangscope.report import told
-from hangscope.report.document import FOLD_ABOVE
-from hangscope.report.page_data import DetailData, RankDetail, RankMapData
 from hangscope.report.pictures.behaviour import Behaviour
 from hangscope.report.pictures.topology import Mesh
-from hangscope.report.subject import Subject, is_host, rank_of, site_of, sizes_of, state_word
+from hangscope.report.pictures.waits import Drawn
+from hangscope.report.schema.document import FOLD_ABOVE
+from hangscope.report.schema.page import DetailData, RankDetail
+from hangscope.report.schema.pictures import RankMapData
+from hangscope.report.subject import Subject, site_of, sizes_of, state_word
 
 QUEUES = 24
 RANKS = 1024  # above it, classes
@@ -20,7 +22,7 @@ def detail(
     subject: Subject,
     classes: list[Behaviour],
     mesh: Mesh | None,
-    steps: dict[Node, Node],
+    steps: dict[Drawn, Drawn],
     map_of: RankMapData | None,
 ) -> DetailData:
     """Return the detail of every rank, or of every class of ranks in a large job; `steps` lead from node to node to the root."""
@@ -48,7 +50,7 @@ def detail(
 
 
 def _rank(
-    subject: Subject, steps: dict[Node, Node], rank: int, ranks: str, queue: int | None, label: str
+    subject: Subject, steps: dict[Drawn, Drawn], rank: int, ranks: str, queue: int | None, label: str
 ) -> RankDetail:
     record = subject.incident.ranks[rank]
     stack = record.threads[0][1] if record.threads else ()
@@ -67,21 +69,21 @@ def _rank(
     )
 
 
-def _way(subject: Subject, steps: dict[Node, Node], rank: int) -> tuple[str, ...]:
+def _way(subject: Subject, steps: dict[Drawn, Drawn], rank: int) -> tuple[str, ...]:
     """Return the shortest way from a rank to the root, as sentences."""
     lines: list[str] = []
-    at: Node | None = ("H", rank)
+    at: Drawn | None = Host(rank)
     while at is not None:
         after = steps.get(at)
-        if is_host(at):
-            call = subject.first_open(rank_of(at))
-            if after is None and rank_of(at) in subject.culprits:
-                lines.append(f"rank {rank_of(at)}: the root")
+        if isinstance(at, Host):
+            call = subject.first_open(at.rank)
+            if after is None and at.rank in subject.culprits:
+                lines.append(f"rank {at.rank}: the root")
             elif call is not None:
-                name = subject.call_name(call.node, rank_of(at))
-                lines.append(f"rank {rank_of(at)} is in {name}{subject.on_group(call.gid)}")
+                name = subject.call_name(call.node, at.rank)
+                lines.append(f"rank {at.rank} is in {name}{subject.on_group(call.gid)}")
             elif after is not None:
-                lines.append(f"rank {rank_of(at)} waits, as text tells")
+                lines.append(f"rank {at.rank} waits, as text tells")
         at = after
     return (*lines[:_STEPS], f"and {len(lines) - _STEPS} more steps") if len(lines) > _STEPS else tuple(lines)
 

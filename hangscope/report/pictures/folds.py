@@ -8,33 +8,34 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from hangscope.align.nodes import Host
 from hangscope.align.rankset import compress
-from hangscope.align.waitgraph import Node
-from hangscope.report.page_data import FoldRow, MapFold
 from hangscope.report.pictures.topology import Mesh
-from hangscope.report.subject import Subject, is_host, rank_of
+from hangscope.report.pictures.waits import Drawn
+from hangscope.report.schema.pictures import FoldRow, MapFold
+from hangscope.report.subject import Subject
 from hangscope.report.words import ROLES, some_ranks
 
 ROWS = 24  # above it, alike rows are one
 
 
-def steps_from_root(subject: Subject, after: Mapping[Node, Node]) -> dict[int, int]:
+def steps_from_root(subject: Subject, after: Mapping[Drawn, Drawn]) -> dict[int, int]:
     """Return for each waiting rank how many calls are between it and the root; `after` leads from node to node to the root."""
-    depth: dict[Node, int] = {}
+    depth: dict[Drawn, int] = {}
     for start in after:
         path = []
-        node: Node | None = start
+        node: Drawn | None = start
         while node is not None and node not in depth:
             path.append(node)
             node = after.get(node)
         calls = depth[node] if node is not None else 0
         for passed in reversed(path):
-            calls += not is_host(passed)
+            calls += not isinstance(passed, Host)
             depth[passed] = calls
     return {
-        rank_of(node): calls
+        node.rank: calls
         for node, calls in depth.items()
-        if is_host(node) and calls and rank_of(node) not in subject.culprits
+        if isinstance(node, Host) and calls and node.rank not in subject.culprits
     }
 
 

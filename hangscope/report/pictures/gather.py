@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hangscope.report.page_data import EndStory, PageData
 from hangscope.report.pictures.behaviour import Folding
 from hangscope.report.pictures.calls import call_diff
 from hangscope.report.pictures.detail import detail
@@ -12,6 +11,8 @@ from hangscope.report.pictures.stacks import sides
 from hangscope.report.pictures.strip import strip
 from hangscope.report.pictures.topology import mesh_of, topology
 from hangscope.report.pictures.waits import steps_to_root, wait_graph, wait_picture
+from hangscope.report.schema.page import PageData
+from hangscope.report.schema.stories import EndStory
 from hangscope.report.sources import SourceFolder, snippets
 from hangscope.report.story.tell import tell
 from hangscope.report.subject import Subject

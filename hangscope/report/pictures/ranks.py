@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hangscope.report.page_data import MapFold, RankMapData, StateLegend
+from hangscope.report.schema.pictures import MapFold, RankMapData, StateLegend
 from hangscope.report.subject import Subject
 from hangscope.report.words import ROLE_WORDS, ROLES
 

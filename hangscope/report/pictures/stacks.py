@@ -6,7 +6,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.incident import CallRef, Stack
 from hangscope.knowledge.callsite import is_user
 from hangscope.report import told
-from hangscope.report.page_data import PageFrame, SidePart
+from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.subject import Subject
 from hangscope.report.words import sizes_words
 

@@ -7,7 +7,7 @@ that it could not place.
 from __future__ import annotations
 
 from hangscope.report import told
-from hangscope.report.page_data import Moment, StripData
+from hangscope.report.schema.pictures import Moment, StripData
 from hangscope.report.subject import Subject
 from hangscope.report.words import counted, cut, duration
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hangscope.align.rankset import compress
 from hangscope.incident import CallRef
 from hangscope.knowledge.callsite import user_frame
-from hangscope.report.page_data import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.subject import Subject
 from hangscope.report.words import sizes_words
 

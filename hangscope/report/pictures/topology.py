@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hangscope.report.page_data import Dimension, TopologyData
+from hangscope.report.schema.pictures import Dimension, TopologyData
 from hangscope.report.subject import Subject
 from hangscope.report.words import counted
 

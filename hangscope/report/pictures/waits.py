@@ -8,39 +8,48 @@ calls fold where they wait for the same and are waited for alike, whatever group
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from hangscope.align.components import components
+from hangscope.align.nodes import Called, Host, Instance, Node, PairInstance, Unnamed, Untold
 from hangscope.align.rankset import compress
-from hangscope.align.waitgraph import Node
-from hangscope.report.page_data import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.pictures.wait_words import sentences
-from hangscope.report.subject import Subject, gid_of, is_host, is_pair, is_untold, rank_of, seq_of
+from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture
+from hangscope.report.subject import Subject
 from hangscope.report.words import counted, some_ranks
 
 NODES = 30
 
-Edges = dict[Node, dict[Node, bool]]  # who waits for what, and whether that is assumed
+
+@dataclass(frozen=True, slots=True)
+class VerdictCall:
+    """The call of a verdict that text alone tells."""
 
 
-def wait_graph(subject: Subject) -> tuple[Edges, frozenset[Node]]:
+Drawn = Node | VerdictCall
+Edges = dict[Drawn, dict[Drawn, bool]]  # who waits for what, and whether that is assumed
+
+
+def wait_graph(subject: Subject) -> tuple[Edges, frozenset[Drawn]]:
     """Return who waits for what, and the roots; empty where nobody is seen to wait."""
     edges = _edges(subject) or _told_edges(subject)
     verdict = subject.verdict
     if edges and verdict is not None and verdict.explained >= len(verdict.waiting_ranks):
         for rank in verdict.waiting_ranks:  # of some only text tells that they wait, and not where
-            edges.setdefault(("H", rank), {})
+            edges.setdefault(Host(rank), {})
     roots = _roots(subject, edges) if edges else frozenset()
     _lead_to_the_root(subject, edges, roots)
     return edges, roots
 
 
-def steps_to_root(edges: Edges, roots: frozenset[Node]) -> dict[Node, Node]:
+def steps_to_root(edges: Edges, roots: frozenset[Drawn]) -> dict[Drawn, Drawn]:
     """Return for each node that leads to a root the next node on a shortest way there."""
-    back: dict[Node, list[Node]] = defaultdict(list)
+    back: dict[Drawn, list[Drawn]] = defaultdict(list)
     for node, targets in edges.items():
         for target in targets:
             back[target].append(node)
-    step: dict[Node, Node] = {}
+    step: dict[Drawn, Drawn] = {}
     work = sorted(roots, key=str)
     for node in work:  # grows as it is walked: breadth first
         for before in back[node]:
@@ -50,7 +59,7 @@ def steps_to_root(edges: Edges, roots: frozenset[Node]) -> dict[Node, Node]:
     return step
 
 
-def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Node]) -> WaitPicture | None:
+def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> WaitPicture | None:
     """Return the picture, or None where nobody is seen to wait."""
     if not edges:
         return None
@@ -64,7 +73,7 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Node]) -> Wait
             number,
         ),
     )
-    members: dict[int, list[Node]] = defaultdict(list)
+    members: dict[int, list[Drawn]] = defaultdict(list)
     for node in edges:
         members[classes[node]].append(node)
     names = {number: f"n{i}" for i, number in enumerate(order[:NODES])}
@@ -90,11 +99,13 @@ def _edges(subject: Subject) -> Edges:
     calls: dict[Node, bool] = {}
     edges: Edges = {}
     # Where text names no call of any rank, the verdict itself is drawn.
-    any_told = any(call.node != ("T", rank) for rank, found in graph.open_calls.items() for call in found[:1])
+    any_told = any(
+        not isinstance(call.node, Untold) for found in graph.open_calls.values() for call in found[:1]
+    )
     for rank in graph.waiting:
         first = subject.first_open(rank)
-        host: Node = ("H", rank)
-        if first is None or (is_untold(first.node) and not any_told):
+        host = Host(rank)
+        if first is None or (isinstance(first.node, Untold) and not any_told):
             continue
         assumed = (
             next((a for t, a in graph.targets(host) if t == first.node), True)
@@ -104,7 +115,7 @@ def _edges(subject: Subject) -> Edges:
         edges[host] = {first.node: assumed}
         calls[first.node] = True
     for root in graph.roots:
-        calls.update((n, True) for n in root.nodes if not is_host(n))
+        calls.update((n, True) for n in root.nodes if not isinstance(n, Host))
     for node in calls:
         edges[node] = _through(subject, node, calls)
     for targets in list(edges.values()):
@@ -113,25 +124,25 @@ def _edges(subject: Subject) -> Edges:
     circular = any(root.kind == "cycle" and subject.culprits & set(root.ranks) for root in graph.roots)
     if not circular:
         for rank in subject.culprits:  # the headline's root waits for nobody
-            if ("H", rank) in edges or subject.node is not None:
-                edges[("H", rank)] = {}
+            if Host(rank) in edges or subject.node is not None:
+                edges[Host(rank)] = {}
     if subject.node is not None and subject.node in edges:
         for rank in sorted(subject.culprits):
             inside = any(r == rank for r, _ in graph.calls_of(subject.node))
             if inside and not circular:
-                edges[subject.node][("H", rank)] = False
+                edges[subject.node][Host(rank)] = False
     return edges
 
 
-def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Node, bool]:
+def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Drawn, bool]:
     """Return the hosts and kept calls that a call waits for, straight or behind calls that are not kept."""
-    found: dict[Node, bool] = {}
+    found: dict[Drawn, bool] = {}
     seen = {node}
     work = [(node, False)]
     while work:
         at, assumed = work.pop()
         for target, step in subject.graph.targets(at):
-            if is_host(target) or is_untold(target) or target in kept:
+            if isinstance(target, Host | Untold | Unnamed) or target in kept:
                 if target != node:
                     found[target] = found.get(target, True) and (assumed or step)
             elif target not in seen:
@@ -145,30 +156,30 @@ def _told_edges(subject: Subject) -> Edges:
     verdict = subject.verdict
     if verdict is None or not verdict.waiting_ranks:
         return {}
-    call: Node = ("V",)
-    edges: Edges = {("H", rank): {call: False} for rank in verdict.waiting_ranks}
-    edges[call] = {("H", rank): False for rank in verdict.culprit_ranks}
-    edges.update({("H", rank): {} for rank in verdict.culprit_ranks})
+    call = VerdictCall()
+    edges: Edges = {Host(rank): {call: False} for rank in verdict.waiting_ranks}
+    edges[call] = {Host(rank): False for rank in verdict.culprit_ranks}
+    edges.update({Host(rank): {} for rank in verdict.culprit_ranks})
     return edges
 
 
-def _roots(subject: Subject, edges: Edges) -> frozenset[Node]:
-    named = frozenset(n for n in edges if is_host(n) and rank_of(n) in subject.culprits)
+def _roots(subject: Subject, edges: Edges) -> frozenset[Drawn]:
+    named = frozenset(n for n in edges if isinstance(n, Host) and n.rank in subject.culprits)
     if named:
         return named
     if subject.culprits:
-        edges.update({("H", rank): {} for rank in subject.culprits})
-        return frozenset(("H", rank) for rank in subject.culprits)
+        edges.update({Host(rank): {} for rank in subject.culprits})
+        return frozenset(Host(rank) for rank in subject.culprits)
     cycles = [root for root in subject.graph.roots if root.kind == "cycle"]
     if subject.node is not None and subject.node in edges:
         around = next((root.nodes for root in cycles if subject.node in root.nodes), None)
         return frozenset(around or (subject.node,))
     found = frozenset(n for root in subject.graph.roots for n in root.nodes if n in edges)
     sinks = frozenset(n for n in edges if not edges[n])
-    return found or frozenset(n for n in sinks if not is_host(n)) or sinks
+    return found or frozenset(n for n in sinks if not isinstance(n, Host)) or sinks
 
 
-def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Node]) -> None:
+def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> None:
     """Let every chain end at the root where the verdict says that it explains all; such steps are assumed."""
     verdict = subject.verdict
     if verdict is None or not roots or verdict.explained < len(verdict.waiting_ranks):
@@ -180,36 +191,36 @@ def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Node]) ->
     for node in ends:
         edges[node][target] = True
     reached = _reaching(edges, roots) if ends else reached
-    for node in [n for n in edges if ends and n not in reached and not is_host(n)]:
+    for node in [n for n in edges if ends and n not in reached and not isinstance(n, Host)]:
         edges[node][target] = True  # circles among those that wait
 
 
-def _reaching(edges: Edges, roots: frozenset[Node]) -> set[Node]:
+def _reaching(edges: Edges, roots: frozenset[Drawn]) -> set[Drawn]:
     return set(steps_to_root(edges, roots)) | set(roots)
 
 
-def _on_a_cycle(edges: Edges) -> frozenset[Node]:
+def _on_a_cycle(edges: Edges) -> frozenset[Drawn]:
     names = list(edges)
     index = {node: i for i, node in enumerate(names)}
     parts = components([[(index[t], a) for t, a in edges[node].items()] for node in names])
     return frozenset(names[i] for part in parts if len(part) > 1 for i in part)
 
 
-def _condense(subject: Subject, edges: Edges, roots: frozenset[Node]) -> dict[Node, int]:
+def _condense(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> dict[Drawn, int]:
     """Return a class for each node: nodes of one class look alike and wait for the same classes (partition refinement)."""
-    colours: dict[Node, object] = {}
-    callers: dict[Node, set[Node]] = defaultdict(set)
+    colours: dict[Drawn, object] = {}
+    callers: dict[Drawn, set[Drawn]] = defaultdict(set)
     for node, targets in edges.items():
         for target in targets:
             callers[target].add(node)
-        if is_host(node):
-            colours[node] = ("H", node in roots, rank_of(node) in subject.culprits, not targets)
-        elif node == ("V",) or is_untold(node):
-            colours[node] = (node[0],)
+        if isinstance(node, Host):
+            colours[node] = ("host", node in roots, node.rank in subject.culprits, not targets)
+        elif not isinstance(node, Called):
+            colours[node] = (type(node).__name__,)
         else:
-            group = subject.incident.groups[gid_of(node)]
+            group = subject.incident.groups[node.gid]
             purpose = (group.role or group.desc or group.name, len(group.ranks))
-            own = str(node) if node in roots or node == subject.node or node[0] == "P" else ""
+            own = str(node) if node in roots or node == subject.node or isinstance(node, PairInstance) else ""
             colours[node] = (subject.call_name(node), *purpose, node in roots, own)
     numbers = _numbered(colours)
     for _ in range(len(edges)):
@@ -225,17 +236,18 @@ def _condense(subject: Subject, edges: Edges, roots: frozenset[Node]) -> dict[No
     return numbers
 
 
-def _numbered(colours: dict[Node, object]) -> dict[Node, int]:
+def _numbered(colours: dict[Drawn, object]) -> dict[Drawn, int]:
     index: dict[object, int] = {}
     return {node: index.setdefault(colour, len(index)) for node, colour in colours.items()}
 
 
 def _node(
-    subject: Subject, name: str, members: list[Node], roots: frozenset[Node], cycle: frozenset[Node]
+    subject: Subject, name: str, members: list[Drawn], roots: frozenset[Drawn], cycle: frozenset[Drawn]
 ) -> WaitNode:
     root, bold = any(n in roots for n in members), any(n in cycle for n in members)
-    if is_host(members[0]):
-        ranks = sorted(rank_of(n) for n in members)
+    first = members[0]
+    if isinstance(first, Host):
+        ranks = sorted(n.rank for n in members if isinstance(n, Host))
         culprit = bool(subject.culprits.intersection(ranks))
         role = (
             ""
@@ -253,49 +265,56 @@ def _node(
             bold,
             culprit,
         )
-    if members[0] == ("V",):
+    if isinstance(first, VerdictCall):
         verdict = subject.verdict
         assert verdict is not None
         label = f"{verdict.op or 'a call'}{f' seq {verdict.seq}' if verdict.seq is not None else ''}"
         group = f"group {verdict.group.label}" if verdict.group is not None else ""
         inside = sorted(verdict.waiting_ranks)
         return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
-    if is_untold(members[0]):
-        inside = sorted({r for n in members for r, _ in subject.graph.calls_of(n)} - subject.culprits)
+    if isinstance(first, Untold | Unnamed):
+        inside = sorted(_callers(subject, members) - subject.culprits)
         told = compress(inside) if inside else ""
-        return WaitNode(name, "call", subject.call_name(members[0]), "", told, len(inside), root, bold)
-    gids = sorted({gid_of(n) for n in members})
-    first = subject.incident.groups[gids[0]]
+        return WaitNode(name, "call", subject.call_name(first), "", told, len(inside), root, bold)
+    calls = [n for n in members if isinstance(n, Called)]
+    gids = sorted({n.gid for n in calls})
+    lowest = subject.incident.groups[gids[0]]
     group = (
-        f"group {first.label}"
+        f"group {lowest.label}"
         if len(gids) == 1
-        else f"{counted(len(gids), 'group')}, {first.role or first.desc or first.name} and others"
+        else f"{counted(len(gids), 'group')}, {lowest.role or lowest.desc or lowest.name} and others"
     )
     if (
         len(gids) > 1
         and len({subject.incident.groups[g].role or subject.incident.groups[g].desc for g in gids}) == 1
     ):
-        group = f"{counted(len(gids), 'group')} ({first.role or first.desc or 'alike'})"
+        group = f"{counted(len(gids), 'group')} ({lowest.role or lowest.desc or 'alike'})"
     # A named rank that made another call there is a node of its own, and no part of this one; in a circle it is both.
     left_out = subject.culprits if not bold else frozenset()
-    inside = sorted({r for n in members for r, _ in subject.graph.calls_of(n) if r not in left_out})
+    inside = sorted(_callers(subject, members) - left_out)
     return WaitNode(
         name,
         "call",
-        subject.call_name(members[0]),
+        subject.call_name(first),
         group,
         compress(inside) if inside else "",
         len(inside),
         root,
         bold,
-        call=f"{first.label}/{seq_of(members[0])}" if len(members) == 1 and not is_pair(members[0]) else "",
+        call=f"{lowest.label}/{first.seq}" if len(members) == 1 and isinstance(first, Instance) else "",
     )
 
 
-def _awaited(edges: Edges, classes: dict[Node, int], names: dict[int, str]) -> dict[str, list[int]]:
+def _callers(subject: Subject, nodes: Iterable[Drawn]) -> set[int]:
+    """Return the ranks that are in any of these calls."""
+    calls = (n for n in nodes if not isinstance(n, VerdictCall))
+    return {rank for node in calls for rank, _ in subject.graph.calls_of(node)}
+
+
+def _awaited(edges: Edges, classes: dict[Drawn, int], names: dict[int, str]) -> dict[str, list[int]]:
     """Return the ranks that the calls of each node wait for."""
     found: dict[str, set[int]] = defaultdict(set)
     for node, targets in edges.items():
-        if not is_host(node) and classes[node] in names:
-            found[names[classes[node]]].update(rank_of(t) for t in targets if is_host(t))
+        if not isinstance(node, Host) and classes[node] in names:
+            found[names[classes[node]]].update(t.rank for t in targets if isinstance(t, Host))
     return {name: sorted(ranks) for name, ranks in found.items()}

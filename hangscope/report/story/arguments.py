@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.incident import CallRef
-from hangscope.report.page_data import Argument, MismatchStory
 from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.schema.stories import Argument, MismatchStory
 from hangscope.report.subject import Subject
 from hangscope.report.words import sizes_words
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangscope.align.nodes import PairInstance
 from hangscope.align.p2p import Half
-from hangscope.report.page_data import HalfPart, PairStory
 from hangscope.report.pictures.behaviour import Behaviour
-from hangscope.report.subject import Subject, is_pair, site_of, sizes_of, state_word
+from hangscope.report.schema.stories import HalfPart, PairStory
+from hangscope.report.subject import Subject, site_of, sizes_of, state_word
 
 
 def pair(subject: Subject, classes: Sequence[Behaviour]) -> PairStory | None:
     """Return both halves and what the rank did that lacks its half, or None where no pair is known."""
     node = subject.node
-    if node is None or not is_pair(node):
+    if not isinstance(node, PairInstance) or node not in subject.graph.pairs:
         return None
-    found = subject.graph.pairs.get(node[1:])  # type: ignore[arg-type]
-    if found is None:
-        return None
-    _, source, destination, index = found.key
+    found, source, destination = subject.graph.pairs[node], node.source, node.destination
     missing = destination if found.recv is None else source if found.send is None else None
     behaviour = next((b for b in classes if missing in b.ranks), None)
     instead = []
@@ -31,7 +29,7 @@ def pair(subject: Subject, classes: Sequence[Behaviour]) -> PairStory | None:
                 f"{kind.op} {sizes_of(kind)} at {site_of(kind) or 'a line that is not known'}, {word}"
             )
     return PairStory(
-        f"number {index + 1} from rank {source} to rank {destination}",
+        f"number {node.index + 1} from rank {source} to rank {destination}",
         _half(subject, source, "send", found.send),
         _half(subject, destination, "recv", found.recv),
         tuple(instead),

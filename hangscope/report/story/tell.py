@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.report import told
-from hangscope.report.page_data import (
+from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.schema.stories import (
     DeviceStory,
     EndStory,
     JoinStory,
@@ -22,7 +23,6 @@ from hangscope.report.page_data import (
     StackStory,
     Story,
 )
-from hangscope.report.pictures.behaviour import Behaviour
 from hangscope.report.story.arguments import mismatch
 from hangscope.report.story.order import order
 from hangscope.report.story.pair import pair

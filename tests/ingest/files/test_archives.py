@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import pickle
 import tarfile
 import zipfile
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from hangscope.errors import Note
 from hangscope.ingest.files.sources import find_files
+
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip", ".TAR.GZ")
 
 
 def found(*paths: Path) -> tuple[dict[str, bytes], list[str]]:
@@ -73,6 +76,44 @@ def test_other_zips_and_packed_logs_stay_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "cut.gz").write_bytes(gzip.compress(os.urandom(2000))[:50])
     files, notes = found(tmp_path)
     assert set(files) == {"model.pt", "rank0.log.gz", "cut.gz"} and not notes
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_only_bears_an_archives_name_is_read_as_what_it_is(tmp_path: Path, suffix: str) -> None:
+    contents = {
+        "log": b"[rank0]: Traceback (most recent call last):\n" * 50,
+        "short": b"x",
+        "dump": pickle.dumps({"version": "2.10", "entries": []}, protocol=2),
+        "json": b'{"version": "2.10", "entries": []}',
+        "pack": b"PAR1" + bytes(600),
+        "packed": gzip.compress(b"step 1\n" * 200),
+    }
+    for name, data in contents.items():
+        (tmp_path / f"{name}{suffix}").write_bytes(data)
+    files, notes = found(tmp_path)
+    assert files == {f"{name}{suffix}": data for name, data in contents.items()} and not notes
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_archive_of_one_kind_under_the_name_of_another_is_unpacked(
+    job: Path, tmp_path: Path, suffix: str
+) -> None:
+    plain = tar_of(job, tmp_path / "job-tar").read_bytes()
+    with zipfile.ZipFile(tmp_path / "job-zip", "w") as archive:
+        archive.write(job / "rank0.log", "job/rank0.log")
+    for data in (plain, gzip.compress(plain), (tmp_path / "job-zip").read_bytes()):
+        path = tmp_path / f"job{suffix}"
+        path.write_bytes(data)
+        files, notes = found(path)
+        assert files == {f"job{suffix}!/job/rank0.log": b"zero" * 300} and not notes
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_damaged_archive_is_told_by_its_name(tmp_path: Path, suffix: str) -> None:
+    for name, data in {"noise": bytes(range(256)) * 4, "nothing": b"", "zeros": bytes(100)}.items():
+        (tmp_path / f"{name}{suffix}").write_bytes(data)
+    files, notes = found(tmp_path)
+    assert not files and set(notes) == {"bad_archive"}
 
 
 def test_a_bad_member_ends_nothing(job: Path, tmp_path: Path) -> None:

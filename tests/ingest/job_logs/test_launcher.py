@@ -40,7 +40,7 @@ def test_the_agents_line_of_every_version(header: str) -> None:
     [
         (
             "Sending process 17252 closing signal SIGTERM",
-            ("cleanup_signal", {"target_pid": 17252, "signal": "SIGTERM"}),
+            ("cleanup_signal", {"signal": "SIGTERM"}),
         ),
         (
             "Unable to shutdown process 17252 via Signals.SIGTERM, forcefully exiting via Signals.SIGKILL",

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from hangscope.incident import Event
+from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import strip_prefix
-from hangscope.ingest.lines.scan import LineParser
 from hangscope.ingest.nccl import calls
 from hangscope.ingest.nccl.init import parse_life
 from hangscope.ingest.nccl.log import NcclParser

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from hangscope.align.divergence import GroupHistory, Mismatch
-from hangscope.explain.finding import Finding
-from hangscope.explain.scene import Scene
-from hangscope.explain.sisters import odd_among_sisters
+from hangscope.align.nodes import Instance
+from hangscope.explain.aligned import Aligned
+from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
+from hangscope.explain.generate.peer_groups import outlier_among_peers
 from hangscope.incident import CallKind
 from hangscope.knowledge.library import off_the_step, own_knowledge
 
@@ -13,13 +14,13 @@ from hangscope.knowledge.library import off_the_step, own_knowledge
 class Mismatches:
     """Finds the first calls that cannot match."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
+    def __init__(self, aligned: Aligned) -> None:
+        self.aligned = aligned
 
-    def find(self) -> Finding | None:
+    def find(self) -> Different | None:
         """Return the finding of the first mismatch, or None."""
         found: list[tuple[int, int, int, Mismatch]] = []
-        for gid, history in sorted(self.scene.histories.items()):
+        for gid, history in sorted(self.aligned.histories.items()):
             mismatch = history.mismatch()
             if mismatch is not None and not self._legal_offset(history, mismatch):
                 when = min(
@@ -33,9 +34,7 @@ class Mismatches:
                 )
                 found.append((when, gid, mismatch.seq, mismatch))
         for _, gid, seq, mismatch in sorted(found, key=lambda f: f[:3]):
-            finding = self._mismatch_finding(self.scene.histories[gid], seq, mismatch)
-            if finding is not None:
-                return finding
+            return self._finding(self.aligned.histories[gid], seq, mismatch)
         return None
 
     def _legal_offset(self, history: GroupHistory, mismatch: Mismatch) -> bool:
@@ -60,7 +59,7 @@ class Mismatches:
             for s in range(1, min(33, len(a), len(b)))
         )
 
-    def _mismatch_finding(self, history: GroupHistory, seq: int, mismatch: Mismatch) -> Finding | None:
+    def _finding(self, history: GroupHistory, seq: int, mismatch: Mismatch) -> Different:
         view = history.view
         sides = mismatch.sides
         odd: tuple[int, ...] = tuple(r for side in sides[1:] for r in side)
@@ -70,8 +69,8 @@ class Mismatches:
         tie = outvoted or len(sides[0]) == len(sides[1])
         if tie:
             even = list(sides) if outvoted else [s for s in sides if len(s) == len(sides[0])]
-            broken = history.odd_side(seq - history.sequences.first, even) or odd_among_sisters(
-                self.scene.views.values(), view, seq, even
+            broken = history.odd_side(seq - history.sequences.first, even) or outlier_among_peers(
+                self.aligned.views.values(), view, seq, even
             )
             if broken is None and len(even) == 2:
                 stacks = [kind.stack if (kind := view.kind_of(s[0], seq)) is not None else () for s in even]
@@ -83,28 +82,19 @@ class Mismatches:
         culprits = () if tie else tuple(sorted(odd))
         odd_rank, waiting_rank = (odd or majority)[0], majority[0]
         skipped = None if tie else history.skipped(odd_rank, waiting_rank, seq)
-        finding = Finding(
-            "different",
-            culprits,
-            view,
-            history,
-            seq,
-            waiting_rank=waiting_rank,
-            waiting_kind=view.kind_of(waiting_rank, seq),
-            own_kind=view.kind_of(odd_rank, seq),
-            own_seq=seq,
-            sides=sides,
-            tie=tie,
+        stuck = StuckCall(view, seq, waiting_rank, view.kind_of(waiting_rank, seq), history)
+        change = Change(
             skipped=tuple(self._kind_of_site(history, waiting_rank, t) for t in skipped or ()),
             edit=next((e for e in history.edits() if set(e.ranks) & set(culprits)), None),
         )
+        finding = Different(culprits, stuck, OwnCall(view.kind_of(odd_rank, seq), seq), change, tie=tie)
         members = set(view.group.ranks)
-        stuck_here = {r for r in self.scene.waiting if r in members}
-        reach = set(stuck_here)
-        for root in self.scene.graph.roots:
-            if any(n[0] == "I" and n[1] == view.group.gid for n in root.nodes) or set(root.ranks) & members:
+        reach = frozenset(r for r in self.aligned.waiting if r in members)
+        for root in self.aligned.graph.roots:
+            here = any(isinstance(n, Instance) and n.gid == view.group.gid for n in root.nodes)
+            if here or set(root.ranks) & members:
                 reach |= root.explains
-        return self.scene.with_waiting(finding, reach)
+        return self.aligned.reached_by(finding, reach)
 
     def _kind_of_site(self, history: GroupHistory, rank: int, site: int) -> CallKind:
         tokens = history.sequences.tokens[rank]

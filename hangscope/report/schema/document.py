@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hangscope.report.page_data import PageData
-from hangscope.report.plain import OMITTED
+from hangscope.report.schema.page import PageData
+from hangscope.report.schema.plain import OMITTED
 
 SCHEMA = "hangscope.report/1"
 FOLD_ABOVE = 1024

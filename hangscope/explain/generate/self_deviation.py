@@ -10,11 +10,11 @@ from hangscope.align.program import HISTORY, Programs
 from hangscope.align.sequence_diff import expected
 from hangscope.incident import CallKind
 
-LAST_CALLS = 48  # how far back a rank's own straying is looked for
+LAST_CALLS = 48  # how far back a rank's own deviations are looked for
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
+class Deviation:
     """A call by which a rank left the pattern of its own program, and what the pattern calls for before it or instead.
 
     `foreign`: no rank made the call before, so it was made in addition; else `wanted` was left out before it.
@@ -33,7 +33,7 @@ class Stray:
         return self.kind.is_p2p if self.foreign else any(kind.is_p2p for kind in self.wanted)
 
 
-def strays(programs: Programs, ranks: Iterable[int]) -> dict[int, list[Stray]]:
+def deviations(programs: Programs, ranks: Iterable[int]) -> dict[int, list[Deviation]]:
     """Return which of a rank's last calls leave its own pattern and no other's of these ranks, latest first.
 
     What several of them do alike, such as the beginning of an epoch, is new to each and nobody's fault. Ranks without
@@ -45,9 +45,9 @@ def strays(programs: Programs, ranks: Iterable[int]) -> dict[int, list[Stray]]:
     known = {token for token, count in makers.items() if count > 1}
     found = {}
     for rank, steps in breaks.items():
-        own = [_stray(programs, rank, row, known) for step, row in steps.items() if steps_made[step] == 1]
+        own = [_deviation(programs, rank, row, known) for step, row in steps.items() if steps_made[step] == 1]
         if own:
-            found[rank] = sorted(own, key=lambda stray: -stray.row)
+            found[rank] = sorted(own, key=lambda deviation: -deviation.row)
     return found
 
 
@@ -58,7 +58,7 @@ def _breaks(programs: Programs, rank: int) -> dict[tuple[int, int], int]:
     return {(tokens[row - 1], tokens[row]): row for row in rows if programs.keeps_pattern(rank, row) is False}
 
 
-def _stray(programs: Programs, rank: int, row: int, known: set[int]) -> Stray:
+def _deviation(programs: Programs, rank: int, row: int, known: set[int]) -> Deviation:
     program, kinds = programs.of(rank), programs.incident.kinds
     ahead = expected(program.tokens[max(0, row - HISTORY) : row], 96)
     token = program.tokens[row]
@@ -66,7 +66,7 @@ def _stray(programs: Programs, rank: int, row: int, known: set[int]) -> Stray:
     wanted = ahead[: ahead.index(token, 1)] if token in ahead[1:] else ahead[:1]
     kind_of = {t: kinds[int(k)] for t, k in zip(program.tokens[:row], program.kind, strict=False)}
     _, seq, kind, _ = programs.call(rank, row)
-    return Stray(
+    return Deviation(
         row,
         kind,
         seq,

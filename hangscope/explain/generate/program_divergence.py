@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.waitgraph import Node
-from hangscope.explain.finding import Finding
-from hangscope.explain.interleaving import Parting
-from hangscope.explain.pair_faults import PairFaults
-from hangscope.explain.scene import Scene
+from hangscope.align.nodes import Host, Instance, Node, PairInstance
+from hangscope.explain.aligned import Aligned
+from hangscope.explain.finding import Change, Different, Finding, OwnCall, StuckCall, Unpaired
+from hangscope.explain.generate.interleaving import Parting
+from hangscope.explain.generate.pair_faults import PairFaults
 from hangscope.incident import CallKind
 
 PEERS = 2  # that a rank's program is compared with: of those looked at, the most like it
 NEAR = 6  # of the nearest numbers are looked at
 
 
-class Astray:
+class ProgramDivergence:
     """Compares the programs of those who made a call with those who did not."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self.pairs = PairFaults(scene)
+    def __init__(self, aligned: Aligned) -> None:
+        self.aligned = aligned
+        self.pairs = PairFaults(aligned)
 
     def find(self, nodes: set[Node], hosts: Sequence[int] | None = None) -> Finding | None:
         """Return a finding where ranks left their peers' program, by comparing those who made a call with those who did not."""
         partings: list[Parting] = []
         decided: list[Parting] = []
-        for node in sorted((n for n in nodes if n[0] == "I"), key=self.scene.when)[:64]:
-            gid, seq = int(node[1]), int(node[2])  # type: ignore[call-overload]
-            view = self.scene.views[gid]
+        for node in sorted((n for n in nodes if isinstance(n, Instance)), key=self.aligned.when)[:64]:
+            gid, seq = node.gid, node.seq
+            view = self.aligned.views[gid]
             joined = [r for r in view.seen if view.members[r].row_of(seq) is not None]
             absent = [
                 r
@@ -45,23 +45,23 @@ class Astray:
         alone = self._alone(partings)
         if alone is not None:
             guilty = {alone}
-            told = [self.scene.interleaving.blame(p, alone) for p in partings]
+            told = [self.aligned.interleaving.blame(p, alone) for p in partings]
         elif not told:
             return None
         elif decided:
             guilty = odd
         else:  # a rank that kept its own pattern was only misled by the others
-            waiting = {int(n[1]) for n in nodes if n[0] == "H"}  # type: ignore[call-overload]
+            waiting = {n.rank for n in nodes if isinstance(n, Host)}
             broke = {
                 r
                 for r in waiting
-                if (cs := self.scene.graph.open_calls.get(r))
-                and self.scene.programs.breaks_pattern(r, cs[0].order)
+                if (cs := self.aligned.graph.open_calls.get(r))
+                and self.aligned.programs.breaks_pattern(r, cs[0].order)
             }
             guilty = {r for p in partings for r in p.broke} | broke
             guilty = guilty - {r for p in partings for r in p.kept} or odd
         culprits = tuple(sorted(guilty))
-        if decided and len(culprits) * 2 > len(self.scene.incident.ranks):
+        if decided and len(culprits) * 2 > len(self.aligned.incident.ranks):
             return None
         first = min((p for p in told if set(p.ranks) & guilty), key=lambda p: self._time(p))
         return self._finding(first, culprits)
@@ -80,9 +80,9 @@ class Astray:
         near = sorted(joined, key=lambda rank: abs(rank - behind))[:NEAR]
         peers = sorted(
             dict.fromkeys([*joined[:PEERS], *near]),
-            key=lambda rank: -self.scene.programs.likeness(behind, rank),
+            key=lambda rank: -self.aligned.programs.likeness(behind, rank),
         )
-        found = [self.scene.interleaving.part(behind, ahead, gid, seq) for ahead in peers[:PEERS]]
+        found = [self.aligned.interleaving.part(behind, ahead, gid, seq) for ahead in peers[:PEERS]]
         return [parting for parting in found if parting is not None]
 
     def _by_majority(self, parting: Parting) -> list[Parting]:
@@ -91,8 +91,8 @@ class Astray:
         for (rank, row), other in zip(
             zip(parting.ranks, parting.rows, strict=True), reversed(parting.ranks), strict=True
         ):
-            gid, seq, kind, _ = self.scene.programs.call(rank, row)
-            view = self.scene.views[gid]
+            gid, seq, kind, _ = self.aligned.programs.call(rank, row)
+            view = self.aligned.views[gid]
             most = (
                 not kind.is_p2p
                 and len(view.members) > 2
@@ -100,9 +100,9 @@ class Astray:
             )
             made.append(most and other in view.members and (view.members[other].enqueued or 0) < seq)
         if made == [True, False]:
-            return [self.scene.interleaving.blame(parting, parting.ranks[1])]
+            return [self.aligned.interleaving.blame(parting, parting.ranks[1])]
         if made == [False, True]:
-            return [self.scene.interleaving.blame(parting, parting.ranks[0])]
+            return [self.aligned.interleaving.blame(parting, parting.ranks[0])]
         return []
 
     def _made(self, view: GroupFrontier, rank: int, seq: int, kind: CallKind) -> bool:
@@ -113,7 +113,7 @@ class Astray:
     def _time(self, parting: Parting) -> tuple[int, tuple[int, int]]:
         return (
             min(
-                self.scene.programs.call(r, row)[3]
+                self.aligned.programs.call(r, row)[3]
                 for r, row in zip(parting.ranks, parting.rows, strict=True)
             ),
             parting.ranks,
@@ -123,38 +123,28 @@ class Astray:
         odd = next(r for r in parting.ranks if r in culprits)
         peer = next(r for r in parting.ranks if r != odd)
         rows = dict(zip(parting.ranks, parting.rows, strict=True))
-        gid, seq, kind, _ = self.scene.programs.call(peer, rows[peer])
-        own_gid, own_seq, own_kind, _ = self.scene.programs.call(odd, rows[odd])
+        gid, seq, kind, _ = self.aligned.programs.call(peer, rows[peer])
+        own_gid, own_seq, own_kind, _ = self.aligned.programs.call(odd, rows[odd])
+        own = OwnCall(own_kind, own_seq)
         if parting.skipped and all(k.is_p2p for k in parting.skipped):
             halves = [
-                n for n in self.scene.graph.nodes if n[0] == "P" and self.pairs.missing_half(n) in culprits
+                n
+                for n in self.aligned.graph.nodes
+                if isinstance(n, PairInstance) and self.pairs.missing_half(n) in culprits
             ]
             if halves:
-                finding = self.scene.at(min(halves, key=self.scene.when), "unpaired", culprits)
-                finding.own_kind, finding.own_seq = own_kind, own_seq
-                finding.skipped = parting.skipped if len(culprits) == 1 else ()
-                return finding
-        history = self.scene.histories.get(gid)
-        edit = (
-            next((e for e in history.edits() if set(e.ranks) & set(culprits)), None)
-            if history is not None
-            else None
-        )
-        return Finding(
-            "different",
-            culprits,
-            self.scene.views[gid],
-            history,
-            seq,
-            edit=edit,
-            waiting_rank=peer,
-            waiting_kind=kind,
-            own_kind=own_kind,
-            own_seq=own_seq,
+                stuck = self.aligned.stuck_in(min(halves, key=self.aligned.when), culprits)
+                skipped = parting.skipped if len(culprits) == 1 else ()
+                return Unpaired(culprits, stuck, own, Change(skipped=skipped))
+        history = self.aligned.histories.get(gid)
+        edits = history.edits() if history is not None else []
+        change = Change(
             skipped=parting.skipped,
             added=(parting.added,) if parting.added is not None else (),
             swapped=parting.swapped,
-            last_word=rows[odd] == len(self.scene.programs.of(odd).tokens) - 1,
-            before=self.scene.programs.before(peer, rows[peer]),
+            edit=next((e for e in edits if set(e.ranks) & set(culprits)), None),
+            last_word=rows[odd] == len(self.aligned.programs.of(odd).tokens) - 1,
             elsewhere=own_gid != gid,
+            before=tuple(self.aligned.programs.before(peer, rows[peer])),
         )
+        return Different(culprits, StuckCall(self.aligned.views[gid], seq, peer, kind, history), own, change)

@@ -1,0 +1,159 @@
+"""`hangscope analyze`: what a frozen job left behind -> the reports."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from hangscope.commands.endings import EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE, end_in_order
+from hangscope.commands.options import (
+    force_option,
+    jobs_option,
+    max_bytes_option,
+    max_unpacked_option,
+    paths_argument,
+    quiet_option,
+    report_option,
+)
+from hangscope.commands.report_file import written
+from hangscope.errors import UsageError
+from hangscope.terminal import ProgressBar, show, tell, wants_color
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  hangscope analyze ./dumps
+  hangscope analyze ./dumps --format markdown | gh issue comment 12 --body-file -
+  hangscope analyze s3://bucket/job-17/ -o hang.html --json hang.json
+"""
+)
+@paths_argument
+@report_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown", "jira", "slack"]),
+    default="text",
+    show_default=True,
+    help="What is printed on stdout.",
+)
+@click.option("--json", "json_file", metavar="FILE", help="Also write the JSON report to FILE.")
+@click.option(
+    "--max-output-bytes",
+    type=click.IntRange(200),
+    metavar="N",
+    help="Cut what is printed on stdout behind a whole line, at most N bytes (text, markdown, jira, slack).",
+)
+@click.option(
+    "--source",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="DIR",
+    help="The job's source code, from which the page quotes the lines that matter; nothing is read unasked.",
+)
+@click.option(
+    "--world-size",
+    type=click.IntRange(1),
+    metavar="N",
+    help="How many ranks the job had; overrides what the inputs say.",
+)
+@jobs_option
+@click.option("--exit-code", is_flag=True, help="Exit 10 for a hang, 11 for inconclusive, 0 for no hang.")
+@click.option("--redact", metavar="hosts,paths,users", default="", help="Remove these from every output.")
+@click.option(
+    "--rules",
+    multiple=True,
+    metavar="FILE",
+    help="A site's own rules (TOML), besides HANGSCOPE_RULES; may be given again.",
+)
+@click.option("--attempt", metavar="N|all", help="Which restart attempt to analyse (default: the last).")
+@click.option(
+    "--full-table", is_flag=True, help="Keep every call in the library's table, however large the job."
+)
+@max_bytes_option
+@max_unpacked_option
+@force_option
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Colour of the text report.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show all evidence and all warnings.")
+@quiet_option
+def analyze(
+    paths: tuple[str, ...],
+    output: str,
+    form: str,
+    json_file: str | None,
+    max_output_bytes: int | None,
+    source: str | None,
+    world_size: int | None,
+    jobs: int | None,
+    exit_code: bool,
+    redact: str,
+    rules: tuple[str, ...],
+    attempt: str | None,
+    full_table: bool,
+    max_bytes: int | None,
+    max_unpacked: int | None,
+    force: bool,
+    color: str,
+    verbose: bool,
+    quiet: bool,
+) -> None:
+    """Diagnose what a frozen job left behind.
+
+    PATH is a file, a folder (searched recursively), an archive (.tar, .tar.gz, .tar.zst, .zip), an fsspec URL, or - for
+    standard input (`pbpaste | hangscope analyze -`). Flight
+    Recorder dumps, logs and stacks are recognised by their content. The text report goes to stdout, the HTML report to
+    hangscope-report.html, everything else to stderr.
+    """
+    from hangscope import api, isolated
+    from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
+    from hangscope.report.markdown import cut_to
+
+    if verbose and quiet:
+        raise UsageError("-v and -q contradict each other")
+    if form == "json" and max_output_bytes is not None:
+        raise UsageError(
+            "--max-output-bytes would cut JSON in two", "use --format text or markdown, or --json FILE"
+        )
+    if "-" in paths and sys.stdin is not None and sys.stdin.isatty() and not quiet:
+        click.echo("hangscope: paste the text, then end it with Ctrl-D", err=True)
+    end_in_order()
+    isolated.use_one_thread()
+    bar = ProgressBar(quiet=quiet)
+    try:
+        report = api.analyze(
+            list(paths),
+            world_size=world_size,
+            jobs=jobs,
+            attempt=attempt,
+            full_table=full_table,
+            redact=[w.strip() for w in redact.split(",") if w.strip()],
+            rules=rules,
+            progress=bar.advance,
+            max_bytes=max_bytes or DEFAULT_MAX_BYTES,
+            max_unpacked=max_unpacked,
+            source=source,
+        )
+    finally:
+        bar.close()
+    if form == "text":
+        shown = report.to_text(color=wants_color(color), verbose=verbose)
+    else:
+        shown = report.to_json() if form == "json" else report.to_markdown(form)
+    trouble = show(cut_to(shown, max_output_bytes))
+    if trouble:
+        tell(f"hangscope: {trouble}")
+    all_written = written(Path(output), report.to_html, force, quiet)
+    if json_file is not None:
+        all_written = written(Path(json_file), report.to_json, force, quiet) and all_written
+    if trouble or not all_written:
+        sys.exit(EXIT_ERROR)
+    if exit_code:
+        sys.exit({"hang": EXIT_HANG, "inconclusive": EXIT_INCONCLUSIVE}.get(report.status, 0))

@@ -1,0 +1,49 @@
+"""`hangscope demo`: a tiny real job, frozen on purpose and diagnosed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from hangscope.commands.endings import EXIT_ERROR
+from hangscope.commands.options import force_option, report_option
+from hangscope.commands.report_file import written
+from hangscope.errors import UsageError
+from hangscope.terminal import wants_color
+
+
+@click.command()
+@click.argument("scenario", required=False, default="rank_conditional")
+@report_option
+@click.option("--keep", metavar="DIR", help="Keep what the frozen job left in DIR.")
+@click.option("--list", "list_only", is_flag=True, help="List the scenarios.")
+@force_option
+def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: bool) -> None:
+    """Freeze a tiny real job on this machine's CPU and diagnose it (needs torch)."""
+    import tempfile
+
+    from hangscope import api
+    from hangscope import demo as demos
+
+    if list_only:
+        for item in demos.scenarios().values():
+            click.echo(f"{item.name:20} {item.description}")
+        return
+    if scenario not in demos.scenarios():
+        raise UsageError(
+            f"no scenario is called {scenario!r}", f"choose one of {', '.join(demos.scenarios())}"
+        )
+    with tempfile.TemporaryDirectory(prefix="hangscope-demo-") as folder:
+        target = Path(keep) if keep else Path(folder) / "incident"
+        click.echo(f"Freezing a real {scenario} job with gloo on the CPU (about ten seconds) ...", err=True)
+        frozen = demos.freeze(scenario, target)
+        report = api.analyze(frozen / "dumps")
+        click.echo(report.to_text(color=wants_color("auto")), nl=False, color=True)
+        truth = demos.scenarios()[scenario]
+        click.echo(
+            f"What really happened: rank {', '.join(map(str, truth.culprits))}, {truth.cause}.", err=True
+        )
+        if not written(Path(output), report.to_html, force, False):
+            sys.exit(EXIT_ERROR)

@@ -1,0 +1,41 @@
+"""`hangscope diff`: whether two reports tell of the same bug."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from hangscope.commands.endings import fail
+from hangscope.commands.options import quiet_option
+from hangscope.errors import HangscopeError
+from hangscope.terminal import ProgressBar
+
+
+@click.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@quiet_option
+@click.pass_context
+def diff(context: click.Context, first: str, second: str, quiet: bool) -> None:
+    """Say whether two reports tell of the same bug, and in what they differ.
+
+    A and B are reports of hangscope (JSON or HTML), or folders and archives that are analysed first. Exits with 0 for the
+    same bug, 1 for another, 3 without usable input, 4 for an internal error.
+    """
+    from hangscope.diff import compare, load
+
+    bar = ProgressBar(quiet=quiet)
+    try:
+        one, other = (load(path, progress=bar.advance) for path in (first, second))
+        result = compare(one, other)
+    except HangscopeError:
+        raise
+    except Exception as error:
+        if os.environ.get("HANGSCOPE_DEBUG"):
+            raise
+        fail(f"internal error: {type(error).__name__}: {error}", "set HANGSCOPE_DEBUG=1 for the traceback", 4)
+    finally:
+        bar.close()
+    click.echo(result.text(first, second), nl=False)
+    context.exit(0 if result.same else 1)

@@ -1,0 +1,31 @@
+"""How a command ends: its exit codes, one message, and in order when it is asked to."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+from hangscope.terminal import tell
+
+EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE = 1, 10, 11  # others: `HangscopeError.exit_code`
+
+
+def end_in_order() -> None:
+    """Let SIGTERM and SIGHUP end the command as Ctrl-C does, so that temporary files and readers go with it."""
+
+    def end(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            with suppress(ValueError):  # not in the main thread
+                signal.signal(number, end)
+
+
+def fail(message: str, hint: str, code: int) -> NoReturn:
+    """Say what went wrong and what to do, and exit."""
+    tell(f"hangscope: {message}" + (f"\n  hint: {hint}" if hint else ""))
+    sys.exit(code)

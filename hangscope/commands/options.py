@@ -1,0 +1,33 @@
+"""The arguments and options that several commands take."""
+
+from __future__ import annotations
+
+import click
+
+DEFAULT_REPORT = "hangscope-report.html"
+
+paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+report_option = click.option(
+    "-o",
+    "--output",
+    metavar="REPORT.html",
+    default=DEFAULT_REPORT,
+    show_default=True,
+    help="Where the HTML report goes.",
+)
+jobs_option = click.option(
+    "--jobs", type=click.IntRange(1), metavar="N", help="Reading processes (default: one per processor)."
+)
+max_bytes_option = click.option(
+    "--max-bytes", type=click.IntRange(1), metavar="N", help="Largest dump that is loaded (default: 2 GiB)."
+)
+max_unpacked_option = click.option(
+    "--max-unpacked",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Bytes that archives may unpack to (default: 64 GiB in all, each 1 GiB or 250 times its size).",
+)
+force_option = click.option(
+    "--force", is_flag=True, help="Overwrite a file that is not a report of hangscope."
+)
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")

@@ -1,0 +1,72 @@
+"""`hangscope pack`: the dumps and logs of one node -> one small file."""
+
+from __future__ import annotations
+
+import click
+
+from hangscope.commands.endings import end_in_order
+from hangscope.commands.options import (
+    jobs_option,
+    max_bytes_option,
+    max_unpacked_option,
+    paths_argument,
+    quiet_option,
+)
+from hangscope.errors import UsageError
+from hangscope.terminal import ProgressBar, tell
+
+
+@click.command()
+@paths_argument
+@click.option(
+    "-o", "--output", metavar="FILE", required=True, help="Where the pack goes, e.g. node17.hangpack."
+)
+@jobs_option
+@max_bytes_option
+@max_unpacked_option
+@click.option("--force", is_flag=True, help="Overwrite a file that is no pack.")
+@quiet_option
+def pack(
+    paths: tuple[str, ...],
+    output: str,
+    jobs: int | None,
+    max_bytes: int | None,
+    max_unpacked: int | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Reduce dumps and logs to one small file that is analysed in their place.
+
+    For jobs whose dumps lie on each node's own disk: pack on every node, copy the packs together, analyse them. Needs
+    the `parquet` extra.
+    """
+    from hangscope import pack as packing
+    from hangscope.ingest.files.archives import is_named_so
+    from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
+
+    end_in_order()
+    bar = ProgressBar(quiet=quiet)
+    try:
+        packed = packing.pack(
+            paths,
+            output,
+            jobs=jobs,
+            max_bytes=max_bytes or DEFAULT_MAX_BYTES,
+            max_unpacked=max_unpacked,
+            force=force,
+            progress=bar.advance,
+        )
+    except OSError as error:
+        raise UsageError(
+            f"{output} cannot be written: {error.strerror or error}", "choose another place with -o"
+        ) from None
+    finally:
+        bar.close()
+    if quiet:
+        return
+    for note in packed.notes:
+        tell(f"hangscope: {note}")
+    sizes = f"{packed.bytes_before / 1e6:,.1f} MB in {packed.bytes_after / 1e6:,.1f} MB"
+    click.echo(f"Wrote {output}: {packed.files:,} files, {sizes}", err=True)
+    if is_named_so(output):
+        tell(f"hangscope: {output} is a pack and no archive, whatever its name: only hangscope reads it")

@@ -1,0 +1,127 @@
+"""Which finding explains a freeze best: all that the dumps allow, weighed by what each leaves unexplained.
+
+Order of suspicion at a root: calls that cannot match; a pair of unequal sizes; a seen member that is absent, or an inserted
+or dropped call that only shifted what followed; a device that lags; a member that left no dump; a circular wait; a call
+that all joined and none completes. What was not chosen is kept with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hangscope.explain.aligned import Aligned
+from hangscope.explain.facts import Facts
+from hangscope.explain.finding import (
+    Absent,
+    Candidate,
+    Explanation,
+    Finding,
+    Lagging,
+    Nothing,
+    Stalled,
+    Unseen,
+)
+from hangscope.explain.generate.absence import Absence
+from hangscope.explain.generate.circles import Circles
+from hangscope.explain.generate.device_lag import DeviceLag
+from hangscope.explain.generate.mismatches import Mismatches
+from hangscope.explain.generate.pair_faults import PairFaults
+from hangscope.explain.generate.standing_calls import standing_call
+from hangscope.explain.predict import Replay
+from hangscope.explain.text.hypotheses import told
+from hangscope.explain.weights import Source, price
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A finding, what it rests on, and its score: the share of the waiting ranks that it explains, less its price."""
+
+    finding: Finding
+    source: Source
+    score: float
+
+
+def explain(aligned: Aligned, facts: Facts) -> Explanation:
+    """Return the finding that fits best, with its rivals; `Nothing` where nothing is open and no line tells of a root."""
+    found = _of_calls(aligned)
+    weighed = [*_by_calls(aligned, found), *_by_text(aligned, facts)]
+    if not weighed:
+        return Explanation(Nothing())
+    best = max(weighed, key=lambda w: w.score)  # of equals the first, which is of the more certain kind
+    set_aside = [candidate for w in weighed if w.source is best.source for candidate in w.finding.set_aside]
+    for w in weighed:
+        if w is not best and w.source is best.source and set(w.finding.culprits) - set(best.finding.culprits):
+            why = f"explains {w.finding.explained} waiting ranks; {best.finding.name} explains {best.finding.explained}"
+            set_aside.append(Candidate(w.finding.culprits, w.finding.name, why))
+    rivals = tuple(f for f in found if f is not best.finding and _has_a_fault_of_its_own(aligned, f))
+    return Explanation(best.finding, best.source is not Source.CALLS, rivals, tuple(set_aside))
+
+
+def _of_calls(aligned: Aligned) -> list[Finding]:
+    """Return the roots that the calls show, those of a more certain kind first."""
+    absence, circles = Absence(aligned), Circles(aligned)
+    found = (
+        Mismatches(aligned).find(),
+        PairFaults(aligned).unequal(),
+        absence.seen(),
+        DeviceLag(aligned).find(),
+        absence.unseen(),
+        circles.find(),
+        standing_call(aligned),
+    )
+    return [finding for finding in found if finding is not None] or [
+        finding for finding in (circles.apart(),) if finding is not None
+    ]
+
+
+def _by_calls(aligned: Aligned, found: Sequence[Finding]) -> list[Weighed]:
+    lag = DeviceLag(aligned)
+    fitting = _without_artefacts(aligned, lag, found)
+    # A dump that is older than its peers' shows a lag of its own making: who merely lags is nobody's victim.
+    lagging = lag.ranks if any(isinstance(f, Lagging) for f in fitting) else frozenset()
+    return [
+        Weighed(
+            f,
+            Source.CALLS,
+            len(f.reached - lagging) / max(1, len(set(f.waiting) - lagging)) - price(f, Source.CALLS),
+        )
+        for f in fitting
+    ]
+
+
+def _by_text(aligned: Aligned, facts: Facts) -> list[Weighed]:
+    """Return what text tells, held against the calls that are open."""
+    replay = Replay(aligned.graph)
+    waiting = frozenset(aligned.waiting)
+    weighed = []
+    for finding, source in told(aligned.incident, facts):
+        culprits = frozenset(finding.culprits)
+        left = replay.stuck(culprits) - culprits if waiting and culprits else frozenset()
+        share = 1 - len(left) / max(1, len(waiting - culprits))
+        weighed.append(Weighed(finding, source, share - price(finding, source)))
+    return weighed
+
+
+def _without_artefacts(aligned: Aligned, lag: DeviceLag, found: Sequence[Finding]) -> list[Finding]:
+    """Return the findings but those that another one brings about."""
+    absent = [f for f in found if isinstance(f, Absent)]
+    if absent and any(isinstance(f, Lagging) and lag.is_a_moment_old(f) for f in found):
+        return list(absent)
+    unseen = any(isinstance(f, Unseen) for f in found)
+    if unseen and (aligned.ended or any(isinstance(f, Lagging) and len(f.culprits) != 1 for f in found)):
+        # The peers of a rank that died abort their communicators, which completes calls of some and not of others.
+        found = [f for f in found if not isinstance(f, Lagging)]
+    places = [(f.stuck.view, f.stuck.seq) for f in found]
+    return [
+        f
+        for f, place in zip(found, places, strict=True)
+        if not isinstance(f, Stalled) or places.count(place) == 1
+    ]
+
+
+def _has_a_fault_of_its_own(aligned: Aligned, finding: Finding) -> bool:
+    """Return whether ranks stopped, ended or lag by what was seen of themselves, and not by what others wait for."""
+    if isinstance(finding, Unseen):
+        return set(finding.culprits) <= aligned.ended
+    return isinstance(finding, Absent | Lagging)

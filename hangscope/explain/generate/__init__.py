@@ -1,0 +1,1 @@
+"""What may be the root: the findings that the dumps allow, each found by what is stuck."""

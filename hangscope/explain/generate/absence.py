@@ -1,0 +1,117 @@
+"""Members that others wait for: seen and not there, or not seen at all."""
+
+from __future__ import annotations
+
+from hangscope.align.nodes import Instance, Node
+from hangscope.align.rankset import ranks_phrase
+from hangscope.explain.aligned import Aligned
+from hangscope.explain.finding import (
+    Absent,
+    Candidate,
+    Change,
+    Extra,
+    Finding,
+    OwnCall,
+    Shifted,
+    StuckCall,
+    Unseen,
+)
+from hangscope.explain.generate.program_divergence import ProgramDivergence
+
+
+class Absence:
+    """Finds those who have not made a call that others wait in."""
+
+    def __init__(self, aligned: Aligned) -> None:
+        self.aligned = aligned
+
+    def seen(self) -> Finding | None:
+        """Return the finding of hosts that were seen and wait for nobody, or of whoever made them look absent."""
+        roots = [r for r in self.aligned.graph.roots if r.kind == "host" and r.explains]
+        hosts = tuple(sorted({rank for root in roots for rank in root.ranks}))
+        node = self.aligned.first_instance(lambda absent: bool(absent & set(hosts)))
+        if node is None:
+            return None
+        explains = frozenset[int]().union(*(r.explains for r in roots))
+        nodes: set[Node] = {r.nodes[0] for r in roots} | set(self._lacking(set(hosts)))
+        parted = ProgramDivergence(self.aligned).find(nodes, hosts)
+        if parted is not None and set(parted.culprits) <= set(hosts):
+            return self.aligned.reached_by(parted, explains)
+        stuck = self.aligned.stuck_in(node, hosts)
+        return self.aligned.reached_by(self._outlier(hosts, stuck), explains)
+
+    def _lacking(self, hosts: set[int]) -> list[Instance]:
+        """Return the open instances that wait for one of these hosts."""
+        nodes = self.aligned.graph.nodes
+        return [n for n in nodes if isinstance(n, Instance) and self.aligned.awaited(n) & hosts]
+
+    def _outlier(self, hosts: tuple[int, ...], stuck: StuckCall) -> Finding:
+        """Ask whether those who wait made a call too many, rather than those who are absent one too few."""
+        view, seq = stuck.view, stuck.seq
+        finding = Absent(hosts, stuck, self.aligned.last_call(hosts[0], view))
+        if view is None or seq is None or stuck.history is None or stuck.pair is not None:
+            return finding
+        absent = tuple(r for r in hosts if r in view.members)
+        joined = tuple(r for r in view.seen if (view.members[r].enqueued or 0) >= seq)
+        for edit in stuck.history.edits():
+            extra = edit.edit.kind == "extra"
+            if set(edit.ranks) <= set(joined if extra else absent):
+                why = f"{ranks_phrase(edit.ranks)} {'made' if extra else 'left out'} a call at seq {edit.seq} that shifted everything after it"
+                # The calls around the edit were made by both parts, though not together.
+                own = view.kinds[edit.calls[0]] if extra and edit.calls else finding.own.kind
+                return Shifted(
+                    edit.ranks, stuck, OwnCall(own, edit.seq), Change(edit=edit),
+                    set_aside=(Candidate(absent, Absent.name, why),),
+                )  # fmt: skip
+        if not joined or len(joined) > len(absent):
+            return finding
+        goes_on = stuck.history.continues_pattern(joined[0], seq)
+        if goes_on is False or (goes_on is None and len(joined) < len(absent)):
+            busy = tuple(
+                r for r in view.seen if r in self.aligned.busy and (view.members[r].enqueued or 0) < seq
+            )
+            if busy and len(busy) * 2 <= len(view.members):
+                return Absent(busy, stuck)  # a majority lacks the call, and one of them is at work before it
+            why = (
+                "they are the majority, and the call that the others wait in breaks the pattern of this group"
+            )
+            # Ranks that go on without a call wait in their next one; those that wait nowhere are busy, and may come to it yet.
+            idle = not any(self.aligned.graph.open_calls.get(rank) for rank in absent)
+            return Extra(
+                joined, stuck, OwnCall(view.kind_of(joined[0], seq), seq), tie=goes_on is None or idle,
+                set_aside=(Candidate(absent, Absent.name, why),),
+            )  # fmt: skip
+        tie = goes_on is None and len(joined) == len(absent)
+        return Absent(hosts, stuck, finding.own, tie=tie)
+
+    def unseen(self) -> Finding | None:
+        """Return the finding of ranks that left no usable record and that others wait for."""
+        excused = self.aligned.uncollected | self.aligned.early
+        roots = [
+            r
+            for r in self.aligned.graph.roots
+            if r.kind == "unseen" and r.explains and not set(r.ranks) <= excused
+        ]
+        if not roots:
+            return None
+        ranks = sorted({rank for root in roots for rank in root.ranks})
+        explains = frozenset[int]().union(*(r.explains for r in roots))
+        # A rank that lost a peer or timed out itself was waiting, although no dump of it shows where.
+        roots = [r for r in roots if not set(r.ranks) <= self.aligned.witnesses] or roots
+        # Where several ranks are unseen, those that more waiting ranks lead to come first.
+        most = max(len(r.explains) for r in roots)
+        named = tuple(sorted({rank for r in roots if len(r.explains) == most for rank in r.ranks}))
+        node = self.aligned.first_instance(lambda absent: bool(absent & set(named)))
+        if node is None:
+            return None
+        others = [rank for rank in ranks if rank not in named]
+        waited = self.aligned.witnesses.intersection(others)
+        finding = self.aligned.reached_by(Unseen(named, self.aligned.stuck_in(node, named)), explains)
+        return Unseen(
+            named, finding.stuck, waiting=tuple(sorted({*finding.waiting, *waited})), reached=finding.reached | waited,
+            set_aside=tuple(Candidate((rank,), Unseen.name, _why_not(rank in waited)) for rank in others),
+        )  # fmt: skip
+
+
+def _why_not(waited: bool) -> str:
+    return "its own log shows it waiting" if waited else "fewer waiting ranks lead to it"

@@ -1,0 +1,58 @@
+"""The roots as text alone shows them, the strongest evidence first.
+
+What counts: calls that ranks themselves say they were in (DETAIL fingerprints); members that a monitored barrier, the desync
+report or RAS show absent; the lines at which ranks were blocked; who printed what last. All ranks are global here; a
+group-local number that nothing maps is taken as global and the finding says so by `assumed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from hangscope.explain.facts import Facts
+from hangscope.explain.finding import Finding
+from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
+from hangscope.explain.text.fingerprints import fingerprints, late
+from hangscope.explain.text.output import last_words, progress, silent, sites
+from hangscope.explain.text.printed import printed
+from hangscope.explain.text.ras import ras
+from hangscope.explain.text.reports import analyzer, barrier, desync
+from hangscope.explain.text.witnesses import left_first, no_answer, nothing_under_way
+from hangscope.explain.weights import Source
+from hangscope.incident import Incident
+
+Search = Callable[[Incident, Facts], Finding | None]
+
+#: Each search with the kind of evidence that it rests on, the strongest first.
+SEARCHES: tuple[tuple[Search, Source], ...] = (
+    (fingerprints, Source.OWN_WORDS),
+    (late, Source.OWN_WORDS),
+    (barrier, Source.REPORT),
+    (desync, Source.REPORT),
+    (analyzer, Source.HINT),
+    (ras, Source.REPORT),
+    (left_first, Source.HINT),
+    (no_answer, Source.HINT),
+    (nothing_under_way, Source.HINT),
+    (silent, Source.SILENCE),
+    (sites, Source.SILENCE),
+    (progress, Source.OUTPUT),
+    (last_words, Source.OUTPUT),
+    (printed, Source.OUTPUT),
+)
+
+
+def told(incident: Incident, facts: Facts) -> Iterator[tuple[Finding, Source]]:
+    """Yield what the text shows, and what kind of evidence that is."""
+    unproved = beyond_the_text(incident, facts) | without_a_log(incident, facts)
+    for search, source in SEARCHES:
+        finding = search(incident, facts)
+        if finding is None:
+            continue
+        if source in (Source.SILENCE, Source.OUTPUT):
+            if unproved & set(finding.culprits):
+                continue  # of ranks that the text does not hold, silence proves nothing
+            waiting = tuple(r for r in finding.waiting if r not in unproved)
+            finding = replace(finding, waiting=waiting, reached=finding.reached.intersection(waiting))
+        yield finding, source

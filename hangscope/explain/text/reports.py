@@ -1,0 +1,106 @@
+"""What reports say of all ranks at once: a monitored barrier, NCCL's desync report, torch's own analyzer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hangscope.explain.facts import Facts
+from hangscope.explain.finding import (
+    Absent,
+    Candidate,
+    Different,
+    Extra,
+    Finding,
+    OwnCall,
+    Stalled,
+    StuckCall,
+)
+from hangscope.explain.text.fingerprints import absent_of
+from hangscope.incident import CallKind, Incident
+from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
+from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
+
+
+def barrier(incident: Incident, facts: Facts) -> Finding | None:
+    """Name those that a monitored barrier missed: the absent, or those who are in another call."""
+    votes: Counter[tuple[int, ...]] = Counter()
+    assumed = False
+    for event in facts.all(MonitoredBarrier):
+        absent, guessed = absent_of(event, facts)
+        if absent:
+            votes[absent] += 1
+            assumed = assumed or guessed
+    if not votes:
+        return None
+    absent = max(votes, key=lambda a: (len(a), votes[a], a))
+    waiting = tuple(r for r in sorted(incident.ranks) if r not in absent)
+    where = facts.whereabouts.get(waiting[0]) if waiting else None
+    call = where.call if where is not None else None
+    stuck = StuckCall(rank=waiting[0] if waiting else None, kind=call)
+    events = tuple(facts.all(MonitoredBarrier, MonitoredBarrierWitness)[:3])
+    if len(absent) > len(waiting):
+        # The rank that makes an extra call reports the innocent majority absent.
+        why = "they are the majority: the few who wait made a call that the others do not make"
+        return Extra(
+            waiting, stuck, OwnCall(call), waiting=absent, reached=frozenset(absent), assumed=assumed, events=events,
+            set_aside=(Candidate(absent, Absent.name, why),),
+        )  # fmt: skip
+    return Absent(absent, stuck, waiting=waiting, reached=frozenset(waiting), assumed=assumed, events=events)
+
+
+def desync(incident: Incident, facts: Facts) -> Finding | None:
+    """Read the report of TORCH_NCCL_DESYNC_DEBUG: finished #n but did not join #n+1, or never joined.
+
+    Where all joined and nobody finished, the sentence that calls them lagging is void: the call itself stands still.
+    """
+    absent: set[int] = set()
+    joined: set[int] = set()
+    seq: int | None = None
+    assumed = False
+    for event in facts.all(Desync):
+        for number, ranks in ((None, event.never_joined), *sorted(event.not_joined.items())):
+            found, guessed = facts.group_ranks.resolve(event, ranks)
+            absent.update(found)
+            assumed = assumed or guessed
+            seq = number if number is not None and found else seq
+        for number, ranks in sorted(event.joined_not_finished.items()):
+            found, guessed = facts.group_ranks.resolve(event, ranks)
+            joined.update(found)
+            assumed = assumed or guessed
+            seq = number if seq is None else seq
+    if not absent and not joined:
+        return None
+    reports = facts.all(Desync)
+    kind = next((CallKind(str(e.op), "nccl") for e in reports if e.op), None)
+    waiting = tuple(sorted(joined - absent)) or tuple(r for r in sorted(incident.ranks) if r not in absent)
+    if not waiting and absent:
+        return None
+    stuck = StuckCall(None, seq, waiting[0] if waiting else None, kind)
+    of = Absent if absent else Stalled
+    return of(
+        tuple(sorted(absent)), stuck, waiting=waiting, reached=frozenset(waiting), assumed=assumed,
+        events=tuple(reports[:3]),
+    )  # fmt: skip
+
+
+def analyzer(incident: Incident, facts: Facts) -> Finding | None:
+    """Take what torch's own analyzer printed as a hint: its naming depends on the order in which it read the dumps."""
+    for report in facts.all(AnalyzerReport):
+        if not report.named:
+            continue
+        waiting = tuple(r for r in report.expected if r not in report.named)
+        call = CallKind(report.op or "")
+        stuck = StuckCall(None, report.seq, waiting[0] if waiting else None, call)
+        own = OwnCall(call, report.seq) if report.what == "unlike" else OwnCall()
+        of = Absent if report.what == "absent" else Different
+        return of(
+            report.named,
+            stuck,
+            own,
+            waiting=waiting,
+            reached=frozenset(waiting),
+            guess=True,
+            events=(report,),
+        )
+    return None

@@ -1,0 +1,109 @@
+"""Processes as /proc tells of them: which rank each is, what is below it, and its stacks where it listens for the signal."""
+
+import os
+import signal
+import time
+from typing import Dict, List, Optional, Tuple
+
+STACK_SIGNAL = signal.SIGRTMIN + 11
+STATUS_NAME, STACKS_NAME = "hangscope-status", "hangscope-stacks"  # of anonymous files
+RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
+WORLD_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
+LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed", "ray",
+             "deepspeed.launcher.launch", "deepspeed.launcher.runner", "horovodrun", "mpirun", "hangscope")  # fmt: skip
+
+
+def rank_of(environment: Dict[str, str], command: List[str]) -> Optional[int]:
+    """Return the global rank that a process was started as, or None."""
+    for word in command[1:4]:
+        if os.path.basename(word) in LAUNCHERS:
+            return None
+    for name in RANK_NAMES:
+        if environment.get(name, "").isdigit():
+            return int(environment[name])
+    if "SLURM_STEP_ID" in environment and environment.get("SLURM_PROCID", "").isdigit():
+        return int(environment["SLURM_PROCID"])
+    return None
+
+
+def process_of(pid: int) -> Tuple[Dict[str, str], List[str]]:
+    """Return the environment that a process was started with, and its command line."""
+    with open("/proc/%d/environ" % pid, "rb") as file:
+        pairs = [item.split("=", 1) for item in os.fsdecode(file.read()).split("\0") if "=" in item]
+    with open("/proc/%d/cmdline" % pid, "rb") as file:
+        words = os.fsdecode(file.read()).rstrip("\0").split("\0")
+    return {pair[0]: pair[1] for pair in pairs}, words
+
+
+def children_of(pid: int) -> List[int]:
+    """Return the processes below one, in the order of their numbers."""
+    below: Dict[int, List[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name, "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+                below.setdefault(parent, []).append(int(name))
+            except (OSError, IndexError, ValueError):
+                pass  # it has just ended
+    found = list(below.get(pid, []))
+    for parent in found:  # grows
+        found += below.get(parent, [])
+    return sorted(found)[:256]
+
+
+def stacks_of_children(pid: int) -> List[Tuple[int, str]]:
+    """Return the stacks of the processes below one, of those that listen for the signal."""
+    found = []
+    for child in children_of(pid):
+        text = stacks_of(child)
+        if text:
+            found.append((child, text))
+    return found
+
+
+def stacks_of(pid: int, patience: float = 0.5) -> str:
+    """Return what faulthandler says of a process that listens for the signal, "" where it does not."""
+    path = anonymous(pid, STACKS_NAME)
+    if not path or not catches(pid, STACK_SIGNAL):
+        return ""
+    try:
+        before = os.stat(path).st_size
+        os.kill(pid, STACK_SIGNAL)
+        size, deadline = -1, time.monotonic() + patience
+        while time.monotonic() < deadline:
+            time.sleep(0.02)
+            now = os.stat(path).st_size
+            if now > before and now == size:
+                break
+            size = now
+        with open(path, "rb") as file:
+            file.seek(before)
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def anonymous(pid: int, name: str) -> str:
+    """Return the path of an anonymous file of a process, "" where it has none of that name."""
+    folder = "/proc/%d/fd" % pid
+    try:
+        for number in sorted(os.listdir(folder), key=int):
+            path = folder + "/" + number
+            if os.readlink(path).startswith("/memfd:" + name):
+                return path
+    except OSError:
+        pass
+    return ""
+
+
+def catches(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal."""
+    try:
+        with open("/proc/%d/status" % pid) as file:
+            for line in file:
+                if line.startswith("SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except (OSError, ValueError):
+        pass
+    return False

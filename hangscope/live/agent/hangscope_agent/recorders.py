@@ -1,0 +1,87 @@
+"""The flight recorders of the torch that the program has imported, and how far the rank has come by them."""
+
+import functools
+import json
+import os
+import sys
+from typing import Any, List, Optional, Tuple
+
+HOOKED = ("nccl2", "nccl-lazy", "mpi", "ucc")  # backends that record by a hook since 2.15
+
+
+def initialized() -> Optional[Tuple[int, int]]:
+    """Return (rank, world size) of the default process group, or None where there is none."""
+    try:
+        dist = sys.modules.get("torch.distributed")
+        if dist is None or not dist.is_initialized():
+            return None
+        return int(dist.get_rank()), int(dist.get_world_size())
+    except Exception:
+        return None
+
+
+def recorders() -> List[Tuple[str, Any]]:
+    """Return (name of a dump, function that makes it) for each recorder of the torch that is loaded.
+
+    NCCL's own, gloo's, and since 2.15 one for each backend that is recorded by a hook (`backend=` of _dump_fr_trace).
+    """
+    module = sys.modules.get("torch._C._distributed_c10d")
+    found = []
+    if hasattr(module, "_dump_nccl_trace"):
+        found.append(("nccl_trace_rank", module._dump_nccl_trace))  # type: ignore[union-attr]
+    dump = getattr(module, "_dump_fr_trace", None)
+    if dump is not None:
+        found.append(("comm_lib_trace_rank", dump))
+        if takes_backend(dump):
+            found += [(name + "_trace_rank", functools.partial(dump, backend=name)) for name in HOOKED]
+    return found
+
+
+def takes_backend(dump: Any) -> bool:
+    """Return whether a function gives the recorder of the backend that it is asked for."""
+    return "backend" in (dump.__doc__ or "").split("\n")[0]
+
+
+def frontier(dump: Any) -> Any:
+    """Return bytes that change when a call was made or completed, None where they cost too much."""
+    try:
+        return hash(dump(includeCollectives=False, includeStackTraces=False, onlyActive=False))
+    except TypeError:
+        return None  # torch before 2.4 writes everything or nothing
+
+
+def will_join() -> bool:
+    """Return whether a process without a process group will be in one, as its launcher has told it where to meet."""
+    return "torch" in sys.modules and "MASTER_ADDR" in os.environ
+
+
+def calls_are_recorded() -> bool:
+    """Return whether a recorder tells of the calls of the default group's backends."""
+    if "0" in (os.environ.get("TORCH_FR_BUFFER_SIZE"), os.environ.get("TORCH_NCCL_TRACE_BUFFER_SIZE")):
+        return False
+    dist, module = sys.modules["torch.distributed"], sys.modules.get("torch._C._distributed_c10d")
+    told = getattr(dist, "get_backend_config", dist.get_backend)()  # `nccl`, or `cpu:gloo,cuda:nccl`
+    backends = {word.rpartition(":")[2] for word in str(told).lower().split(",")}
+    recorded = {"nccl"} if hasattr(module, "_dump_nccl_trace") else set()
+    dump = getattr(module, "_dump_fr_trace", None)
+    if dump is not None:
+        recorded |= {"gloo"}
+        if takes_backend(dump):
+            recorded |= {"nccl", *HOOKED}
+    return bool(backends & recorded)
+
+
+def calls_were_made() -> bool:
+    """Return whether a recorder tells of a call; a group that was only made is no progress yet."""
+    module = sys.modules.get("torch._C._distributed_c10d")
+    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
+        dump = getattr(module, name, None)
+        if dump is None:
+            continue
+        hooked = HOOKED if takes_backend(dump) else ()
+        for option in [{}, *({"backend": kind} for kind in hooked)]:
+            status = json.loads(dump(includeCollectives=False, onlyActive=False, **option)).get("pg_status")
+            if any(int(group["last_enqueued_collective"]) > 0 for group in (status or {}).values()):
+                return True
+    # What cannot be told is taken for granted.
+    return not (hasattr(module, "_dump_nccl_trace_json") or hasattr(module, "_dump_fr_trace_json"))
