@@ -11,7 +11,6 @@ from sys import (
 from typing import Any, TypeAlias
 
 from hangscope.errors import Note
-from hangscope.incident import State
 from hangscope.ingest.recorder.coalesced import (
     COALESCED_END,
     Batch,
@@ -34,6 +33,7 @@ from hangscope.ingest.recorder.values import (
     p2p_sides,
     user_op,
 )
+from hangscope.state import State
 
 FrameRow: TypeAlias = tuple[str, str, int]
 
