@@ -47,6 +47,9 @@ def _within(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
     elif depth < 4 and is_dataclass(value) and not isinstance(value, type):
         for part in fields(value):
             yield from _within(getattr(value, part.name, None), depth + 1)
+        yield from _within(
+            getattr(value, "pattern", None), depth + 1
+        )  # of a rule, compiled when it is asked for
     elif isinstance(value, type) and value.__module__.startswith("hangscope") and depth < 2:
         for item in vars(value).values():
             yield from _within(item, depth + 2)

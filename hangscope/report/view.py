@@ -13,6 +13,7 @@ from hangscope.incident import Incident, Input, RankRecord
 from hangscope.knowledge.callsite import user_frame
 from hangscope.report.masking.redaction import Redaction
 from hangscope.report.masking.secrets import mask
+from hangscope.report.masking.walk import leaves
 from hangscope.report.pictures.gather import page_data
 from hangscope.report.pictures.stack_tree import merged
 from hangscope.report.schema.document import (
@@ -103,7 +104,10 @@ def _pictures(subject: Subject, source: SourceFolder | None) -> PageData | None:
 
 def _fit_to_leave(document: Document, redacted: Collection[str], hosts: Collection[str]) -> Document:
     """Return the document as every output may show it: masking works on plain data, so that it misses no field."""
-    plain: dict[str, Any] = mask(clean(to_plain(document)))
+    plain: dict[str, Any] = to_plain(document)
+    if not redacted and all(mask(clean(leaf)) == leaf for leaf in leaves(plain)):
+        return document
+    plain = mask(clean(plain))
     return from_plain(Document, Redaction(plain, redacted, hosts).view(plain) if redacted else plain)
 
 

@@ -30,6 +30,22 @@ def texts_in(value: Any) -> Iterator[str]:
             yield from texts_in(item)
 
 
+def leaves(value: Any) -> set[Any]:
+    """Return every different key and value of plain data that is neither a dictionary nor a list."""
+    found: set[Any] = set()
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            found.update(item)
+            left.extend(item.values())
+        elif isinstance(item, list):
+            left.extend(item)
+        else:
+            found.add(item)
+    return found
+
+
 def change_fields(value: Any, change: Callable[[str], str], kept: Container[str]) -> Any:
     """Return a value of dataclasses, tuples and lists in which every string went through `change`, but those of the fields `kept`."""
     if isinstance(value, str):
