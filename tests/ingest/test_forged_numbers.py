@@ -119,14 +119,17 @@ def test_a_group_rank_that_no_job_has_makes_no_rank(tmp_path: Path) -> None:
         "[E1102 19:05:51.300711023 ProcessGroupNCCL.cpp:683] [Rank {}] Watchdog caught collective operation timeout: "
         "WorkNCCL(SeqNum={}, OpType=ALLREDUCE, NumelIn=10, NumelOut=10, Timeout(ms)=600000) ran for 600002 milliseconds before timing out.\n"
     )
+    status = (
+        "[rank27]:[E312 07:30:00.488816520 ProcessGroupNCCL.cpp:2241] [PG ID 4 PG GUID 34(PIPELINE_MODEL_PARALLEL_GROUP) Rank 3]  "
+        "failure detected by watchdog at work sequence id: 2 PG status: last enqueued work: 20, last completed work: 20\n"
+    )
     log = tmp_path / "job.log"
     log.write_text(
-        "".join(
-            prefix + line.format(rank, seq)
-            for prefix in ("", "[rank1]:", "[rank32768]:")
-            for rank in (1, 32768)
-            for seq in (7, 32768)
-        )
+        status
+        + "[1,32768]<stderr>:[rank2147483647]:"
+        + line.format(32768, 32768)
+        + "[1,3]<stderr>:[rank3]:"
+        + line.format(3, 32768)
     )
     report = analyze(log)
     assert report.status == "hang" and report.to_dict()["world_size"] <= 32768
