@@ -128,7 +128,7 @@ def test_a_group_rank_that_no_job_has_makes_no_rank(tmp_path: Path) -> None:
         status
         + "[1,32768]<stderr>:[rank2147483647]:"
         + line.format(32768, 32768)
-        + "[1,3]<stderr>:[rank3]:"
+        + "[1,1]<stderr>:[rank3]:"
         + line.format(3, 32768)
     )
     report = analyze(log)
