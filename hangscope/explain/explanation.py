@@ -8,7 +8,6 @@ that all joined and none completes. What was not chosen is kept with the reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.facts import Facts
@@ -19,8 +18,10 @@ from hangscope.explain.finding import (
     Finding,
     Lagging,
     Nothing,
+    Source,
     Stalled,
     Unseen,
+    Weighed,
 )
 from hangscope.explain.generate.absence import Absence
 from hangscope.explain.generate.circles import Circles
@@ -30,16 +31,7 @@ from hangscope.explain.generate.pair_faults import PairFaults
 from hangscope.explain.generate.standing_calls import standing_call
 from hangscope.explain.predict import Replay
 from hangscope.explain.text.hypotheses import told
-from hangscope.explain.weights import Source, price
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """A finding, what it rests on, and its score: the share of the waiting ranks that it explains, less its price."""
-
-    finding: Finding
-    source: Source
-    score: float
+from hangscope.explain.weights import price
 
 
 def explain(aligned: Aligned, facts: Facts) -> Explanation:
@@ -55,7 +47,10 @@ def explain(aligned: Aligned, facts: Facts) -> Explanation:
             why = f"explains {w.finding.explained} waiting ranks; {best.finding.name} explains {best.finding.explained}"
             set_aside.append(Candidate(w.finding.culprits, w.finding.name, why))
     rivals = tuple(f for f in found if f is not best.finding and _has_a_fault_of_its_own(aligned, f))
-    return Explanation(best.finding, best.source is not Source.CALLS, rivals, tuple(set_aside))
+    weighed.sort(key=lambda w: -w.score)
+    return Explanation(
+        best.finding, best.source is not Source.CALLS, rivals, tuple(set_aside), tuple(weighed)
+    )
 
 
 def _of_calls(aligned: Aligned) -> list[Finding]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from hangscope.explain.facts import Facts
-from hangscope.explain.finding import Finding
+from hangscope.explain.finding import Finding, Source
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
 from hangscope.explain.text.output import last_words, progress, silent, sites
@@ -19,7 +19,6 @@ from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.reports import analyzer, barrier, desync
 from hangscope.explain.text.witnesses import left_first, no_answer, nothing_under_way
-from hangscope.explain.weights import Source
 from hangscope.incident import Incident
 
 Search = Callable[[Incident, Facts], Finding | None]
