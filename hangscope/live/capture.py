@@ -34,6 +34,7 @@ class Taken:
     """
 
     folder: Path
+    number: int
     own: bool
     stacks: dict[int, str] = field(default_factory=dict)
     recorders: set[int] = field(default_factory=set)
@@ -60,7 +61,7 @@ def capture(
         target.mkdir(parents=True)
     except FileExistsError:
         own = False
-    taken = Taken(target, own)
+    taken = Taken(target, asked, own)
     ranks = [process for process in processes if process.is_rank]
     asks = number is None and (everywhere or any(p.folder == str(folder.path) for p in processes))
     if asks:
@@ -128,7 +129,7 @@ def _stacks_of_rank(process: Process, processes: Sequence[Process], target: Path
         return "agent"
     how, text = _stacks(process.pid, spy)
     if not text:
-        if told := kernel.facts(process.pid):
+        if told := kernel.statements(process.pid):
             (target / f"kernel_rank_{process.rank}.txt").write_text(told)
         return ""
     parts = [_headed(process.pid, f"rank {process.rank}", text)]

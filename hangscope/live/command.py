@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -12,8 +13,9 @@ from typing import IO
 
 from hangscope.errors import UsageError
 
-#: Signals that are passed on at once, and those that end a job.
-PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
+#: Signals that are passed on at once, those that may announce an end (Slurm's `--signal`), and those that end a job.
+PASSED_ON = (signal.SIGWINCH, signal.SIGCONT)
+ANNOUNCING = (signal.SIGUSR1, signal.SIGUSR2)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -35,6 +37,11 @@ class Command:
                 f"{words[0]} cannot be started: {error.strerror or error}", "the command goes behind `--`"
             ) from None
         self.pid = self._process.pid
+        self._end = select.poll()
+        self._is_told = False
+        with suppress(AttributeError, OSError):  # Linux before 5.3 has none, nor has every sandbox
+            self._end.register(os.pidfd_open(self.pid), select.POLLIN)
+            self._is_told = True
 
     @property
     def streams(self) -> tuple[IO[bytes], IO[bytes]]:
@@ -49,6 +56,9 @@ class Command:
 
     def wait(self, timeout: float) -> int | None:
         """Wait up to `timeout` seconds for the end, and return the return code or None."""
+        if self._is_told:  # subprocess itself would look twenty times a second
+            self._end.poll(1000 * timeout)
+            return self._process.poll()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout)
         return self._process.returncode

@@ -89,7 +89,8 @@ class RunFolder:
 
     def captures(self) -> int:
         """Return how many captures there are."""
-        return max((int(p.name[-2:]) for p in self.path.glob("capture_[0-9][0-9]")), default=0)
+        names = (path.name.removeprefix("capture_") for path in self.path.glob("capture_*"))
+        return max((int(name) for name in names if name.isdecimal()), default=0)
 
     def before_the_end(self) -> list[Path]:
         """Return what was left of a job that stood still before it was ended; nothing where it did not."""

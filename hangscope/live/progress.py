@@ -39,6 +39,10 @@ class Mark:
     told_by: str
     count: int
 
+    def is_beyond(self, other: Mark) -> bool:
+        """Whether the job has come further since; ranks that end take their counts with them."""
+        return self.told_by == other.told_by and self.count > other.count
+
 
 def mark_of(look: Look) -> Mark:
     """Return how far the job has come."""

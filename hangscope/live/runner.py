@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hangscope.live.capture import GAP, Taken, capture
-from hangscope.live.command import ENDING, PASSED_ON, Command
+from hangscope.live.command import ANNOUNCING, ENDING, PASSED_ON, Command
 from hangscope.live.folder import RunFolder
 from hangscope.live.nodes import Nodes
 from hangscope.live.output import Output
 from hangscope.live.processes import Process, cpu_seconds, job_of, of_run
-from hangscope.live.progress import Look, Patience, mark_of
+from hangscope.live.progress import OWN_TIME, Look, Mark, Patience, mark_of
 from hangscope.live.reporting import Reporting
 from hangscope.live.settings import additions
 from hangscope.live.status import StatusReader
@@ -29,6 +29,7 @@ _GRACE = 30.0  # s that a command has to end after SIGTERM
 _ANALYSIS_BEFORE_END = (
     15.0  # s for the analysis while somebody waits for the end: Slurm and Kubernetes give 30
 )
+_ANNOUNCED = 10.0  # s of standstill in which an announced end is reason to look
 _REST = 5.0  # s that ranks have whose launcher is gone
 _OTHER_NODES = 20.0  # s for what other nodes still write
 
@@ -73,23 +74,32 @@ class Runner:
         self.signals: list[int] = []
         self.ending = self.hurried = False
         self.answered = self.folder.captures()
+        self.reported: Mark | None = None  # how far the job had come when it was reported as frozen
 
     def run(self) -> int:
         """Run the command to its end and return its return code, as subprocess has it."""
-        for number in (*PASSED_ON, *ENDING):
+        for number in (*PASSED_ON, *ANNOUNCING, *ENDING):
             signal.signal(number, self._receive)
         self.command = Command(self.words, self.environment)
         self.output = Output(self.folder.path / "launcher", self.nodes.name.rpartition(".")[0])
         self.output.follow(self.command.streams)
         self._note(started=time.time())
-        watched = self.options.hang_timeout is not None
         while (code := self.command.wait(_LOOK)) is None:
             self._search()
             while self.signals:
-                self._end_by(self.signals.pop(0))
+                received = self.signals.pop(0)
+                if received in ANNOUNCING:
+                    self._announce(received)
+                else:
+                    self._end_by(received)
             self._answer_others()
-            if self.patience.frozen(self._look()) and watched:
-                watched = self._freeze()
+            look = self._look()
+            frozen = self.patience.frozen(look)
+            if self.reported is not None and mark_of(look).is_beyond(self.reported) and not self.ending:
+                self.reported, self.reporting.settled = None, False
+                self.reporting.say("it goes on; what the report tells of was a pause")
+            if frozen and self.options.hang_timeout is not None and self.reported is None:
+                self._freeze()
         if self.ending:
             self._end_rest()
         self.output.close()
@@ -102,6 +112,8 @@ class Runner:
     def _receive(self, number: int, _: Any) -> None:
         if number in PASSED_ON:
             self.command.send(number)
+        elif number in ANNOUNCING:
+            self.signals.append(number)
         elif self.ending:
             self._pass_on(number)  # asked twice: at once
         else:
@@ -157,7 +169,7 @@ class Runner:
                 return True
             taken = self._capture(self.processes)
             if taken is not None:
-                self.answered = int(taken.folder.name[-2:])
+                self.answered = taken.number
                 self.reporting.missing = taken.missing
                 own += [taken.folder] if taken.own else []
         if mark_of(self._look()) == before and self.patience.stands_still(time.monotonic()):
@@ -201,23 +213,37 @@ class Runner:
         if not self.hurried:
             self._pass_on(number)
 
-    def _freeze(self) -> bool:
-        """Report a job that stands still, and return whether to go on watching it."""
-        self.reporting.say(
-            f"no progress for {self.patience.still_for(time.monotonic()):.0f} s, looking at the job"
-        )
-        if not self._capture_twice() or self.command.ended is not None:
-            self.reporting.say("it went on")
-            return True
-        self.nodes.done()
-        self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: self.hurried)
+    def _announce(self, number: int) -> None:
+        """Look at a job that stands still before it is told of its end, which may end ranks that do not expect it."""
+        if self.patience.still_for(time.monotonic()) >= max(_ANNOUNCED, OWN_TIME * self.patience.longest):
+            self._report_freeze()
+        self.command.send(number)
+
+    def _freeze(self) -> None:
+        """Report a job that has stood still for too long, and do with it what the user asked for."""
+        if not self._report_freeze():
+            return
         if self.options.on_hang == "kill":
             self.ending = self.reporting.settled = True  # what follows is our own doing
             self.command.send(signal.SIGTERM)
             if self.command.wait(_GRACE) is None:
                 self.command.send(signal.SIGKILL, all_of_it=True)
-        self.patience.longest = max(self.patience.longest, self.patience.still_for(time.monotonic()))
-        return self.options.on_hang == "continue"
+        elif self.options.on_hang == "continue":
+            self.reported = None
+            self.patience.longest = max(self.patience.longest, self.patience.still_for(time.monotonic()))
+
+    def _report_freeze(self) -> bool:
+        """Capture a job that stands still and report it; return whether it did not go on meanwhile."""
+        self.reporting.say(
+            f"no progress for {self.patience.still_for(time.monotonic()):.0f} s, looking at the job"
+        )
+        if not self._capture_twice() or self.command.ended is not None:
+            self.reporting.say("it went on")
+            return False
+        self.reported = mark_of(self._look())
+        self.nodes.done()
+        self.reporting.report(120.0, wait=_OTHER_NODES, hurry=lambda: self.hurried)
+        return True
 
     def _after_failure(self) -> None:
         """Report a job that ended by itself; ranks of other nodes may still wait for it."""
@@ -228,9 +254,9 @@ class Runner:
             120.0, wait=_OTHER_NODES, hurry=lambda: False, ended=self.ending, job_is_over=True
         )
 
-    def _note(self, **facts: Any) -> None:
+    def _note(self, **statements: Any) -> None:
         """Keep what is known of the run itself, for people."""
-        self.known.update(facts)
+        self.known.update(statements)
         path = self.folder.path / "launcher" / f"{self.nodes.name}.run"
         try:
             path.write_text("".join(f"{name}: {value}\n" for name, value in self.known.items()))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +88,17 @@ def test_a_newcomer_gets_the_report_of_a_frozen_job(tmp_path: Path, environment:
     assert "hang[stuck_rank]: Rank 1" in done.stderr and "hang[" not in done.stdout
     assert (tmp_path / "left" / "report.html").stat().st_size > 10_000
     assert not left_in(tmp_path)
+
+
+@real
+def test_what_hangscope_itself_uses_is_below_a_hundredth(environment: dict[str, str]) -> None:
+    """By the clocks of its own threads, which a busy machine does not touch."""
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, str(root / "benchmarks" / "overhead.py"), "--pairs", "20"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    own = re.findall(r"^\| CPU time of .*by its own clock \| ([+-]\d+\.\d+)%", done.stdout, re.MULTILINE)
+    assert len(own) == 2 and 0 < sum(map(float, own)) < 1.0
 
 
 @real

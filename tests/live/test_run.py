@@ -151,8 +151,32 @@ def test_neither_the_launcher_nor_an_import_is_a_first_progress(
     (tmp_path / "launch.py").write_text(f"print('setting OMP_NUM_THREADS', flush=True)\n{launcher}")
     words = ["--hang-timeout", "1", "--on-hang", "kill", "--", sys.executable, "launch.py", "2"]
     done = call(words, tmp_path, environment)
-    assert (done.returncode, done.stderr) == (0, b"no GPU here\n" * 2)
+    assert (done.returncode, done.stderr.replace(b"\n", b"")) == (0, b"no GPU here" * 2)
     assert not list((tmp_path / "left").glob("capture_*"))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("end", [0, 1])
+def test_a_pause_that_was_reported_is_not_the_last_word(
+    tmp_path: Path, environment: dict[str, str], end: int
+) -> None:
+    write_job(
+        tmp_path,
+        "import os, time\nfor step in range(12):\n    print(step)\n    time.sleep(25 if step == 5 else 0.3)\n"
+        f"if {end} and os.environ['RANK'] == '1': raise ValueError('the loss is nan')\n",
+    )
+    words = ["--hang-timeout", "2", "--", sys.executable, "launch.py", "2"]
+    done = call(words, tmp_path, environment)
+    assert done.returncode == end
+    said = done.stderr.decode()
+    assert (
+        said.index("looking at the job")
+        < said.index("Wrote ")
+        < said.index("it goes on; what the report tells")
+    )
+    if end:
+        told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
+        assert (told["cause"], told["culprit_ranks"]) == ("crashed_rank", [1])
 
 
 def test_evidence_comes_before_the_end(tmp_path: Path, environment: dict[str, str]) -> None:

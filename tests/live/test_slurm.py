@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,7 @@ ENDS = {
     "scancel": ["scancel"],
     "scancel-batch": ["scancel", "--batch", "--signal=TERM"],
     "time-limit": [],
+    "usr1": ["scancel", "--batch", "--signal=USR1"],
 }
 
 
@@ -66,6 +68,8 @@ def test_a_frozen_batch_job_leaves_its_report(
     job = sent.stdout.strip()
     left = tmp_path / f"hangscope-{job}"
     until(lambda: len(list((left / "stall").glob("stack_rank_*"))) == 3, 60)
+    if end == "usr1":  # the end is announced to a job that stands still, in a way that no rank expects
+        until(lambda: time.time() - (left / "logs/restart_0/rank_1.out").stat().st_mtime > 12)
     if ENDS[end]:
         subprocess.run([*ENDS[end], job], env=settings, timeout=30, check=True)
     until(lambda: not slurm.running(settings), 150)

@@ -96,7 +96,8 @@ def choose(
         others = rivals[:-1]
         same = [c for c in others if c.progress == rivals[-1].progress]
         unchanged[rank] = len(same)
-        if others:
+        # Looks at one process that stands still show a last call made in the same nanosecond, and are no news.
+        if others and (len(same) < len(others) or not best.last_created):
             files = ", ".join(c.file for c in others)
             if len(same) == len(others):
                 notes.append(

@@ -11,6 +11,9 @@ def _start() -> None:
     from importlib.util import module_from_spec
 
     here = os.path.dirname(os.path.abspath(__file__))
+    os.environ.setdefault(
+        "HANGSCOPE_DIR", os.path.dirname(here)
+    )  # some launchers take only PYTHON* to other nodes
     try:
         import hangscope_agent  # type: ignore[import-not-found,unused-ignore]
 

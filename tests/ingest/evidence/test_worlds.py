@@ -76,6 +76,7 @@ def test_two_snapshots_of_one_job_are_one_world(tmp_path: Path) -> None:
     report = analyze(tmp_path)
     assert told(report) == "" and report.verdict is not None
     assert report.verdict.culprit_ranks == (2,)
+    assert not report.warnings
 
 
 def test_an_earlier_job_is_no_world_beside(tmp_path: Path) -> None:

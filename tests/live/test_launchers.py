@@ -1,0 +1,71 @@
+"""Launchers other than torchrun under `hangscope run`, where they are installed: mpirun of Open MPI or MPICH, and deepspeed.
+
+Slurm, accelerate, Ray Train and Lightning have tests of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.live.jobs import hangscope, left_in
+from tests.live.torch_jobs import free_port, job, line_of
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.real
+
+BESIDE = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+#: What MPI calls a rank becomes torch's inside the process: from outside only MPI's own variables are seen.
+BY_MPI = """
+import os, runpy
+rank = next(os.environ[n] for n in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK") if n in os.environ)
+os.environ.update(RANK=rank, WORLD_SIZE="2")
+runpy.run_path("sleeping.py")
+"""
+
+
+def mpirun() -> list[str]:
+    return ["mpirun", "-n", "2", sys.executable, "-c", BY_MPI]
+
+
+def deepspeed() -> list[str]:
+    pytest.importorskip("deepspeed", reason="deepspeed is not installed (.ci/live does)")
+    return ["deepspeed", "--num_gpus", "2", "--master_port", str(free_port()), "sleeping.py"]
+
+
+@pytest.mark.parametrize("launcher", [mpirun, deepspeed])
+def test_a_job_that_freezes_under_it_is_reported_and_ended(
+    launcher: Callable[[], list[str]], tmp_path: Path, environment: dict[str, str]
+) -> None:
+    command = launcher()
+    if shutil.which(command[0], path=BESIDE) is None:
+        pytest.skip(f"{command[0]} is not installed (.ci/live does; Debian: openmpi-bin)")
+    settings = job("sleeping", tmp_path, environment) | {
+        "PATH": BESIDE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }  # fmt: skip
+    if command[0] == "deepspeed":
+        settings = {k: v for k, v in settings.items() if not k.startswith("MASTER")}
+        settings |= {"DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0"}
+    words = hangscope("run", "--dir", "left", "--hang-timeout", "4", "--on-hang", "kill", "--", *command)
+    done = subprocess.run(
+        words, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode != 0
+    assert (tmp_path / "left" / "report.json").exists(), done.stderr
+    told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
+    assert (told["cause"], told["culprit_ranks"], told["confidence"]) == ("stuck_rank", [1], "high")
+    assert (Path(told["location"]["file"]).name, told["location"]["line"]) == (
+        "sleeping.py",
+        line_of("sleeping"),
+    )
+    assert (tmp_path / "left/logs/restart_0/rank_1.out").read_text().endswith("step 4\n")
+    assert not left_in(tmp_path)
