@@ -92,9 +92,9 @@ class LiteralFinder:
         return found
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def finder_of(literals: tuple[tuple[bytes, int], ...]) -> LiteralFinder:
-    """Return the finder of these literals: a process reads many logs with the same parsers, and a finder takes longer than a small log."""
+    """Return the finder of these literals: made once for all logs of a process, which takes longer than reading a small one."""
     return LiteralFinder(literals)
 
 
