@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from hangscope.report.masking.secrets import mask, mask_text
+from hangscope.report.masking.secrets import mask_text
+from hangscope.report.masking.walk import change_texts
 from tests.report.secret_shapes import HARMLESS, SECRETS, expand
 
 LEAST = 6  # characters of a secret in a row that may not be left
@@ -47,8 +48,11 @@ def test_what_stands_around_a_secret_stays() -> None:
 
 
 def test_every_string_of_the_data_is_masked() -> None:
-    data = {"a": ["password=abcdef7", 1, None], "b": {"c": ("token", "HF_TOKEN=abcdef7")}}
-    assert mask(data) == {"a": ["password=***", 1, None], "b": {"c": ["token", "HF_TOKEN=***"]}}
+    data = {"a": ["password=abcdef7", 1, None], "b": {"c": ["token", "HF_TOKEN=abcdef7"]}}
+    assert change_texts(data, mask_text) == {
+        "a": ["password=***", 1, None],
+        "b": {"c": ["token", "HF_TOKEN=***"]},
+    }
 
 
 GROWING = (
