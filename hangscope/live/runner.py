@@ -151,7 +151,7 @@ class Runner:
             s for p in self.processes if p.worker_of is None and (s := self.statuses.read(p.pid)) is not None
         ]
         return Look(
-            time.monotonic(), ranks, self.output.bytes, {rank.pid: cpu_seconds([rank.pid]) for rank in ranks}
+            time.monotonic(), ranks, self.output.bytes, {rank.pid: cpu_seconds(rank.pid) for rank in ranks}
         )
 
     def _capture_twice(self) -> bool:
