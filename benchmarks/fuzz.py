@@ -3,7 +3,8 @@
 Every fixture, every excerpt of text and some simulated jobs are mutated by structure, by bytes, by lines and as folders of files
 (`mutations.py`). Checked of every case: no exception but the two that `analyze` promises, all four outputs are made, and the parent
 stays under 1 GB and 10 seconds of processor time beyond what the sizes justify. Of some: the same bytes twice, and with `--jobs 1` as
-with `--jobs 4`. Counted: what became of the verdict, above all other verdicts at `high` of which no word says that the input is damaged.
+with `--jobs 4`. Counted: what became of the verdict, above all other verdicts at `high` of which no word says that the input is damaged,
+apart from those that rest on whole lines of undamaged inputs alone (`whole_lines.py`): no input shows that these are damaged.
 
 Case N of a seed is always the same: `--case N --keep FOLDER` makes it again and leaves its input there. Exits with 1 where a check
 failed.
@@ -31,6 +32,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import mutations
+from whole_lines import WholeLines
 
 import hangscope
 from hangscope.ingest.files.sources import SourceFile
@@ -41,6 +43,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SIMULATED = 16
 SECONDS, SECONDS_PER_MB, MEGABYTES = 10.0, 2.0, 1000
 TWICE_EVERY, JOBS_EVERY = 5, 25
+#: What became of a verdict that is other than before, and at `high` or `no_hang`. `UNTRACED`: by the rule of `whole_lines.py`.
+SAID, UNTRACED, SILENT = "sure, damage said", "sure, on whole lines", "sure, nothing said"
 
 
 class Overrun(BaseException):
@@ -74,9 +78,11 @@ class Run:
     """What a run has found so far."""
 
     readers: Readers
+    whole: WholeLines
     rows: dict[str, Row] = field(default_factory=lambda: defaultdict(Row))
     failures: list[str] = field(default_factory=list)
     confident: list[str] = field(default_factory=list)
+    untraced: list[str] = field(default_factory=list)
     slowest: tuple[float, int] = (0.0, 0)
     largest: tuple[int, int] = (0, 0)
     twice: int = 0
@@ -208,10 +214,10 @@ def one(number: int, base: hangscope.Report, folder: Path, kind: str, run: Run) 
         run.jobs += 1
         if outputs(folder, jobs=1)[1] != text or outputs(folder, jobs=4)[1] != text:
             run.failures.append(f"case {number} ({kind}): other bytes with other readers")
-    return became(number, kind, base, report, run)
+    return became(f"case {number} ({kind})", base, report, folder, run)
 
 
-def became(number: int, kind: str, base: hangscope.Report, report: hangscope.Report, run: Run) -> str:
+def became(case: str, base: hangscope.Report, report: hangscope.Report, folder: Path, run: Run) -> str:
     """Return what became of a verdict; what is confident, other, and silent on damage is kept to be looked at."""
     one, other = claim(base), claim(report)
     if one[:3] == other[:3]:
@@ -219,15 +225,15 @@ def became(number: int, kind: str, base: hangscope.Report, report: hangscope.Rep
     if other[3] != "high" and other[0] != "no_hang":
         return "other, not high"
     if said(report) - said(base):
-        return "other, high or no_hang, damage said"
-    run.confident.append(f"case {number} ({kind}): {one} became {other}")
-    return "other, high or no_hang, nothing said"
+        return SAID
+    untraced = run.whole.carry(report, folder)
+    (run.untraced if untraced else run.confident).append(f"{case}: {one} became {other}")
+    return UNTRACED if untraced else SILENT
 
 
 def table(run: Run, minutes: float) -> str:
     """Return the results in Markdown."""
-    outcomes = ["as before", "other, not high", "other, high or no_hang, damage said", "other, high or no_hang, nothing said",
-                "no input", "failed"]  # fmt: skip
+    outcomes = ["as before", "other, not high", SAID, UNTRACED, SILENT, "no input", "failed"]
     result = [f"| mutated | cases | {' | '.join(outcomes)} |", "| --- |" + " ---: |" * (len(outcomes) + 1)]
     for kind, row in sorted(run.rows.items()):
         result.append(f"| {kind} | {row.cases:,} | {' | '.join(f'{row.outcomes[o]:,}' for o in outcomes)} |")
@@ -252,7 +258,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fuzz-") as temporary:
         folders = bases(Path(temporary))
         donors = [path for folder in folders.values() for path in sorted(folder.rglob("*")) if path.is_file()]
-        run = Run(Readers())
+        run = Run(Readers(), WholeLines(folders.values()))
         reports: dict[str, hangscope.Report] = {}
         for name, folder in list(folders.items()):
             try:
@@ -283,7 +289,12 @@ def main() -> int:
                 )
         run.readers.pool.close()
     print(table(run, (time.monotonic() - began) / 60))
-    for title, found in (("Failures", run.failures), ("Confident, and silent on damage", run.confident)):
+    told = (
+        ("Failures", run.failures),
+        (SILENT.capitalize(), run.confident),
+        (UNTRACED.capitalize(), run.untraced),
+    )
+    for title, found in told:
         print(f"\n{title}: {len(found)}")
         print("\n".join(found[:60]))
     return 1 if run.failures else 0

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hangscope.align import divergence, frontier, waitgraph
 from hangscope.causes.case import Case
-from hangscope.explain import facts, statements
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.explanation import explain
-from hangscope.explain.finding import Nothing
-from hangscope.explain.text import excerpt
-from hangscope.incident import ASSUMED, Absence, Incident
-from hangscope.ingest.job_logs.launcher import Exit
-from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
+from hangscope.explain.statements import bounds
+from hangscope.explain.statements.digest import digest
+from hangscope.incident import Incident
 from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.verdict.judge import Judgement, judge
 
@@ -44,32 +39,15 @@ class Analysis:
 
 def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     """Return the analysis of an incident, with a site's own knowledge of calls where there is any."""
-    digest = facts.digest(incident)
-    incident = statements.joined(incident, digest)
+    stated = digest(incident)
+    incident = bounds.joined(incident, stated)
     views = frontier.frontiers(incident)
     histories = divergence.histories(views)
-    trouble = digest.all(
-        GlooClosed, GlooTimeout, RankException, Terminate, Exit, CallFingerprint, MonitoredBarrier
-    )
     graph = waitgraph.build(
-        incident, views, bool(trouble), statements.idle(digest), statements.overdue(incident, digest)
+        incident, views, stated.of_trouble, bounds.idle(stated), bounds.overdue(incident, stated)
     )
-    uncollected = excerpt.not_collected(incident, digest)
-    ended = frozenset(death.rank for death in digest.deaths)
-    aligned = Aligned(incident, views, histories, graph, digest.witnesses, uncollected, ended, digest.busy)
-    explanation = explain(aligned, digest)
-    found = explanation.best
-    recorded = any(r.calls_file and r.absence is not Absence.TOLD for r in incident.ranks.values())
-    from_text = explanation.from_text or isinstance(found, Nothing) or not recorded
-    if not explanation.from_text and not isinstance(found, Nothing):
-        view = found.stuck.view
-        assumed = found.assumed or (view is not None and ASSUMED in view.group.name)
-        if from_text and not found.events:
-            lines = statements.behind(digest, found.waiting, found.culprits)
-            assumed = assumed or any(e.rank_assumed for e in lines)
-            found = replace(found, events=tuple(lines))
-        explanation = replace(explanation, best=replace(found, assumed=assumed))
-    case = Case(incident, explanation, digest, graph, from_text, knowledge or own_knowledge())
+    explanation = explain(Aligned(incident, views, histories, graph, stated))
+    case = Case(incident, explanation, stated, graph, knowledge or own_knowledge())
     return Analysis(incident, views, histories, case, judge(case))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hangscope.align.waitgraph import WaitGraph
-from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Explanation, Finding, Nothing
+from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source, Stack
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import Knowledge, own_knowledge
@@ -16,19 +16,23 @@ from hangscope.knowledge.library import Knowledge, own_knowledge
 
 @dataclass(slots=True)
 class Case:
-    """One incident with what explains it best. `from_text`: the finding rests on text alone."""
+    """One incident with what explains it best."""
 
     incident: Incident
     explanation: Explanation
-    facts: Facts
+    statements: Statements
     graph: WaitGraph
-    from_text: bool = False
     knowledge: Knowledge = field(default_factory=own_knowledge)
 
     @property
     def finding(self) -> Finding:
         """Return the finding that explains best."""
         return self.explanation.best
+
+    @property
+    def from_text(self) -> bool:
+        """Return whether the finding rests on text alone."""
+        return self.explanation.from_text
 
     @property
     def frames_recorded(self) -> bool:
@@ -50,13 +54,13 @@ class Case:
         """
         places: Counter[tuple[str, str]] = Counter()
         for rank in self.graph.open_calls:
-            where = self.facts.whereabouts.get(rank)
+            where = self.statements.whereabouts.get(rank)
             if where is not None and where.kind == "stack" and where.stack:
                 places[(where.stack[0].name, where.stack[0].file)] += 1
         rare = max(1, sum(places.values()) // 8)
         result = []
         for rank in ranks:
-            where = self.facts.whereabouts.get(rank)
+            where = self.statements.whereabouts.get(rank)
             if where is None or where.kind != "stack" or where.inside or not where.stack:
                 continue
             place = (where.stack[0].name, where.stack[0].file)
@@ -84,7 +88,7 @@ class Case:
 class Match:
     """A rule's answer: the cause, whom it names, why, and how sure the rule can be at most.
 
-    `sure` is 2 (the facts leave no other reading), 1 (the usual reading) or 0 (a guess that the report marks as such).
+    `strength` is 2 (the facts leave no other reading), 1 (the usual reading) or 0 (a guess that the report marks as such).
     `api` is the library call that the user wrote; `stack` where the
     culprits made their odd call, where the finding does not hold it; `rivals` are (cause, why) that the same evidence allows.
     """
@@ -92,7 +96,7 @@ class Match:
     cause: str
     culprits: tuple[int, ...]
     why: str
-    sure: int = 1
+    strength: int = 1
     category: str | None = None
     evidence: list[Evidence] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)

@@ -41,23 +41,23 @@ def corroboration(case: Case, match: Match) -> list[Evidence]:
 
 def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield what the culprits themselves printed."""
-    facts = case.facts
+    statements = case.statements
     for rank in match.culprits[:4]:
-        for skip in facts.of(rank, Skip)[-1:]:
+        for skip in statements.of(rank, Skip)[-1:]:
             yield quote(skip, f"rank {rank} said that it skipped: {skip.text}")
-        for idle in facts.of(rank, DumpObserved)[:1]:
+        for idle in statements.of(rank, DumpObserved)[:1]:
             yield quote(idle, f"rank {rank} had nothing overdue when the others timed out: {idle.text}")
         words = _last(case, rank)
         if words is not None and (words.done or words.leaving or _apart(case, words)):
             yield quote(words, f"rank {rank} printed last: {words.text}")
-        for raised in facts.of(rank, RankException)[:1]:
+        for raised in statements.of(rank, RankException)[:1]:
             if raised.symptom and match.frame is not None and match.frame in user_frames(raised.frames):
                 yield quote(raised, f"rank {rank}'s traceback goes through {match.frame}, too: {raised.text}")
         if match.cause in ("stuck_rank", "early_exit"):
-            for event in facts.of(rank, GlooTimeout, WatchdogTimeout)[:1]:
+            for event in statements.of(rank, GlooTimeout, WatchdogTimeout)[:1]:
                 yield quote(event, f"rank {rank} itself timed out in a call: {event.text}", stance="against")
         if match.cause in _DIED:
-            for event in facts.of(rank, GlooTimeout, GlooClosed)[:1]:
+            for event in statements.of(rank, GlooTimeout, GlooClosed)[:1]:
                 yield quote(
                     event,
                     f"rank {rank} still lived when it lost its own peers: {event.text}",
@@ -67,20 +67,20 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
 
 def _of_waiting(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield what the ranks that wait printed: that they waited, in which call, and what they lost."""
-    facts, finding = case.facts, case.finding
+    statements, finding = case.statements, case.finding
     others = [r for r in finding.waiting if r not in match.culprits]
     if match.cause in _SIZES:
-        yield from map(_sizes, facts.all(GlooSizeMismatch)[:2])
+        yield from map(_sizes, statements.all(GlooSizeMismatch)[:2])
     seen: set[str] = set()
     for rank in others:
-        for event in facts.of(rank, WatchdogTimeout, GlooTimeout, GlooClosed)[:1]:
+        for event in statements.of(rank, WatchdogTimeout, GlooTimeout, GlooClosed)[:1]:
             if event.kind in seen:
                 continue
             seen.add(event.kind)
             if isinstance(event, WatchdogTimeout):
                 yield _timeout(case, event)
             elif isinstance(event, GlooClosed):
-                alone = match.cause == "stuck_rank" and not facts.all(GlooTimeout, WatchdogTimeout)
+                alone = match.cause == "stuck_rank" and not statements.all(GlooTimeout, WatchdogTimeout)
                 yield quote(
                     event,
                     f"rank {rank} lost its connection to a peer: {event.text}",
@@ -115,7 +115,7 @@ def _sizes(event: GlooSizeMismatch) -> Evidence:
 
 
 def _last(case: Case, rank: int) -> Progress | None:
-    return max(case.facts.of(rank, Progress), key=lambda e: (e.line, e.file), default=None)
+    return max(case.statements.of(rank, Progress), key=lambda e: (e.line, e.file), default=None)
 
 
 def _apart(case: Case, words: Progress) -> bool:

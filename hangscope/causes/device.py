@@ -13,7 +13,6 @@ from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
-_TRANSPORT = ("port_error", "catastrophic", "ib_error", "connect", "closed_by_peer", "size_mismatch")
 _LOCAL = ("port_error", "catastrophic")
 _OTHER_ENDS = ("oom_host", "oom_cuda", "loader_worker_death")
 _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
@@ -22,12 +21,12 @@ _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVI
 def device_fault(case: Case) -> Match | None:
     """A sticky CUDA error, an Xid, or a device that lags behind what its peers completed with it."""
     finding = case.finding
-    faults = [e for e in case.facts.all(Xid, CudaError) if e.rank is not None] or [
-        e for e in case.facts.all(NcclWarn) if e.fault == "cuda" and e.rank is not None
+    faults = [e for e in case.statements.all(Xid, CudaError) if e.rank is not None] or [
+        e for e in case.statements.all(NcclWarn) if e.fault == "cuda" and e.rank is not None
     ]
     faults = [e for e in faults if not _of_the_program(e)]
     named = tuple(sorted({e.rank for e in faults if e.rank is not None}))
-    broken_path = any(e.tier < 3 for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT)
+    broken_path = any(e.tier < 3 for e in case.statements.all(NcclWarn) if e.of_transport)
     if isinstance(finding, Lagging) and finding.culprits and not broken_path:
         culprits = finding.culprits
         evidence = [
@@ -40,7 +39,9 @@ def device_fault(case: Case) -> Match | None:
             "gpu_stall",
             culprits,
             f"{ranks_phrase(culprits)} made {'its' if len(culprits) == 1 else 'their'} calls, and {'its device' if len(culprits) == 1 else 'their devices'} stopped finishing them",
-            sure=2 if len(culprits) == 1 and not finding.tie and _is_no_older_dump(case, culprits[0]) else 1,
+            strength=2
+            if len(culprits) == 1 and not finding.tie and _is_no_older_dump(case, culprits[0])
+            else 1,
             category="hardware",
             evidence=evidence,
             frame=case.frame_of(finding.own.kind),
@@ -55,7 +56,7 @@ def device_fault(case: Case) -> Match | None:
         and len(named) * 2 <= len(case.incident.ranks)
         and isinstance(finding, Nothing | Stalled | Unseen | Absent)
     ):
-        if any(d.rank in named and _ended_otherwise(d.event) for d in case.facts.first_deaths):
+        if any(d.rank in named and _ended_otherwise(d.event) for d in case.statements.first_deaths):
             return None  # the device's error is what is left of a process that something else ended
         first = min(faults, key=_before)
         ranks = (first.rank,) if first.rank is not None else named
@@ -63,7 +64,7 @@ def device_fault(case: Case) -> Match | None:
             "gpu_stall",
             ranks,
             f"{ranks_phrase(ranks)} reported a device error: {first.text[:120]}",
-            sure=2,
+            strength=2,
             category="hardware",
             evidence=[quote(e) for e in faults[:4]],
             advice=[f"Drain the GPU of {ranks_phrase(ranks)}: {first.text[:120]}"],
@@ -77,7 +78,7 @@ def _is_no_older_dump(case: Case, rank: int) -> bool:
     member = view.members.get(rank) if view is not None else None
     if member is None or member.queue is None or member.queue.pending_only:
         return False  # a call too many before shifts what is left, and cannot be seen
-    if any(e.seq == seq for e in case.facts.of(rank, WatchdogTimeout)):
+    if any(e.seq == seq for e in case.statements.of(rank, WatchdogTimeout)):
         return True
     lags = sum(s <= view.proven for s in member.pending) if view is not None else 0
     return lags > 1
@@ -117,7 +118,7 @@ def network_fault(case: Case) -> Match | None:
     of a peer that is gone, whose printer is a victim.
     """
     finding = case.finding
-    warnings = [e for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT]
+    warnings = [e for e in case.statements.all(NcclWarn) if e.of_transport]
     if not isinstance(finding, Stalled | Nothing | Circular | Lagging):
         return None
     if isinstance(finding, Nothing | Circular) and not warnings:
@@ -175,7 +176,7 @@ def network_fault(case: Case) -> Match | None:
         "network_stall",
         culprits,
         why + named + (pair if warnings else ""),
-        sure=2 if local else 1 if warnings else 0,
+        strength=2 if local else 1 if warnings else 0,
         category="network",
         evidence=evidence,
         frame=case.frame_of(finding.stuck.kind),

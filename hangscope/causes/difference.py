@@ -24,7 +24,9 @@ _RANK_TEST = re.compile(
 )
 _OF_STEPS = re.compile(r"\b(?:step|iter(?:ation)?|batch|it)\W{0,3}(\d{1,9})\s*/\s*(\d{1,9})\b", re.IGNORECASE)
 _WORDS = re.compile(r"[^a-z ]+|rank\s*\d*", re.IGNORECASE)  # what differs between ranks that say the same
-_SKIPS = re.compile(r"\bskip(?:s|ped|ping)?\b|\bempty batch\b|\bnan\b", re.IGNORECASE)
+_SKIPS = re.compile(
+    r"\bskip(?:s|ped|ping)?\b|\bempty batch\b|\b(?:loss|grad\w{0,20}|norm|is)[ =:]{1,3}nan\b", re.IGNORECASE
+)
 
 
 class Difference:
@@ -182,25 +184,25 @@ class Difference:
 
         What all ranks skip together, rank 0 may say for all: without logs of those who wait, nothing follows from it.
         """
-        facts, records = self.case.facts, self.case.incident.ranks
+        statements, records = self.case.statements, self.case.incident.ranks
         waiting = self.case.finding.waiting
         if not any(f != records[r].dump_file for r in waiting if r in records for f in records[r].files):
             return []
-        common = {_WORDS.sub("", e.text) for r in waiting for e in facts.of(r, Skip)}
+        common = {_WORDS.sub("", e.text) for r in waiting for e in statements.of(r, Skip)}
         said: list[Event] = [
             e
             for r in ranks
-            for e in facts.of(r, Skip)
+            for e in statements.of(r, Skip)
             if _WORDS.sub("", e.text) not in common and "overflow" not in e.text.lower()
         ]
-        said += [e for r in ranks for e in facts.of(r, Progress) if _SKIPS.search(e.text)]
+        said += [e for r in ranks for e in statements.of(r, Progress) if _SKIPS.search(e.text)]
         return said
 
     def _steps(self, rank: int) -> tuple[int, int] | None:
         """Return (epoch, step) of the last progress line of a rank that counts steps."""
         counted = [
             (e.file, e.line, e.epoch or 0, e.step)
-            for e in self.case.facts.of(rank, Progress)
+            for e in self.case.statements.of(rank, Progress)
             if e.step is not None
         ]
         return max(counted)[2:] if counted else None
@@ -227,7 +229,7 @@ class Difference:
     def rank_test(self, ranks: Sequence[int]) -> RankException | None:
         """Return the traceback whose quoted source line tests for a rank, on either side."""
         for rank in (*ranks, *self.finding.waiting[:8]):
-            for event in self.case.facts.of(rank, RankException):
+            for event in self.case.statements.of(rank, RankException):
                 if _RANK_TEST.search(event.code or ""):
                     return event
         return None
@@ -246,11 +248,11 @@ class Difference:
         """Return whether a rank's last output says that a loop is over, or it said so of that same epoch and went on."""
         last, epoch = self._last_progress(rank), done.epoch
         return (last is not None and bool(last.done)) or any(
-            e.done and e.epoch == epoch is not None for e in self.case.facts.of(rank, Progress)
+            e.done and e.epoch == epoch is not None for e in self.case.statements.of(rank, Progress)
         )
 
     def _last_progress(self, rank: int) -> Progress | None:
-        events = self.case.facts.of(rank, Progress)
+        events = self.case.statements.of(rank, Progress)
         return max(events, key=lambda e: (e.file, e.line)) if events else None
 
     @cached_property

@@ -32,7 +32,7 @@ from hangscope.knowledge.callsite import in_constructor
 def different_models(case: Case) -> Match | None:
     """DDP's own comparison of the ranks' parameters, or its first broadcasts with different sizes."""
     counts: dict[int, Counter[int]] = defaultdict(Counter)
-    events = case.facts.all(DdpParams)
+    events = case.statements.all(DdpParams)
     for event in events:
         for rank, count in (event.counts or {}).items():
             counts[int(rank)][int(count)] += 1
@@ -54,7 +54,7 @@ def different_models(case: Case) -> Match | None:
             case,
             1 if tie else 2,
         )
-    shapes = case.facts.all(DdpShape)
+    shapes = case.statements.all(DdpShape)
     if shapes:
         tellers = sorted({e.rank for e in shapes if e.rank is not None})
         # The check compares with process 0; where everybody else differs from it, process 0 is the odd one.
@@ -88,12 +88,12 @@ def different_models(case: Case) -> Match | None:
     return None
 
 
-def _models(odd: tuple[int, ...], why: str, evidence: list[Evidence], case: Case, sure: int) -> Match:
+def _models(odd: tuple[int, ...], why: str, evidence: list[Evidence], case: Case, strength: int) -> Match:
     return Match(
         "model_mismatch",
         odd,
         why,
-        sure=sure,
+        strength=strength,
         evidence=evidence,
         frame=case.frame_of(case.finding.own.kind),
         frame_rank=odd[0] if odd else None,
@@ -116,7 +116,7 @@ def never_formed(case: Case) -> Match | None:
 
 
 def _port(case: Case) -> Match | None:
-    events = case.facts.all(PortInUse)
+    events = case.statements.all(PortInUse)
     if not events:
         return None
     ranks = _ranks(events)
@@ -125,7 +125,7 @@ def _port(case: Case) -> Match | None:
         "init_hang",
         ranks,
         f"port {port or ''} was already in use on the host of the store".replace("  ", " "),
-        sure=2,
+        strength=2,
         evidence=[quote(e) for e in events[:3]],
         advice=[
             f"Something else holds port {port or 'MASTER_PORT'}: end the stale process or choose a free port per job (--rdzv-endpoint host:0, or MASTER_PORT by job id)."
@@ -134,22 +134,22 @@ def _port(case: Case) -> Match | None:
 
 
 def _duplicate(case: Case) -> Match | None:
-    events = [e for e in case.facts.all(NcclWarn) if e.fault == "duplicate_gpu"]
+    events = [e for e in case.statements.all(NcclWarn) if e.fault == "duplicate_gpu"]
     by_device: dict[tuple[object, object], set[int]] = defaultdict(set)
-    for event in case.facts.all(NcclInit):
+    for event in case.statements.all(NcclInit):
         if event.bus_id and event.rank is not None:
             by_device[(event.host, event.bus_id)].add(event.rank)
     shared = sorted(r for ranks in by_device.values() if len(ranks) > 1 for r in ranks)
     named = sorted({r for e in events for r in (e.rank_a, e.peer_rank) if r is not None})
     # Hosts may share a name; a job whose communicators came to work had a GPU for each rank.
-    ran = case.facts.all(WatchdogTimeout, Progress) or case.graph.open_calls
+    ran = case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls
     if not events and (not shared or ran):
         return None
     return Match(
         "init_hang",
         tuple(shared or named),
         "two ranks use one GPU",
-        sure=2 if events else 1,
+        strength=2 if events else 1,
         evidence=[quote(e) for e in events[:3]],
         advice=[
             "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."
@@ -159,11 +159,11 @@ def _duplicate(case: Case) -> Match | None:
 
 def _communicator(case: Case) -> Match | None:
     """An NCCL communicator that some members began and not all completed."""
-    for event in case.facts.all(UnmadeCommunicator):
+    for event in case.statements.all(UnmadeCommunicator):
         size, absent = event.nranks, event.absent
         if event.phase == "incomplete":
-            unproved = beyond_the_text(case.incident, case.facts) & set(absent)
-            if unproved and find_stop(case.facts) is None:
+            unproved = beyond_the_text(case.incident, case.statements) & set(absent)
+            if unproved and find_stop(case.statements) is None:
                 continue  # the text may end, or begin, in the middle of a start that went well
             return _incomplete(event, absent, bool(unproved))
         if event.phase == "fewer":
@@ -171,7 +171,7 @@ def _communicator(case: Case) -> Match | None:
                 "init_hang",
                 (),
                 f"{ranks_phrase(absent)} did not complete a communicator of {size} ranks as the others did; which of them never came is not told",
-                sure=0,
+                strength=0,
                 evidence=[quote(event)],
                 advice=[
                     "NCCL up to 2.22 prints nothing of those who wait in bootstrap: take a stack of each of these ranks (py-spy dump), the one outside ncclCommInit is the one that is missing."
@@ -194,7 +194,7 @@ def _incomplete(event: UnmadeCommunicator, absent: tuple[int, ...], unproved: bo
             "init_hang",
             () if unknown or unproved else absent,
             f"a communicator of {size} ranks never became whole: {who} never began it, and {ranks_phrase(starting + connecting)} wait",
-            sure=1 if unknown or unproved else 2,
+            strength=1 if unknown or unproved else 2,
             evidence=[quote(event)],
             advice=[
                 f"Find where {who} stood when the others began: not started, crashed before, or in another call."
@@ -206,7 +206,7 @@ def _incomplete(event: UnmadeCommunicator, absent: tuple[int, ...], unproved: bo
         "init_hang",
         culprits,
         f"a communicator of {size} ranks never became whole: all began it, and {ranks_phrase(stuck)} did not complete it",
-        sure=1,
+        strength=1,
         evidence=[quote(event)],
         advice=[
             "All members began and some cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts and NCCL_DEBUG=INFO of those that did not complete."
@@ -215,17 +215,17 @@ def _incomplete(event: UnmadeCommunicator, absent: tuple[int, ...], unproved: bo
 
 
 def _store(case: Case) -> Match | None:
-    waits: list[Event] = case.facts.all(StoreTimeout, StoreBarrier, RendezvousTimeout, StoreUnreachable)
-    running = case.facts.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
+    waits: list[Event] = case.statements.all(StoreTimeout, StoreBarrier, RendezvousTimeout, StoreUnreachable)
+    running = case.statements.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
     if not waits or running or (case.finding.culprits and not case.from_text):
         return None
     world = len(case.incident.ranks)
-    unreachable = case.facts.all(StoreUnreachable)
+    unreachable = case.statements.all(StoreUnreachable)
     tellers = _ranks(waits)
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
     missing: tuple[int, ...] = ()
-    counts = [(e.joined, e.expected) for e in case.facts.all(StoreTimeout)]
-    counts += [(e.joined, e.world_size) for e in case.facts.all(StoreBarrier)]
+    counts = [(e.joined, e.expected) for e in case.statements.all(StoreTimeout)]
+    counts += [(e.joined, e.world_size) for e in case.statements.all(StoreBarrier)]
     joined = next(((n, of) for n, of in counts if n is not None and of), None)
     if joined is not None:
         lacking = joined[1] - joined[0]
@@ -243,7 +243,9 @@ def _store(case: Case) -> Match | None:
         missing = (0,) if told and 0 not in told and (host or port) else ()
         why = f"nobody answered at the store's address {host or '?'}:{port or '?'}"
     else:
-        waited = sorted({e.waited_rank for e in case.facts.all(StoreTimeout) if e.waited_rank is not None})
+        waited = sorted(
+            {e.waited_rank for e in case.statements.all(StoreTimeout) if e.waited_rank is not None}
+        )
         # Rank 0 serves the store that answered: where its log is not here, it may be waiting for others itself.
         missing = tuple(r for r in waited if r not in tellers and (r or r in logged))
         why = (
@@ -255,7 +257,7 @@ def _store(case: Case) -> Match | None:
         "init_hang",
         missing,
         why,
-        sure=2 if missing and not logged.intersection(missing) else 1,
+        strength=2 if missing and not logged.intersection(missing) else 1,
         evidence=[quote(e) for e in waits[:4]],
         advice=[
             f"Check that {ranks_phrase(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."

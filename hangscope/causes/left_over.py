@@ -16,18 +16,23 @@ def made_after_the_end(case: Case) -> Match | None:
 
     The launcher lists who failed. Who is not on its list ended well, and had nothing more to call.
     """
-    facts, finding = case.facts, case.finding
-    failed = sorted(r for r, e in facts.exits.items() if e.code != 0)
-    waited = tuple(r for r in failed if r in facts.witnesses)
-    if not isinstance(finding, Unseen | Nothing) or not waited or len(waited) < len(failed) or facts.deaths:
+    statements, finding = case.statements, case.finding
+    failed = sorted(r for r, e in statements.exits.items() if e.code != 0)
+    waited = tuple(r for r in failed if r in statements.witnesses)
+    if (
+        not isinstance(finding, Unseen | Nothing)
+        or not waited
+        or len(waited) < len(failed)
+        or statements.deaths
+    ):
         return None
     others = [r for r in case.incident.ranks if r not in failed]
-    if len(failed) * 2 >= len(case.incident.ranks) or any(r in facts.witnesses for r in others):
+    if len(failed) * 2 >= len(case.incident.ranks) or any(r in statements.witnesses for r in others):
         return None
-    unheard = beyond_the_text(case.incident, facts).intersection(others) - set(facts.left_quietly)
+    unheard = beyond_the_text(case.incident, statements).intersection(others) - set(statements.left_quietly)
     if unheard and not _on_one_host(case):
         return None  # of whom nothing was collected may have been on another node, with a launcher of its own
-    where = facts.whereabouts.get(waited[0])
+    where = statements.whereabouts.get(waited[0])
     stack = where.stack if where is not None and where.inside else ()
     silent = [r for r in others if not case.incident.ranks[r].files]
     frame, who = user_frame(stack), ranks_phrase(waited)
@@ -36,10 +41,10 @@ def made_after_the_end(case: Case) -> Match | None:
         "rank_conditional_collective",
         waited,
         f"{who} still {'waits' if len(waited) == 1 else 'wait'} in a call{at} when {ranks_phrase(others)} had ended without an error",
-        sure=0 if silent else 1,
+        strength=0 if silent else 1,
         evidence=[
             *(Evidence("exit", f"the launcher lists {ranks_phrase(failed)} alone as failed: the others ended well") for _ in failed[:1]),
-            *(quote(facts.exits[r]) for r in waited[:2]),
+            *(quote(statements.exits[r]) for r in waited[:2]),
         ],
         advice=["Let every rank make the same calls up to the very end: what one rank does behind the loop must not call a collective."],
         frame=frame,
@@ -52,7 +57,7 @@ def made_after_the_end(case: Case) -> Match | None:
 def _on_one_host(case: Case) -> bool:
     """Return whether a rank lost a peer at a loopback address, so that one launcher speaks for all."""
     return any(
-        (e.peer or "").startswith(("[127.", "127.", "[::1]", "::1")) for e in case.facts.all(GlooClosed)
+        (e.peer or "").startswith(("[127.", "127.", "[::1]", "::1")) for e in case.statements.all(GlooClosed)
     )
 
 
@@ -61,8 +66,8 @@ def left_a_librarys_loop(case: Case) -> Match | None:
 
     The user's code cannot return from within such a loop: it is over where the batches are, or where it was told to stop.
     """
-    facts, finding = case.facts, case.finding
-    quiet = set(facts.left_quietly)
+    statements, finding = case.statements, case.finding
+    quiet = set(statements.left_quietly)
     if (
         not quiet
         or len(quiet) * 2 > len(case.incident.ranks)
@@ -80,9 +85,9 @@ def left_a_librarys_loop(case: Case) -> Match | None:
         "uneven_loader",
         left,
         f"{who} had no step left to make in {reading.loop.api} and ended without an error, while the others are in one",
-        sure=1,
+        strength=1,
         category="data",
-        evidence=[Evidence("exit", f"rank {r}: {facts.left_quietly[r]}", r) for r in left],
+        evidence=[Evidence("exit", f"rank {r}: {statements.left_quietly[r]}", r) for r in left],
         rivals=[
             ("early_exit", "a rank that stopped the loop or left the program by itself ends in the same way"),
             (
@@ -98,5 +103,5 @@ def _waiting_stack(case: Case, left: tuple[int, ...]) -> Stack:
     kind = case.finding.stuck.kind
     if kind is not None and kind.stack:
         return kind.stack
-    stacks = (w.stack for r, w in sorted(case.facts.whereabouts.items()) if r not in left and w.inside)
+    stacks = (w.stack for r, w in sorted(case.statements.whereabouts.items()) if r not in left and w.inside)
     return next(stacks, ())

@@ -42,11 +42,11 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the libraries' calls say: the cause, why, how sure that can be (`Match.sure`), and the causes that rival it."""
+    """What the libraries' calls say: the cause, why, how sure that can be (`Match.strength`), and the causes that rival it."""
 
     cause: str
     why: str
-    sure: int
+    strength: int
     rivals: tuple[tuple[str, str], ...] = ()
 
 
@@ -227,7 +227,7 @@ def called_from_a_library(case: Case) -> Match | None:
         told.cause,
         finding.culprits,
         told.why,
-        sure=told.sure,
+        strength=told.strength,
         category="data" if told.cause == "uneven_loader" else "code",
         evidence=[quote(e) for e in finding.events[:3]],
         frame=user_frame(
@@ -243,7 +243,7 @@ def interrupted_elsewhere(case: Case) -> Match | None:
     finding = case.finding
     if not isinstance(finding, Different) or not case.from_text or not finding.culprits:
         return None
-    places = [case.facts.whereabouts.get(rank) for rank in finding.culprits]
+    places = [case.statements.whereabouts.get(rank) for rank in finding.culprits]
     stood = [
         w for w in places if w is not None and w.kind == "stack" and not w.inside and user_frame(w.stack)
     ]
@@ -254,7 +254,7 @@ def interrupted_elsewhere(case: Case) -> Match | None:
         "stuck_rank",
         finding.culprits,
         f"{who} stood at {frame} outside of any collective when a signal ended the job",
-        sure=1,
+        strength=1,
         evidence=[
             Evidence("stack", f"rank {w.rank} stood at {user_frame(w.stack)}", w.rank, Source(w.source))
             for w in stood[:4]
@@ -269,7 +269,7 @@ def interrupted_elsewhere(case: Case) -> Match | None:
 
 def _inside(case: Case, ranks: Sequence[int]) -> bool:
     """Return whether the tracebacks of all these ranks show them in a call."""
-    places = [case.facts.whereabouts.get(rank) for rank in ranks]
+    places = [case.statements.whereabouts.get(rank) for rank in ranks]
     return all(where is not None and where.inside for where in places)
 
 
@@ -280,7 +280,7 @@ def _stack(kind: CallKind | None, case: Case, ranks: Sequence[int]) -> Stack:
     if kind is not None and not case.from_text:
         return ()
     for rank in ranks:
-        where = case.facts.whereabouts.get(rank)
+        where = case.statements.whereabouts.get(rank)
         if where is not None and where.stack:
             return where.stack
     return ()

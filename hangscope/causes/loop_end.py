@@ -16,14 +16,14 @@ def left_the_loop(case: Case) -> Match | None:
     finding = case.finding
     d = Difference(case)
     culprits = finding.culprits
-    exhausted = case.facts.all(JoinExhausted)
+    exhausted = case.statements.all(JoinExhausted)
     told = d.loop_over(culprits) if culprits else None
     its, it_is, it = ("its", "it is", "it") if len(culprits) < 2 else ("their", "they are", "they")
-    sure, why = 0, ""
+    strength, why = 0, ""
     evidence: list[Evidence] = []
     frame: Frame | None = case.frame_of(d.own)
     if exhausted:
-        sure, why = 2, f"{it} ran out of inputs"
+        strength, why = 2, f"{it} ran out of inputs"
         evidence = [quote(e) for e in exhausted[:2]]
         culprits = tuple(sorted({e.rank for e in exhausted if e.rank is not None})) or culprits
     elif isinstance(finding, Different) and finding.change.edit is not None:
@@ -40,7 +40,7 @@ def left_the_loop(case: Case) -> Match | None:
             "uneven_loader",
             culprits,
             f"{who} began one more step while {its} peers are already in the call behind the loop: {it} {'has' if len(culprits) < 2 else 'have'} more batches",
-            sure=1,  # a rank that leaves out the call behind the loop and begins the next epoch leaves the same record
+            strength=1,  # a rank that leaves out the call behind the loop and begins the next epoch leaves the same record
             frame=frame,
             frame_rank=culprits[0] if culprits else None,
             advice=_batches(who),
@@ -60,7 +60,7 @@ def left_the_loop(case: Case) -> Match | None:
         if d.differs in ("shape", "dtype") and d.same_site:
             return None
         if d.ends_epochs:
-            sure, why = (
+            strength, why = (
                 2,
                 f"{it_is} already in the call that ends an epoch, after fewer steps than {its} peers",
             )
@@ -68,7 +68,7 @@ def left_the_loop(case: Case) -> Match | None:
             line = d.position[1]
             if not (d.peer_gradient or told or finding.stuck.history is None) and not _forward(d):
                 return None  # a loop of hand-made calls: an extra call at its end looks the same
-            sure, why = (
+            strength, why = (
                 1,
                 f"{its} call stands at {line}, beyond the lines of the loop that {its} peers are in",
             )
@@ -79,20 +79,23 @@ def left_the_loop(case: Case) -> Match | None:
             and not d.times_before(d.own)
             and d.position is None
         ):
-            sure, why = (
+            strength, why = (
                 0,
                 f"{its} peers began one more backward pass while {it_is} in a call that the loop never made",
             )
         if told is not None:
-            sure, why = (
-                max(sure, 1) + (1 if sure else 0),
+            strength, why = (
+                max(strength, 1) + (1 if strength else 0),
                 (why + f" and {its} own output says that the loop is over")
                 if why
                 else f"{its} own output says that the loop is over",
             )
             evidence.append(quote(told, f"rank {told.rank}'s output: {told.text}"))
     elif isinstance(finding, Absent | Unseen) and told is not None:
-        sure, why = 1 if isinstance(finding, Unseen) else 2, f"{its} own output says that the loop is over"
+        strength, why = (
+            1 if isinstance(finding, Unseen) else 2,
+            f"{its} own output says that the loop is over",
+        )
         evidence.append(quote(told, f"rank {told.rank}'s output: {told.text}"))
         evidence += [
             quote(
@@ -100,7 +103,7 @@ def left_the_loop(case: Case) -> Match | None:
                 f"its buffer held {e.expected} bytes where a peer sent {e.received}: it was in another call",
             )
             for r in culprits
-            for e in case.facts.of(r, GlooSizeMismatch)[:1]
+            for e in case.statements.of(r, GlooSizeMismatch)[:1]
         ]
     if not why:
         return None
@@ -109,7 +112,7 @@ def left_the_loop(case: Case) -> Match | None:
         "uneven_loader",
         culprits,
         f"{who} left the loop: {why}",
-        sure=min(2, sure),
+        strength=min(2, strength),
         category="data",
         evidence=evidence,
         frame=frame,

@@ -65,7 +65,7 @@ def wrong_dtype(case: Case) -> Match | None:
         "dtype_mismatch",
         case.finding.culprits,
         f"{_meeting(case, d)}: the same call with another element type",
-        sure=2,
+        strength=2,
         frame=case.frame_of(d.own),
         frame_rank=_rank(case),
         evidence=_aspects(case),
@@ -77,8 +77,8 @@ def wrong_dtype(case: Case) -> Match | None:
 
 def unused_parameters(case: Case) -> Match | None:
     """DDP itself says which rank got no gradient for which parameters."""
-    named = case.facts.all(DdpUnused)
-    events: Sequence[Event] = named or case.facts.all(DdpUnfinished)
+    named = case.statements.all(DdpUnused)
+    events: Sequence[Event] = named or case.statements.all(DdpUnfinished)
     ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
     if not ranks or len(ranks) * 2 > len(case.incident.ranks):
         return None
@@ -88,7 +88,7 @@ def unused_parameters(case: Case) -> Match | None:
         "gradient_sync_mismatch",
         ranks,
         f"only {ranks_phrase(ranks)} had parameters without a gradient{what}",
-        sure=2,
+        strength=2,
         evidence=[quote(e) for e in events[:4]],
         frame=case.frame_of(case.finding.own.kind),
         frame_rank=ranks[0],
@@ -161,7 +161,7 @@ def gradient_sets(case: Case) -> Match | None:
         "gradient_sync_mismatch",
         culprits,
         why,
-        sure=2 if missing or extra or other_buckets or d.cut_short else 1,
+        strength=2 if missing or extra or other_buckets or d.cut_short else 1,
         frame=case.frame_of(d.own),
         frame_rank=_rank(case),
         advice=advice,
@@ -187,7 +187,7 @@ def wrong_shape(case: Case) -> Match | None:
         "shape_mismatch",
         case.finding.culprits,
         f"{_meeting(case, d)}: the same call with other sizes",
-        sure=1 if frameless else 2,
+        strength=1 if frameless else 2,
         frame=case.frame_of(d.own),
         frame_rank=_rank(case),
         evidence=_aspects(case) + _received(case),
@@ -199,7 +199,7 @@ def wrong_shape(case: Case) -> Match | None:
 
 def received_sizes(case: Case) -> Match | None:
     """Gloo received more bytes than it expected, from a job without any other record of the calls."""
-    events = case.facts.all(GlooSizeMismatch)
+    events = case.statements.all(GlooSizeMismatch)
     if not events or not isinstance(case.finding, Nothing | Unseen):
         return None
     tellers = tuple(sorted({e.rank for e in events if e.rank is not None}))
@@ -215,7 +215,7 @@ def received_sizes(case: Case) -> Match | None:
         f"the buffer of {ranks_phrase(culprits)} does not fit what the others sent: gloo received a message of another size"
         if culprits
         else "gloo received a message of another size than the buffer that waited for it",
-        sure=0 if _may_be_types(events) else 1,
+        strength=0 if _may_be_types(events) else 1,
         evidence=_received(case),
         advice=[
             "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides."
@@ -244,7 +244,7 @@ def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> tuple[int, .
 def received_types(case: Case) -> Match | None:
     """A message of twice or half the size that was expected may be the same call with another element type."""
     first = received_sizes(case)
-    events = case.facts.all(GlooSizeMismatch)
+    events = case.statements.all(GlooSizeMismatch)
     if first is None or not _may_be_types(events):
         return None
     event = events[0]
@@ -252,7 +252,7 @@ def received_types(case: Case) -> Match | None:
         "dtype_mismatch",
         (),
         f"{event.received} bytes against {event.expected} is also what another element type would give",
-        sure=0,
+        strength=0,
     )
 
 
@@ -268,7 +268,7 @@ def _received(case: Case) -> list[Evidence]:
             e,
             f"gloo received {e.received} bytes for a buffer of {e.expected}; the aborted process is the receiver and may be innocent",
         )
-        for e in case.facts.all(GlooSizeMismatch)[:2]
+        for e in case.statements.all(GlooSizeMismatch)[:2]
     ]
 
 
@@ -281,7 +281,7 @@ def different_calls(case: Case) -> Match | None:
         "collective_mismatch",
         case.finding.culprits,
         f"{_meeting(case, d)} at the same seq",
-        sure=1,
+        strength=1,
         frame=case.frame_of(d.own),
         frame_rank=_rank(case),
         evidence=_aspects(case),
@@ -298,4 +298,4 @@ def _rank(case: Case) -> int | None:
 def _aspects(case: Case) -> list[Evidence]:
     """Return what DETAIL itself printed about the difference, for dumps and text alike."""
     ranks = {*case.finding.culprits, *case.finding.waiting[:1]}
-    return [quote(e) for r in sorted(ranks) for e in case.facts.of(r, CallFingerprint)[:1]]
+    return [quote(e) for r in sorted(ranks) for e in case.statements.of(r, CallFingerprint)[:1]]

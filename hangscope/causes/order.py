@@ -26,7 +26,8 @@ def circular_wait(case: Case) -> Match | None:
     odd = _odd_order(case, heads)
     opposite = _opposite_orders(heads)
     stacks = any(
-        (w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack" and w.inside for r in ranks
+        (w := case.statements.whereabouts.get(r)) is not None and w.kind == "stack" and w.inside
+        for r in ranks
     )
     evidence = []
     for rank, calls in sorted(heads.items())[:8]:
@@ -48,7 +49,7 @@ def circular_wait(case: Case) -> Match | None:
             "unknown",
             (),
             "calls wait for each other in a circle that rests on assumptions; stacks would tell",
-            sure=0,
+            strength=0,
             evidence=evidence,
             advice=["Collect a stack of every rank next time (py-spy dump, or TORCH_FR_DUMP with stacks)."],
         )
@@ -57,7 +58,7 @@ def circular_wait(case: Case) -> Match | None:
         culprits,
         f"{ranks_phrase(ranks)} wait for each other in a circle: each holds a group that another needs"
         + (f"; the order of {ranks_phrase(odd)} is the odd one" if odd else ""),
-        sure=2 if (opposite or stacks) and odd else 1,
+        strength=2 if (opposite or stacks) and odd else 1,
         evidence=evidence,
         frame=case.frame_of(kind),
         frame_rank=first,
@@ -83,18 +84,18 @@ def false_circle(case: Case) -> Match | None:
     )
     if not who or len(who) * 2 > len(case.incident.ranks):
         return None
-    frame = user_frame(case.facts.whereabouts[who[0]].stack)
+    frame = user_frame(case.statements.whereabouts[who[0]].stack)
     return Match(
         "stuck_rank",
         who,
         f"{ranks_phrase(who)} left a call open and is busy outside of it, as its stack shows; the circle of open calls is not a true one",
-        sure=1,
+        strength=1,
         evidence=[
             Evidence(
                 "stack",
-                f"rank {r}: " + " <- ".join(str(f) for f in case.facts.whereabouts[r].stack[:4]),
+                f"rank {r}: " + " <- ".join(str(f) for f in case.statements.whereabouts[r].stack[:4]),
                 r,
-                Source(case.facts.whereabouts[r].source),
+                Source(case.statements.whereabouts[r].source),
             )
             for r in who
         ],
@@ -142,7 +143,7 @@ def crossed_groups(case: Case) -> Match | None:
         "collective_order_mismatch",
         finding.culprits,
         f"{who} entered {describe(finding.own.kind)}{on} before {describe(skipped)}{there}, the others the other way round",
-        sure=2 if finding.change.swapped else 1,
+        strength=2 if finding.change.swapped else 1,
         evidence=evidence,
         frame=case.frame_of(finding.own.kind),
         frame_rank=finding.culprits[0] if finding.culprits else None,

@@ -46,7 +46,7 @@ def unpaired(case: Case) -> Match | None:
         (culprit,),
         said,
         # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
-        sure=1 if finding.assumed or isinstance(finding, Absent) else 2,
+        strength=1 if finding.assumed or isinstance(finding, Absent) else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
         evidence=[
@@ -69,13 +69,13 @@ def _somewhere(case: Case) -> Match:
         "p2p_mismatch",
         (),
         f"{who} all wait in sends and receives: one half is missing, or they face each other in a circle",
-        sure=1,
+        strength=1,
         category="code",
         frame=case.frame_of(case.finding.stuck.kind),
         frame_rank=case.finding.stuck.rank,
         evidence=[
             Evidence("stack", f"rank {rank} waits in {where.op} at {user_frame(where.stack)}", rank, Source(where.source))
-            for rank, where in sorted(case.facts.whereabouts.items())[:8]
+            for rank, where in sorted(case.statements.whereabouts.items())[:8]
         ],
         advice=[
             "Print peer and number of each send and receive per rank: the pair whose counts differ is the one.",
@@ -94,7 +94,7 @@ def _left_out(case: Case) -> Match:
         "p2p_mismatch",
         (culprit,),
         f"rank {culprit} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle",
-        sure=1,
+        strength=1,
         frame=case.frame_of(finding.own.kind),
         frame_rank=culprit,
         evidence=_strayed(case, culprit),
@@ -144,7 +144,7 @@ def _unequal(case: Case) -> Match:
         "p2p_mismatch",
         finding.culprits,
         f"{describe(finding.own.kind)} meets {describe(finding.stuck.kind)}: a send and its receive of different sizes",
-        sure=2,
+        strength=2,
         frame=case.frame_of(finding.own.kind),
         frame_rank=finding.culprits[0] if finding.culprits else None,
         advice=[

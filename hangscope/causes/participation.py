@@ -21,14 +21,17 @@ def one_sided_call(case: Case) -> Match | None:
     d = Difference(case)
     culprits = finding.culprits
     who = ranks_phrase(culprits) if culprits else "one side"
-    sure, why = 0, ""
+    strength, why = 0, ""
     test = d.rank_test(culprits)
     skips = d.skips(culprits)
     left_out = bool(d.skipped) and not d.inserted
     if isinstance(finding, Extra):
-        sure, why = (0 if finding.tie else 1), f"{who} made {describe(d.own)}, which the others did not make"
+        strength, why = (
+            (0 if finding.tie else 1),
+            f"{who} made {describe(d.own)}, which the others did not make",
+        )
     elif left_out and (finding.change.edit is not None or d.times_before(d.own)):
-        sure, why = (
+        strength, why = (
             # Who leaves out whole steps may have left the loop.
             2 if finding.change.edit is not None or d.skipped_part_of_a_step or not d.period else 1,
             f"{who} left out {describe(d.skipped[0])}"
@@ -36,13 +39,13 @@ def one_sided_call(case: Case) -> Match | None:
             + " and went on",
         )
     elif d.added:
-        sure, why = (
+        strength, why = (
             2,
             f"{who} made {describe(d.added[0])} in addition"
             + (f" (and {len(d.added) - 1} more)" if len(d.added) > 1 else ""),
         )
     elif d.differs == "op" and not case.frames_recorded and d.resumes:
-        sure, why = (
+        strength, why = (
             1,
             f"{who} made {describe(d.own)}, which nobody had made before, and then the call that the others wait in",
         )
@@ -50,16 +53,16 @@ def one_sided_call(case: Case) -> Match | None:
         inside = d.position is not None and d.position[0] == "inside"
         if d.differs or d.same_site is False or finding.change.before:
             made = describe(d.own)
-            sure = 2 if inside or test else 1
+            strength = 2 if inside or test else 1
             why = f"{who} {'is' if len(culprits) < 2 else 'are'} in {made} at {case.frame_of(d.own) or 'an unknown line'}, where the others are in {describe(d.peer)}"
     if not why:
         return None
     evidence = [quote(e, f"rank {e.rank} said that it skipped: {e.text}") for e in skips[-2:]]
     if test is not None:
-        sure = max(sure, 1)
+        strength = max(strength, 1)
         evidence.append(quote(test, f"the line itself tests for a rank: {(test.code or '')[:160]}"))
     if skips:
-        sure = 2
+        strength = 2
     odd = d.added[0] if d.added and not left_out else d.own
     call = odd.op if odd is not None else "collective"
     if left_out or skips:
@@ -86,7 +89,7 @@ def one_sided_call(case: Case) -> Match | None:
         "rank_conditional_collective",
         culprits,
         why,
-        sure=sure,
+        strength=strength,
         evidence=evidence,
         advice=advice,
         rivals=[("collective_order_mismatch", "the call that it did not make may have come next")]
@@ -121,7 +124,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     evidence: list[Evidence] = []
     frame: Frame | None = None
     for rank in culprits:
-        where = case.facts.whereabouts.get(rank)
+        where = case.statements.whereabouts.get(rank)
         if where is not None and not where.inside and user_frame(where.stack) is not None:
             frame = frame or user_frame(where.stack)
             evidence.append(
@@ -133,8 +136,8 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
                 )
             )
         evidence += _at_work_below(case, rank)
-        evidence += [quote(e) for e in case.facts.of(rank, DumpObserved)[:1]]
-        evidence += [quote(e) for e in case.facts.of(rank, HeartbeatTimeout)[:1]]
+        evidence += [quote(e) for e in case.statements.of(rank, DumpObserved)[:1]]
+        evidence += [quote(e) for e in case.statements.of(rank, HeartbeatTimeout)[:1]]
     seen = [r for r in culprits if case.incident.ranks[r].seen and case.incident.ranks[r].dump_file]
     for rank in seen[:8]:
         evidence.insert(
@@ -152,7 +155,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         f"{who} is waiting for nobody and has not made its next call"
         if len(culprits) == 1
         else f"{who} are waiting for nobody and have not made their next call",
-        sure=2 if frame is not None or (seen and len(seen) == len(culprits)) else 1,
+        strength=2 if frame is not None or (seen and len(seen) == len(culprits)) else 1,
         evidence=evidence,
         frame=frame,
         frame_rank=culprits[0],
@@ -160,7 +163,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
             f"See what {who} {'does' if len(culprits) == 1 else 'do'} at {frame.file}:{frame.line} in {frame.name}: I/O, a lock, a data loader, a download."
             if frame
             else f"Take a stack of {who} before such a job is ended (hangscope run does): data loader, lock, I/O, checkpoint or a kernel launch."
-            if bool(case.facts.all(Exit)) or bool(case.facts.all(ExternalEnd))
+            if bool(case.statements.all(Exit)) or bool(case.statements.all(ExternalEnd))
             else f"Take a stack of {who} now (py-spy dump --pid PID): data loader, lock, I/O, checkpoint or a kernel launch.",
             "Move work that one rank does alone out of the step, or give that group a longer timeout with the reason.",
         ],

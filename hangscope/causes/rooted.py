@@ -28,9 +28,9 @@ def other_roots(case: Case) -> Match | None:
     No recorder keeps the root, so that two ranks which both send, or which wait for different ranks, look alike in it.
     """
     finding = case.finding
-    if not_collected(case.incident, case.facts):
+    if not_collected(case.incident, case.statements):
         return None  # what the others are in is not known
-    if any(event.tier <= 2 for event in case.facts.all(NcclWarn)):
+    if any(event.tier <= 2 for event in case.statements.all(NcclWarn)):
         return None  # the transport itself reports a fault
     kind = (
         finding.stuck.kind
@@ -47,7 +47,7 @@ def other_roots(case: Case) -> Match | None:
         "collective_mismatch",
         (),
         f"every rank is in the same {kind.op}{here} and none finishes it: the ranks may disagree about `{root}`",
-        sure=1 if backends <= {"gloo"} else 0,
+        strength=1 if backends <= {"gloo"} else 0,
         category="code",
         evidence=[*_lines(case), Evidence("method", f"recorders do not keep the root of a call: that all ranks pass the same `{root}` is not known")],
         advice=[
@@ -63,16 +63,16 @@ def other_roots(case: Case) -> Match | None:
 
 def _lines(case: Case) -> list[Evidence]:
     """Return a line of those that waited to send and one of those that waited to receive: two senders are two roots."""
-    return [quote(event) for event in case.facts.all(GlooTimeout)[:4]]
+    return [quote(event) for event in case.statements.all(GlooTimeout)[:4]]
 
 
 def _all_at_one_line(case: Case) -> CallKind | None:
     """Return the call that all ranks timed out in at one line of the user's, of a job of which only text is left."""
-    places = case.facts.whereabouts
+    places = case.statements.whereabouts
     if not isinstance(case.finding, Nothing) or len(places) < 2 or set(places) != set(case.incident.ranks):
         return None
     stood = list(places.values())
     lines = {(where.op, user_frames(where.stack)) for where in stood}
     if len(lines) > 1 or not all(where.inside and where.kind == "log" for where in stood):
         return None
-    return stood[0].call if case.facts.witnesses else None
+    return stood[0].call if case.statements.witnesses else None

@@ -12,15 +12,16 @@ from hangscope.align.program import Programs
 from hangscope.align.waitgraph import OpenCall, WaitGraph
 from hangscope.explain.finding import AnyFinding, OwnCall, StuckCall, reaching
 from hangscope.explain.generate.interleaving import Interleaving
+from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import Incident
 
 
 class Aligned:
     """What all searches share.
 
-    `witnesses` are ranks whose own log shows them waiting, `uncollected` those of which nothing was collected, so that
-    their silence accuses nobody; `ended` died by a fault of their own; `busy` stand at work outside of every call, as
-    their stacks show. All ranks are global.
+    `stated` is what text and stacks say; `uncollected` are ranks of which nothing was collected, so that their silence accuses
+    nobody; `ended` died by a fault of their own; `early` have a dump older than their peers'. All ranks are global.
     """
 
     def __init__(
@@ -29,15 +30,13 @@ class Aligned:
         views: Sequence[GroupFrontier],
         histories: dict[int, GroupHistory],
         graph: WaitGraph,
-        witnesses: frozenset[int] = frozenset(),
-        uncollected: frozenset[int] = frozenset(),
-        ended: frozenset[int] = frozenset(),
-        busy: frozenset[int] = frozenset(),
+        stated: Statements,
     ) -> None:
-        self.incident, self.graph, self.histories = incident, graph, histories
+        self.incident, self.graph, self.histories, self.stated = incident, graph, histories, stated
         self.views = {v.group.gid: v for v in views}
         self.waiting = graph.waiting
-        self.witnesses, self.uncollected, self.ended, self.busy = witnesses, uncollected, ended, busy
+        self.uncollected = not_collected(incident, stated)
+        self.ended = frozenset(death.rank for death in stated.deaths)
         self.early = frozenset(rank for view in views for rank in view.early)
         self.programs = Programs(incident)
         self.interleaving = Interleaving(self.programs)

@@ -8,10 +8,10 @@ that all joined and none completes. What was not chosen is kept with the reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
+from hangscope import incident
 from hangscope.explain.aligned import Aligned
-from hangscope.explain.facts import Facts
 from hangscope.explain.finding import (
     Absent,
     Candidate,
@@ -19,8 +19,10 @@ from hangscope.explain.finding import (
     Finding,
     Lagging,
     Nothing,
+    Source,
     Stalled,
     Unseen,
+    Weighed,
 )
 from hangscope.explain.generate.absence import Absence
 from hangscope.explain.generate.circles import Circles
@@ -29,25 +31,17 @@ from hangscope.explain.generate.mismatches import Mismatches
 from hangscope.explain.generate.pair_faults import PairFaults
 from hangscope.explain.generate.standing_calls import standing_call
 from hangscope.explain.predict import Replay
+from hangscope.explain.statements.bounds import behind
 from hangscope.explain.text.hypotheses import told
-from hangscope.explain.weights import Source, price
+from hangscope.explain.weights import price
 
 
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """A finding, what it rests on, and its score: the share of the waiting ranks that it explains, less its price."""
-
-    finding: Finding
-    source: Source
-    score: float
-
-
-def explain(aligned: Aligned, facts: Facts) -> Explanation:
+def explain(aligned: Aligned) -> Explanation:
     """Return the finding that fits best, with its rivals; `Nothing` where nothing is open and no line tells of a root."""
     found = _of_calls(aligned)
-    weighed = [*_by_calls(aligned, found), *_by_text(aligned, facts)]
+    weighed = [*_by_calls(aligned, found), *_by_text(aligned)]
     if not weighed:
-        return Explanation(Nothing())
+        return Explanation(Nothing(), from_text=True)
     best = max(weighed, key=lambda w: w.score)  # of equals the first, which is of the more certain kind
     set_aside = [candidate for w in weighed if w.source is best.source for candidate in w.finding.set_aside]
     for w in weighed:
@@ -55,7 +49,26 @@ def explain(aligned: Aligned, facts: Facts) -> Explanation:
             why = f"explains {w.finding.explained} waiting ranks; {best.finding.name} explains {best.finding.explained}"
             set_aside.append(Candidate(w.finding.culprits, w.finding.name, why))
     rivals = tuple(f for f in found if f is not best.finding and _has_a_fault_of_its_own(aligned, f))
-    return Explanation(best.finding, best.source is not Source.CALLS, rivals, tuple(set_aside))
+    weighed.sort(key=lambda w: -w.score)
+    recorded = any(
+        r.calls_file and r.absence is not incident.Absence.TOLD for r in aligned.incident.ranks.values()
+    )
+    from_text = best.source is not Source.CALLS or not recorded
+    finding = (
+        _with_its_lines(aligned, best.finding, from_text) if best.source is Source.CALLS else best.finding
+    )
+    return Explanation(finding, from_text, rivals, tuple(set_aside), tuple(weighed))
+
+
+def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Finding:
+    """Return a finding by calls with the lines that state them, where no recorder does, and with what both assume."""
+    view = finding.stuck.view
+    assumed = finding.assumed or (view is not None and incident.ASSUMED in view.group.name)
+    if not from_text or finding.events:
+        return replace(finding, assumed=assumed)
+    lines = behind(aligned.stated, finding.waiting, finding.culprits)
+    assumed = assumed or any(e.rank_assumed for e in lines)
+    return replace(finding, assumed=assumed, events=tuple(lines))
 
 
 def _of_calls(aligned: Aligned) -> list[Finding]:
@@ -90,12 +103,12 @@ def _by_calls(aligned: Aligned, found: Sequence[Finding]) -> list[Weighed]:
     ]
 
 
-def _by_text(aligned: Aligned, facts: Facts) -> list[Weighed]:
+def _by_text(aligned: Aligned) -> list[Weighed]:
     """Return what text tells, held against the calls that are open."""
     replay = Replay(aligned.graph)
     waiting = frozenset(aligned.waiting)
     weighed = []
-    for finding, source in told(aligned.incident, facts):
+    for finding, source in told(aligned.incident, aligned.stated):
         culprits = frozenset(finding.culprits)
         left = replay.stuck(culprits) - culprits if waiting and culprits else frozenset()
         share = 1 - len(left) / max(1, len(waiting - culprits))

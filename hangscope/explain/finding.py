@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import ClassVar, TypeVar
 
 from hangscope.align.divergence import GroupHistory, RankEdit
@@ -179,14 +180,36 @@ def reaching(finding: AnyFinding, waiting: tuple[int, ...], explains: frozenset[
     return replace(finding, waiting=waiting, reached=explains.intersection(waiting))
 
 
+class Source(Enum):
+    """What a finding rests on."""
+
+    CALLS = "calls"  # that dumps recorded, or lines of the watchdog state
+    OWN_WORDS = "own words"  # ranks say which call they were in
+    REPORT = "report"  # somebody counted all ranks
+    HINT = "hint"
+    SILENCE = "silence"  # who printed no error, or stood elsewhere, while all others failed
+    OUTPUT = "output"  # what the program itself printed last
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A finding, what it rests on, and its score: the share of the waiting ranks that it explains, less its price."""
+
+    finding: Finding
+    source: Source
+    score: float
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The finding that explains best, the other roots whose ranks show a fault of their own, and who was set aside.
+    """The finding that fits best, and what was weighed against it.
 
-    `from_text`: it rests on lines and stacks, and not on calls.
+    `from_text`: it rests on lines and stacks, and not on calls. `rivals`: other roots whose ranks show a fault of their own.
+    `set_aside`: who looked guilty. `weighed`: all findings, the best first.
     """
 
     best: Finding
     from_text: bool = False
     rivals: tuple[Finding, ...] = ()
     set_aside: tuple[Candidate, ...] = ()
+    weighed: tuple[Weighed, ...] = ()

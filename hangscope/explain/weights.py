@@ -1,13 +1,12 @@
 """The weights by which findings are compared, each with what it stands for and how it was set.
 
 A finding's score is the share of the waiting ranks that lead to its root, less a price for how surprising such a root is on
-such evidence. Prices are steps of one tenth: a root of a more usual kind is not given up for one that explains a tenth of
-the ranks more. They were set on simulated incidents of seeds below 1,000 and held against others (docs/score.md).
+such evidence. Prices are steps of one tenth: a root of a more certain kind is not given up for one that explains a tenth of
+the ranks more. They follow from what each kind of evidence leaves open, and were fitted to nothing; docs/score.md shows how
+they do.
 """
 
 from __future__ import annotations
-
-from enum import Enum
 
 from hangscope.explain.finding import (
     Absent,
@@ -18,22 +17,11 @@ from hangscope.explain.finding import (
     Lagging,
     Late,
     Shifted,
+    Source,
     Stalled,
     Unpaired,
     Unseen,
 )
-
-
-class Source(Enum):
-    """What a finding rests on."""
-
-    CALLS = "calls"  # that dumps recorded, or lines of the watchdog state
-    OWN_WORDS = "own words"  # ranks say which call they were in
-    REPORT = "report"  # somebody counted all ranks
-    HINT = "hint"
-    SILENCE = "silence"  # who printed no error, or stood elsewhere, while all others failed
-    OUTPUT = "output"  # what the program itself printed last
-
 
 #: What calls show, from what leaves no other reading to what names nobody.
 _OF_CALLS: dict[type[Finding], float] = {

@@ -129,7 +129,7 @@ def _stacks_of_rank(process: Process, processes: Sequence[Process], target: Path
         return "agent"
     how, text = _stacks(process.pid, spy)
     if not text:
-        if told := kernel.facts(process.pid):
+        if told := kernel.statements(process.pid):
             (target / f"kernel_rank_{process.rank}.txt").write_text(told)
         return ""
     parts = [_headed(process.pid, f"rank {process.rank}", text)]

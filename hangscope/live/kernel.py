@@ -16,7 +16,7 @@ _STATES = {
 _THREADS = 64
 
 
-def facts(pid: int) -> str:
+def statements(pid: int) -> str:
     """Return one line for the process and one for each of its first threads, "" where it is gone."""
     lines = []
     try:

@@ -254,9 +254,9 @@ class Runner:
             120.0, wait=_OTHER_NODES, hurry=lambda: False, ended=self.ending, job_is_over=True
         )
 
-    def _note(self, **facts: Any) -> None:
+    def _note(self, **statements: Any) -> None:
         """Keep what is known of the run itself, for people."""
-        self.known.update(facts)
+        self.known.update(statements)
         path = self.folder.path / "launcher" / f"{self.nodes.name}.run"
         try:
             path.write_text("".join(f"{name}: {value}\n" for name, value in self.known.items()))

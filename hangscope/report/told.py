@@ -44,33 +44,33 @@ class Told:
 
 def watchdogs(subject: Subject) -> list[Told]:
     """Return who noticed the stall: timeouts of watchdogs, gloo, monitored barriers and stores."""
-    return [_told(e) for kind in _WATCHDOGS for e in subject.analysis.case.facts.all(kind)]
+    return [_told(e) for kind in _WATCHDOGS for e in subject.analysis.case.statements.all(kind)]
 
 
 def ends(subject: Subject, rank: int | None = None) -> list[Told]:
     """Return what text tells of the ends of processes, of one rank or of all; what only passes on another's end is left out."""
-    facts = subject.analysis.case.facts
+    statements = subject.analysis.case.statements
     found: list[Event] = [
         e
-        for e in (facts.all(RankException) if rank is None else facts.of(rank, RankException))
+        for e in (statements.all(RankException) if rank is None else statements.of(rank, RankException))
         if not e.symptom
     ]
     for kind in _ENDS:
-        found += facts.all(kind) if rank is None else facts.of(rank, kind)
+        found += statements.all(kind) if rank is None else statements.of(rank, kind)
     return [_told(e) for e in found]
 
 
 def joins(subject: Subject) -> list[Told]:
     """Return what text tells of a group or rendezvous that did not become whole."""
-    facts = subject.analysis.case.facts
-    return [_told(e) for kind in _JOINS for e in facts.all(kind)] + [
-        _told(e) for e in facts.all(UnmadeCommunicator)
+    statements = subject.analysis.case.statements
+    return [_told(e) for kind in _JOINS for e in statements.all(kind)] + [
+        _told(e) for e in statements.all(UnmadeCommunicator)
     ]
 
 
 def transport(subject: Subject) -> list[Told]:
     """Return what NCCL warned of."""
-    return [_told(e) for e in subject.analysis.case.facts.all(NcclWarn)]
+    return [_told(e) for e in subject.analysis.case.statements.all(NcclWarn)]
 
 
 def last_words(subject: Subject, rank: int, most: int = 6) -> list[Told]:
@@ -83,17 +83,17 @@ def last_words(subject: Subject, rank: int, most: int = 6) -> list[Told]:
 
 def has_ended(subject: Subject) -> bool:
     """Return whether text tells that a process of the job has ended."""
-    facts = subject.analysis.case.facts
-    return bool(facts.all(Exit) or facts.all(ExitOk) or facts.all(ExternalEnd))
+    statements = subject.analysis.case.statements
+    return bool(statements.all(Exit) or statements.all(ExitOk) or statements.all(ExternalEnd))
 
 
 def traceback_of(subject: Subject, rank: int) -> tuple[PageFrame, ...]:
     """Return the frames of a rank's own traceback, innermost first, with the source line where the log quotes it."""
-    facts = subject.analysis.case.facts
-    for error in facts.of(rank, RankException):
+    statements = subject.analysis.case.statements
+    for error in statements.of(rank, RankException):
         if error.frames and not error.symptom:
             return _frames(error.frames, error.code or "")
-    return next((_frames(e.frames, "") for e in facts.of(rank, Terminate) if e.frames), ())
+    return next((_frames(e.frames, "") for e in statements.of(rank, Terminate) if e.frames), ())
 
 
 def _frames(frames: Stack, code: str) -> tuple[PageFrame, ...]:

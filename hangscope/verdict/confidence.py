@@ -23,7 +23,7 @@ from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
-from hangscope.verdict.damage import damage, damaged_files, only_communication_failed
+from hangscope.verdict.damage import damage, damaged_files, only_communication_failed, torn_death
 
 #: What a rule says of itself whose facts leave other readings open.
 USUAL = "the usual reading of this evidence"
@@ -44,13 +44,13 @@ _OF_PROGRAMS = frozenset(
 def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     """Return the level (2 high, 1 medium, 0 low) that a match has earned, and the reasons of each step."""
     finding, incident = case.finding, case.incident
-    level = match.sure
+    level = match.strength
     reasons = [
         (
             "no other cause fits the evidence as well",
             USUAL,
             "a guess: other causes fit as well",
-        )[2 - match.sure]
+        )[2 - match.strength]
     ]
 
     def lower(to: int, why: str) -> None:
@@ -59,8 +59,11 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             level = to
             reasons.append(why)
 
-    if why := damage(case, match) or only_communication_failed(case, match):
+    if why := damage(case, match) or torn_death(case, match) or only_communication_failed(case, match):
         lower(1, why)
+    stuck = finding.stuck
+    if isinstance(finding, Absent) and stuck.view is not None and stuck.kind is None and case.solid:
+        lower(1, "the call that they wait in was not recorded: a number alone tells of it")
     if finding.tie and not match.culprits:
         lower(1, "the sides are even and history does not tell which is wrong")
     if not isinstance(finding, Nothing) and match.cause not in (
@@ -137,11 +140,11 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             0,
             "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well",
         )
-    gone = not_collected(incident, case.facts) - set(match.culprits)
-    unread = beyond_the_text(incident, case.facts) | without_a_log(incident, case.facts)
+    gone = not_collected(incident, case.statements) - set(match.culprits)
+    unread = beyond_the_text(incident, case.statements) | without_a_log(incident, case.statements)
     if case.from_text and finding.tie and unread:
         lower(0, f"the sides are even, and the lines of {ranks_phrase(unread)} are not here")
-    placed = any(case.facts.of(r, DumpObserved) for r in match.culprits)
+    placed = any(case.statements.of(r, DumpObserved) for r in match.culprits)
     own_words = any(
         item.rank in match.culprits and item.kind in ("log", "exit", "stack") for item in match.evidence
     )
@@ -182,8 +185,8 @@ def _nowhere(case: Case) -> set[int]:
 
 def status_without_verdict(case: Case) -> str:
     """Return no_hang only with positive proof, else inconclusive."""
-    incident, facts = case.incident, case.facts
-    trouble = facts.all(
+    incident, statements = case.incident, case.statements
+    trouble = statements.all(
         RankException,
         Exit,
         GlooTimeout,
@@ -216,7 +219,7 @@ def status_without_verdict(case: Case) -> str:
     all_seen = not blind and bool(incident.ranks) and all(r.seen and r.dump_file for r in ranks)
     logged = any(f != r.dump_file for r in ranks for f in r.files)
     all_seen = all_seen and (logged or not _half_retired(case))
-    all_exited = bool(incident.ranks) and all(r.rank in facts.left_quietly for r in ranks)
+    all_exited = bool(incident.ranks) and all(r.rank in statements.left_quietly for r in ranks)
     return "no_hang" if (all_seen and _equal_frontiers(case)) or all_exited else "inconclusive"
 
 
@@ -268,13 +271,13 @@ def missing_inputs(case: Case) -> list[str]:
         ranks = [r for r, record in incident.ranks.items() if record.absence == absence]
         if ranks:
             result.append(f"{text} of {ranks_phrase(ranks)}")
-    if not case.facts.whereabouts:
+    if not case.statements.whereabouts:
         result.append("no stacks: py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later")
     logged = [
         r
         for r, record in incident.ranks.items()
         if record.events or any(f != record.dump_file for f in record.files)
     ]
-    if not logged and not case.facts.kinds:
+    if not logged and not case.statements.kinds:
         result.append("no logs: one file per rank (torchrun --log-dir DIR --tee 3)")
     return result

@@ -21,9 +21,11 @@ CODES = frozenset(
         "odd_values",
         "odd_name",
         "torn_table",
+        "contradiction",
         "too_many_members",
     }
 )
+_FEW = 64  # culprits whose own logs are looked at
 _REPLACED = "\ufffd"  # stands for bytes that are no text
 
 
@@ -35,7 +37,8 @@ _COMMUNICATION = (
 )
 #: What stands in its messages, so that one of them is known where a letter of it is changed.
 _ITS_WORDS = re.compile(
-    r"[Cc]ollective|\bpeers?\b|nccl|NCCL|gloo|[Bb]arrier|\bDDP\b|ProcessGroup|communicator|TCPStore|across all ranks"
+    r"[Cc]ollective|\bpeers?\b|nccl|NCCL|gloo|[Bb]arrier|\bDDP\b|ProcessGroup|communicator|TCPStore|across all ranks|"
+    r"\[[Rr]ank \d|[Rr]anks? \d{1,7} (?:failed|is|successfully)|failed to pass|Op type|Sequence number|SequenceNumber|OpType|TensorShape"
 )
 _ARGUMENT_ERRORS = frozenset(
     {"ValueError", "TypeError", "AssertionError", "KeyError", "IndexError", "AttributeError"}
@@ -56,6 +59,11 @@ def damage(case: Case, match: Match) -> str:
     damaged = damaged_files(case.incident)
     for file in sorted(damaged & _dumps_compared(case, match)):
         return f"{file}, on which it rests, is damaged"
+    for rank in match.culprits if len(match.culprits) <= _FEW and match.cause in _BY_TEXT else ():
+        for file in sorted(
+            damaged & set(case.incident.ranks[rank].files if rank in case.incident.ranks else ())
+        ):
+            return f"{file}, the log of rank {rank}, is damaged, and what would explain its end may be lost"
     for item in match.evidence:
         if item.stance != "for":
             continue
@@ -76,12 +84,26 @@ def _dumps_compared(case: Case, match: Match) -> set[str]:
     return {file.split("!/")[0] for file in files if file}
 
 
+def torn_death(case: Case, match: Match) -> str:
+    """Return why a death may be none: its traceback's beginning is not there, and nothing else says that the rank ended."""
+    for death in case.statements.first_deaths if match.cause == "crashed_rank" else []:
+        event, told = death.event, case.statements.exits.get(death.rank)
+        alone = told is None or told.code in (None, 0)
+        if death.rank not in match.culprits or not isinstance(event, RankException):
+            continue
+        if any(_REPLACED in frame.file + frame.name for frame in event.frames):
+            return f"the traceback of rank {death.rank} holds bytes that are no text"
+        if event.torn and alone:
+            return f"how the traceback of rank {death.rank} begins is not there: its last line may be of an error that was caught"
+    return ""
+
+
 def only_communication_failed(case: Case, match: Match) -> str:
     """Return why a death may be no death of the rank's own: the communication layer raised it, in words that no rule knows.
 
     A rank whose peer is gone gets such an error, too. What tells the two apart are a few words of it.
     """
-    deaths = case.facts.first_deaths if match.cause == "crashed_rank" else []
+    deaths = case.statements.first_deaths if match.cause == "crashed_rank" else []
     for death in deaths:
         event = death.event
         if not isinstance(event, RankException) or death.rank not in match.culprits:

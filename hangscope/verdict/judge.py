@@ -62,7 +62,7 @@ def judge(case: Case) -> Judgement:
         status = confidence.status_without_verdict(case)
         if status == "no_hang":
             return Judgement(status, None, missing=[])
-        stop = find_stop(case.facts)
+        stop = find_stop(case.statements)
         if stop is not None:
             return Judgement(
                 "hang",
@@ -161,14 +161,14 @@ def _since(case: Case, in_call: tuple[int, ...]) -> int | None:
 
 def _until(case: Case) -> int | None:
     """Return when the job ended (ns), by the last line of a launcher or scheduler that carries a date."""
-    told = (*case.facts.all(Exit), *case.facts.all(ExternalEnd))
+    told = (*case.statements.all(Exit), *case.statements.all(ExternalEnd))
     return max((int(e.time * 1_000_000_000) for e in told if e.time is not None), default=None)
 
 
 def _stuck_in_text(case: Case) -> tuple[int, ...]:
     """Return the ranks that text shows waiting: they timed out or lost a peer, or sat in a monitored barrier."""
-    barrier = {e.rank for e in case.facts.all(MonitoredBarrier) if e.rank is not None}
-    return tuple(sorted(case.facts.witnesses | barrier))
+    barrier = {e.rank for e in case.statements.all(MonitoredBarrier) if e.rank is not None}
+    return tuple(sorted(case.statements.witnesses | barrier))
 
 
 def _in_call(case: Case, waiting: tuple[int, ...]) -> tuple[int, ...]:

@@ -46,9 +46,9 @@ def deciding(case: Case, match: Match, evidence: Sequence[Evidence]) -> tuple[in
     anyway = {
         (e.file, e.line)
         for e in (
-            *case.facts.all(WatchdogTimeout, GlooTimeout, GlooClosed),
-            *case.facts.all(WatchdogStatus),
-            *case.facts.all(DumpSignal),
+            *case.statements.all(WatchdogTimeout, GlooTimeout, GlooClosed),
+            *case.statements.all(WatchdogStatus),
+            *case.statements.all(DumpSignal),
         )
         if e.rank not in culprits
     }

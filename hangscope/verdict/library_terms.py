@@ -54,7 +54,7 @@ def _own_stack(case: Case, match: Match) -> Stack:
         return kind.stack
     if kind is not None and not case.from_text:
         return ()
-    stacks = (case.facts.whereabouts.get(rank) for rank in match.culprits)
+    stacks = (case.statements.whereabouts.get(rank) for rank in match.culprits)
     return next((where.stack for where in stacks if where is not None and where.inside), ())
 
 
@@ -63,7 +63,7 @@ def _peer_stack(case: Case) -> Stack:
     kind = case.finding.stuck.kind
     if kind is not None and kind.stack:
         return kind.stack
-    stacks = (case.facts.whereabouts.get(rank) for rank in case.finding.waiting[:64])
+    stacks = (case.statements.whereabouts.get(rank) for rank in case.finding.waiting[:64])
     return next((where.stack for where in stacks if where is not None), ())
 
 
@@ -139,7 +139,7 @@ def _whom(rule: Rule) -> list[str]:
 
 def _elsewhere(case: Case, match: Match) -> list[Stack]:
     """Return the stacks of culprits that stand outside of any call."""
-    stacks = (case.facts.whereabouts.get(rank) for rank in match.culprits[:4])
+    stacks = (case.statements.whereabouts.get(rank) for rank in match.culprits[:4])
     return [where.stack for where in stacks if where is not None]
 
 

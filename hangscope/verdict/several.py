@@ -61,7 +61,7 @@ def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
         if m.culprits and set(m.culprits) <= ranks
     )
     match = next(answers, None)
-    if match is None or match.sure < 2 or (case.facts.deaths and not _told(match)):
+    if match is None or match.strength < 2 or (case.statements.deaths and not _told(match)):
         return None
     return match
 
@@ -81,7 +81,7 @@ def _joined(best: Match, added: Sequence[Match]) -> Match:
         best,
         culprits=tuple(sorted({rank for match in (best, *added) for rank in match.culprits})),
         why=f"{best.why}; and, by a fault of {'its' if len(added) == 1 else 'their'} own, {others}",
-        sure=min(best.sure, 1),
+        strength=min(best.strength, 1),
         evidence=[item for match in (best, *added) for item in match.evidence],
         advice=[
             *best.advice[:1],

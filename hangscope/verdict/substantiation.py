@@ -120,7 +120,7 @@ def _sides(finding: Finding) -> list[tuple[tuple[int, ...], CallKind | None]]:
 def _against(case: Case, match: Match) -> list[Evidence]:
     """Return what speaks against the verdict: other deaths, the launcher's own root cause, ranks not explained."""
     result = []
-    for rank, event in sorted(case.facts.exits.items()):
+    for rank, event in sorted(case.statements.exits.items()):
         if event.first and match.culprits and rank not in match.culprits:
             result.append(
                 Evidence(
@@ -131,7 +131,7 @@ def _against(case: Case, match: Match) -> list[Evidence]:
                     "against",
                 )
             )
-    for death in case.facts.deaths:
+    for death in case.statements.deaths:
         if death.rank not in match.culprits:
             result.append(
                 Evidence(
@@ -150,7 +150,7 @@ def alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alte
     result = [Alternative(cause, why) for cause, why in match.rivals if cause != match.cause]
     for other in others:
         if other.cause == "collective_mismatch" and (
-            match.sure == 2 or match.cause == "collective_order_mismatch"
+            match.strength == 2 or match.cause == "collective_order_mismatch"
         ):
             continue  # what a finer cause explains for certain is a mismatch by definition, and no rival of it
         if other.cause != match.cause and all(a.cause != other.cause for a in result):
@@ -185,7 +185,12 @@ def alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alte
         "stuck_rank": ("slow_rank", "one snapshot cannot tell blocked from slow"),
     }
     rival = rivals.get(match.cause)
-    if rival is not None and not match.rivals and match.sure < 2 and all(a.cause != rival[0] for a in result):
+    if (
+        rival is not None
+        and not match.rivals
+        and match.strength < 2
+        and all(a.cause != rival[0] for a in result)
+    ):
         result.insert(0, Alternative(*rival))
     return result[:3]
 
@@ -193,7 +198,7 @@ def alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alte
 def candidates(case: Case, match: Match) -> list[Candidate]:
     """Return the ranks that looked guilty and were set aside."""
     result = list(case.explanation.set_aside)
-    for rank, event in sorted(case.facts.exits.items()):
+    for rank, event in sorted(case.statements.exits.items()):
         if event.first and rank not in match.culprits:
             result.append(
                 Candidate(

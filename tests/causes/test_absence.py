@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.dump_writer import job
-from tests.end_to_end.test_misleading import TIMED_OUT, judged, level
 from tests.text_lines import CLOSED, raised, timeout, told
-from tests.verdicts import blame
+from tests.verdicts import TIMED_OUT, blame, judged, level
 
 
 def gloo_dumps(size: int, gone: int) -> list:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from tests.conftest import analyze
 from tests.dump_writer import EPOCH_NS, Recorder, job, write_all
-from tests.end_to_end.test_misleading import judged, level
 from tests.text_lines import raised
-from tests.verdicts import blame, culprits, said
+from tests.verdicts import blame, culprits, judged, level, said
 
 GROUPS: dict[str, tuple[str, Sequence[int]]] = {
     "0": ("default_pg", range(6)), "1": ("pp", (0, 1, 2)), "2": ("pp", (3, 4, 5)),

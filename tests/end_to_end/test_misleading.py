@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from hangscope.api import Report
 from tests.conftest import analyze
-from tests.dump_writer import Recorder, job, stuck, write_all
+from tests.dump_writer import job, stuck
 from tests.nccl_writer import NcclWriter, Proc
 from tests.text_lines import observed, raised, timeout
-from tests.verdicts import blame
-
-TIMED_OUT = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for recv operation to complete"
-
-
-def judged(folder: Path, recorders: Sequence[Recorder] = (), **logs: list[str]) -> Report:
-    """Return the report on dumps and logs (by the name of their file, without its ending)."""
-    if recorders:
-        write_all(list(recorders), folder)
-    folder.mkdir(exist_ok=True)
-    for name, lines in logs.items():
-        (folder / f"{name}.log").write_text("\n".join(lines) + "\n")
-    return analyze(folder)
-
-
-def level(report: Report) -> str:
-    return report.verdict.confidence if report.verdict is not None else "none"
-
+from tests.verdicts import TIMED_OUT, blame, judged, level
 
 # -- earlier than the freeze ---------------------------------------------------------------------------------------
 

@@ -186,3 +186,27 @@ class Browser:
                 if not url.startswith(("file:", "data:", "blob:", "about:")):
                     found.append(f"request: {url}")
         return found
+
+
+PANEL = "document.querySelector('#panel').hidden ? '' : document.querySelector('#panel').innerText"
+
+
+def settled(browser: Browser, expression: str) -> bool:
+    """Return whether an expression becomes true soon: data is decoded asynchronously."""
+    for _ in range(60):
+        if browser.evaluate(expression):
+            return True
+        browser.evaluate("new Promise(done => setTimeout(done, 25))")
+    return False
+
+
+def press(browser: Browser, key: str) -> None:
+    event = f"new KeyboardEvent('keydown', {{key: {key!r}, bubbles: true}})"
+    browser.evaluate(f"(document.activeElement || document.body).dispatchEvent({event})")
+
+
+def search(browser: Browser, words: str) -> None:
+    browser.evaluate(
+        f"(() => {{ const q = document.querySelector('#query'); q.value = {words!r};"
+        " q.dispatchEvent(new Event('input')); })()"
+    )

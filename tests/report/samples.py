@@ -189,3 +189,5 @@ _MAKERS = {
     "hostile": hostile_document,
 }
 SAMPLES = tuple(_MAKERS)
+#: the same hang in three sizes
+SIZES = ("hang_8", "hang_512", "hang_16384")

@@ -48,6 +48,24 @@ def expand(shape: str) -> tuple[str, list[str]]:
 SECRETS = tuple(
     line
     for line in r"""
+Password for user bob: {word:}
+Password for user 'bob': {word:}
+password for bob@db: {word:}
+[sudo] password for bob: {word:}
+Enter passphrase for key '/home/bob/.ssh/id_rsa': {word:}
+password '{word:}' is wrong
+the password was "{word:}"
+https://h/x?api%5Fkey={an:24}&a=1
+https://h/x?api%2Dkey={word:}
+api%5fkey={an:24}
+api%255Fkey={word:}
+access%5Ftoken={an:24}
+%61pi_key={word:}
+password%3D{word:}
+PASSWORD&#61;{word:}
+password&quot;:&quot;{word:}&quot;
+pass\u0077ord={word:}
+\u0022password\u0022:\u0022{word:}\u0022
 AWS_SECRET_ACCESS_KEY={b64:40}
 export AWS_SECRET_ACCESS_KEY="{b64:40}"
 aws_secret_access_key = {b64:40}
@@ -245,6 +263,23 @@ KRB5 ticket={an:60}
 """.strip().splitlines()
 )
 
+#: Shapes with what does not stand in a line of this file: escape codes, marks that are not seen, other signs for the same.
+SECRETS += (
+    "HF_TOKEN=hf_{an:12}\x1b[0m{an:22}",
+    "hf_{an:10}\u200b{an:24} was used",
+    "pass\u200bword={word:}",
+    "pass\x1b[1mword\x1b[0m={word:}",
+    "password\x1b[0m=\x1b[31m{word:}\x1b[0m",
+    "AKIA\u200d{up:16}",
+    "ghp_{an:8}\u00ad{an:28}",
+    "glpat-\u2060{an:20}",
+    "api\ufe0f_key={word:}",
+    "password\uff1d{word:}",
+    "\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44={word:}",
+    "password\u00a0=\u00a0{word:}",
+    "\x1b]0;title\x07DB_PASSWORD={word:}",
+)
+
 HARMLESS = tuple(
     line
     for line in """
@@ -359,6 +394,14 @@ sk-learn
 scikit-learn-extra-0123456789
 task-0123456789abcdefghijkl
 hf_model_llama_7b_step_1000
+using password: YES
+key for group 0: barrier
+token for rank 3: 55
+Enter passphrase for key '/home/x/.ssh/id_rsa':
+password for user bob: expired
+100%5 done
+a%20b&amp;c \u0041
+the key of the map: name
 npm_lifecycle_event=start
 npm_config_cache=/tmp/cache
 pypi-server-2.1.0

@@ -55,7 +55,8 @@ GROWING = (
     "token -1", "-1", "key=", "key='", 'key="\\"', "password=$(", "password", "password=", "a.", "a-", "\\", "=\\", "token:\\",
     "eyJ", "eyJaaaaaaaaaaa.", "://", "a://b", "a://b@", "-----BEGIN PRIVATE KEY-----", "sk-", "SG.aaaaaaaaaaaaaaaaaaaa.", "ya29.",
     "login a password ", "-u a:", "--token ", "name: DB_PASSWORD, ", "key=aaaa,", "token=a1,", "hooks.slack.com/", "Cookie: ",
-    "Authorization: digest ", "key,'", "aaa8Q~", "12345678:AA", "api_", "key:|  ", "key>", "<key>", "password=[", "token={{",
+    "Authorization: digest ", "key,'", "aaa8Q~", "12345678:AA", "api_", "key:|  ", "key>", "<key>", "password=[", "token={{", "%5F", "\u200b", "&quot;", "\\u0022", "\x1b[", "%25", "password for a",
+    "password for a: ", "password '",
 )  # fmt: skip
 
 

@@ -23,8 +23,8 @@ NASTY = "*bold* _it_ <b>x</b> @channel [l](http://x) {code} |cell| `tick` #1 ~s~
 def with_evidence(text: str):
     good = document("hang_8")
     assert good.verdict is not None
-    facts = (EvidencePart("dump", text, 3),)
-    return replace(good, headline=text, verdict=replace(good.verdict, evidence=facts, deciding=(0,)))
+    statements = (EvidencePart("dump", text, 3),)
+    return replace(good, headline=text, verdict=replace(good.verdict, evidence=statements, deciding=(0,)))
 
 
 def test_text_leads_with_what_the_verdict_calls_deciding() -> None:

@@ -169,3 +169,231 @@ def test_many_open_calls_and_many_unseen_ranks_take_seconds(tmp_path: Path) -> N
     report.to_html()
     assert report.to_dict()["world_size"] == 32_768
     assert time.process_time() - began < 20
+
+
+DEATH_OF_RANK_1 = (
+    "[rank1]: Traceback (most recent call last):\n"
+    '[rank1]:   File "/workspace/train.py", line 3, in <module>\n[rank1]:     main()\n'
+    "[rank1]: ValueError: sample 37 is broken\n"
+)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        DEATH_OF_RANK_1.partition("\n")[2],
+        DEATH_OF_RANK_1.rpartition("[rank1]: ")[1] + DEATH_OF_RANK_1.rpartition("[rank1]: ")[2],
+        DEATH_OF_RANK_1.replace("most recent call last):\n", "mo"),
+        DEATH_OF_RANK_1.replace("[rank1]: Value", "[rank2]: Value"),
+    ],
+    ids=["no head", "last line", "torn head", "another's end"],
+)
+def test_a_traceback_without_its_beginning_is_no_sure_death(tmp_path: Path, damaged: str) -> None:
+    """Its last line may be of an error that was caught, of another rank, or of another job."""
+    log = tmp_path / "job.log"
+    log.write_text(DEATH_OF_RANK_1)
+    assert certainty(analyze(log)) == ("crashed_rank", "high")
+    log.write_text(damaged)
+    torn = analyze(log)
+    assert torn.verdict is None or torn.verdict.confidence != "high"
+
+
+def test_a_launcher_that_saw_the_end_makes_a_torn_traceback_sure_again(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(
+        DEATH_OF_RANK_1.partition("\n")[2] + "srun: error: node1: task 1: Exited with exit code 1\n"
+    )
+    (tmp_path / "more.log").write_text("[rank0]: step 1\n[rank1]: step 1\n")
+    verdict = analyze(tmp_path).verdict
+    assert verdict is not None and verdict.cause == "crashed_rank"
+
+
+def test_code_behind_a_changed_prefix_is_no_exception(tmp_path: Path) -> None:
+    """`[rank1]scheduled:     main()` was read as an exception of the type `scheduled`."""
+    log = tmp_path / "rank1.err"
+    log.write_text(DEATH_OF_RANK_1.replace("[rank1]:     main()", "[rank1]scheduled:     main()"))
+    verdict = analyze(log).verdict
+    assert verdict is not None and "scheduled" not in verdict.summary and "sample 37" in verdict.summary
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[rank0]: RuntimeError: [Rank 0]: Rank 1 failed to pass m",
+        "[rank0]: RuntimeError: Deteche following aspects:   Sequence number: 6vs 0  Op type: ALLREDUCEvs REDUCE",
+        "[rank0]: RuntimeError: Detect6vs 0  Op type: ALLREDUCEvs REDUCE",
+    ],
+)
+def test_what_is_left_of_the_wrappers_words_is_no_death(tmp_path: Path, line: str) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(DEATH_OF_RANK_1.replace("[rank1]", "[rank0]").rpartition("[rank0]: ")[0] + line + "\n")
+    verdict = analyze(log).verdict
+    assert verdict is None or verdict.confidence != "high"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["work_hccl", "glued_behind_bar"],
+)
+def test_a_timeout_without_any_dump_is_no_proof_that_the_call_completed(tmp_path: Path, name: str) -> None:
+    """Whose it is was torn from the line: then no rank is known, and of none of them is there a dump with an open call."""
+    text = (FIXTURES / "text" / f"{name}.txt").read_text()
+    for damaged in (
+        text.replace("[Rank ", "YRank ").replace("[rank", "Yrank"),
+        text.replace("Rank 6", "Rank 262144"),
+    ):
+        log = tmp_path / "job.log"
+        log.write_text(damaged)
+        report = analyze(log)
+        assert report.status != "no_hang"
+
+
+STATUS = (
+    "[rank{0}]:[E312 07:23:14.211955268 ProcessGroupNCCL.cpp:1858] [PG ID 0 PG GUID 0(default_pg) Rank {1}] Received a dump signal due "
+    "to a collective timeout from this local rank and we will try our best to dump the debug info. Last enqueued NCCL work: {2}, last "
+    "completed NCCL work: {3}.\n"
+)
+
+
+def test_a_number_of_a_line_against_every_dump_names_nobody_for_sure(tmp_path: Path) -> None:
+    """A line of another job in a log: its rank seems to wait in a call that no dump has, and all its peers to be late."""
+    shutil.copytree(FIXTURES / "dtype_mismatch_detail" / "dumps", tmp_path / "job")
+    log = tmp_path / "job" / "logs" / "rank1.err"
+    log.write_text(STATUS.format(2, 2, 11, 10) + log.read_text())
+    report = analyze(tmp_path / "job")
+    assert report.verdict is not None
+    assert report.verdict.cause == "dtype_mismatch" or report.verdict.confidence != "high"
+    assert "contradiction" in {w.code for w in report.warnings}
+
+
+def test_a_status_far_beyond_the_entries_is_no_sure_wait(tmp_path: Path, healthy: Path) -> None:
+    for path in healthy.iterdir():
+        shutil.copy(path, tmp_path)
+    dump = pickle.loads((tmp_path / "nccl_trace_rank_1").read_bytes())
+    dump["pg_status"]["0"]["last_enqueued_collective"] = 32768
+    (tmp_path / "nccl_trace_rank_1").write_bytes(pickle.dumps(dump, protocol=2))
+    report = analyze(tmp_path)
+    assert report.status != "no_hang"
+    assert report.verdict is None or report.verdict.confidence != "high"
+
+
+@pytest.mark.parametrize(
+    ("seqs", "odd"),
+    [
+        ((12, 14, 14), True),
+        ((12, 4, 14), True),
+        ((12, 12, 14), True),
+        ((12, 13, 13), False),
+        ((9, 12, 15), False),
+    ],
+)
+def test_a_number_out_of_its_row_is_damage(tmp_path: Path, seqs: tuple[int, int, int], odd: bool) -> None:
+    """`coalesced` calls share a number and DETAIL leaves some out; none stands where another belongs."""
+    recorders = job(2)
+    for recorder in recorders:
+        recorder.call("all_reduce", times=15)
+        recorder.write(tmp_path)
+    dump = recorders[1].dump()
+    for entry, seq in zip(dump["entries"][11:14], seqs, strict=True):
+        entry["collective_seq_id"] = seq
+    dump["entries"][11:] = dump["entries"][11:14]
+    (tmp_path / "nccl_trace_rank_1").write_bytes(pickle.dumps(dump, protocol=2))
+    assert ("odd_values" in {w.code for w in analyze(tmp_path).warnings}) == odd
+
+
+def _logs(folder: Path, more: dict[int, str]) -> Path:
+    folder.mkdir()
+    for rank in range(4):
+        (folder / f"rank{rank}.log").write_text(STATUS.format(rank, rank, 5, 4) + more.get(rank, ""))
+    return folder
+
+
+def test_a_line_in_the_log_of_another_rank_is_damage(tmp_path: Path) -> None:
+    whole = analyze(_logs(tmp_path / "whole", {1: DEATH_OF_RANK_1}))
+    assert not whole.warnings
+    misplaced = analyze(_logs(tmp_path / "misplaced", {2: DEATH_OF_RANK_1}))
+    assert [w.code for w in misplaced.warnings] == ["contradiction"]
+    assert "rank 1 stands in the log of rank 2" in misplaced.warnings[0].message
+    assert misplaced.verdict is None or misplaced.verdict.confidence != "high"
+
+
+def test_everybodys_output_under_the_name_of_one_is_none(tmp_path: Path) -> None:
+    everybody = "".join(STATUS.format(rank, rank, 5, 4) for rank in range(4))
+    folder = _logs(tmp_path / "job", {0: everybody})
+    assert not analyze(folder).warnings
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (STATUS.format(3, 1, 5, 4), "of rank 3, and of rank 1"),
+        (STATUS.format(9223372036854775808, 3, 5, 4), "which no job has"),
+        (STATUS.format(-1, 3, 5, 4), "which no job has"),
+    ],
+)
+def test_a_line_of_two_ranks_is_damage(tmp_path: Path, line: str, says: str) -> None:
+    folder = _logs(tmp_path / "job", {3: line})
+    report = analyze(folder)
+    assert [w.code for w in report.warnings] == ["contradiction"] and says in report.warnings[0].message
+
+
+def test_who_died_in_a_damaged_log_is_not_sure(tmp_path: Path) -> None:
+    """What ended it, its watchdog, is said in lines that are changed; what is left is an abort as of a fault of its own."""
+    srun = "srun: error: node1: task 3: Aborted (core dumped)\n"
+    folder = _logs(tmp_path / "job", {3: STATUS.format(9223372036854775808, 3, 5, 4)})
+    (folder / "slurm.out").write_text("[rank0]: step 1\n" + srun)
+    verdict = analyze(folder).verdict
+    assert verdict is None or verdict.cause != "crashed_rank" or verdict.confidence != "high"
+
+
+def test_a_table_that_lacks_an_entry_is_torn(tmp_path: Path) -> None:
+    table = TABLE[TABLE.index("  time") :]
+    log = tmp_path / "job.log"
+    log.write_text("Failures:\n[3]:\n" + table)
+    assert [w.code for w in analyze(log).warnings] == ["torn_table"]
+    log.write_text(TABLE)
+    assert not analyze(log).warnings
+
+
+def test_lines_glued_by_thousands_are_read_one_by_one(tmp_path: Path) -> None:
+    """A port in use was put to the rank whose line stood before it."""
+    head = (FIXTURES / "text" / "prefix_mpirun_merged.txt").read_text().splitlines()[0]
+    bound = "[E socket.cpp:469] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use)."
+    log = tmp_path / "job.log"
+    log.write_text((head + bound) * 100 + "\n")
+    verdict = analyze(log).verdict
+    assert verdict is None or 3 not in verdict.culprit_ranks
+
+
+def test_a_launchers_line_in_a_ranks_own_log_is_damage(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for rank in range(4):
+        (folder / f"rank{rank}.out").write_text(
+            f"rank {rank} step 0 loss 0.75\nrank {rank} step 1 loss 0.74\n"
+        )
+    srun = "srun: error: node1: task 1: Aborted (core dumped)\n"
+    (folder / "slurm-17.out").write_text(srun)
+    assert not analyze(folder).warnings
+    (folder / "slurm-17.out").unlink()
+    (folder / "rank3.out").write_text(srun + (folder / "rank3.out").read_text())
+    report = analyze(folder)
+    assert [w.code for w in report.warnings] == ["contradiction"]
+    assert report.verdict is None or report.verdict.confidence != "high"
+
+
+def test_a_traceback_whose_frames_are_no_text_is_not_sure(tmp_path: Path) -> None:
+    log = tmp_path / "rank0.log"
+    log.write_bytes(DEATH.replace(b"/workspace/train.py", b"/work\xffpace/tra\x80n.py"))
+    torn = analyze(log)
+    assert certainty(torn)[1] == "medium" and "no text" in " ".join(torn.to_dict()["confidence_why"])
+
+
+def test_a_job_whose_calls_did_not_fit_was_not_surely_ended_from_outside(tmp_path: Path) -> None:
+    text = (FIXTURES / "text" / "wrapped_detail_majority.txt").read_text()
+    log = tmp_path / "job.log"
+    log.write_text(
+        text[: text.index("[rank1]: RuntimeError")]
+        + "slurmstepd: error: *** JOB 88125 ON node03 CANCELLED AT 2026-03-02T11:00:21 DUE TO TIME LIMIT ***\n"
+    )
+    assert certainty(analyze(log))[1] != "high"

@@ -20,9 +20,9 @@ def late(case: Case) -> Match | None:
         "slow_rank",
         culprits,
         f"{ranks_phrase(culprits)} made the same call after the others had given up waiting",
-        sure=2,
-        evidence=[quote(e) for r in culprits for e in case.facts.of(r, CallFingerprint)[:1]]
-        + [quote(e) for e in case.facts.all(MonitoredBarrier)[:1]],
+        strength=2,
+        evidence=[quote(e) for r in culprits for e in case.statements.of(r, CallFingerprint)[:1]]
+        + [quote(e) for e in case.statements.all(MonitoredBarrier)[:1]],
         advice=[
             f"Give the group a longer timeout if {ranks_phrase(culprits)}'s pause is legitimate, or move that work out of the step."
         ],
@@ -33,12 +33,12 @@ def late(case: Case) -> Match | None:
 
 def came_late(case: Case) -> Match | None:
     """Watchdogs timed out, and yet every call is complete in the dumps: somebody was slow, nobody hangs."""
-    timeouts = case.facts.all(WatchdogTimeout)
+    timeouts = case.statements.all(WatchdogTimeout)
     # Of a call whose peers no line tells, nothing but the timeout itself says that it is still open.
     waiting = any(
         not isinstance(call.node, Untold) for calls in case.graph.open_calls.values() for call in calls
     )
-    if not timeouts or waiting or case.facts.deaths or not _went_on(case, timeouts):
+    if not timeouts or waiting or case.statements.deaths or not _went_on(case, timeouts):
         return None
     told = {e.rank for e in timeouts if e.rank is not None}
     silent = tuple(r for r in sorted(case.incident.ranks) if r not in told)
@@ -52,11 +52,11 @@ def came_late(case: Case) -> Match | None:
         "slow_rank",
         culprits,
         f"{ranks_phrase(culprits) if culprits else 'a rank'} came later than the timeout; the call that the others gave up on did complete",
-        sure=2 if culprits else 1,
+        strength=2 if culprits else 1,
         evidence=[
             quote(event),
             Evidence("dump", "no dump has an open call: what timed out is complete in every one"),
-            *[quote(e) for r in culprits for e in case.facts.of(r, DumpObserved)[:1]],
+            *[quote(e) for r in culprits for e in case.statements.of(r, DumpObserved)[:1]],
         ],
         advice=[
             f"Find what kept {ranks_phrase(culprits) if culprits else 'the late rank'} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout with the reason."
@@ -67,7 +67,7 @@ def came_late(case: Case) -> Match | None:
 def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
     """Return whether dumps show that the calls which timed out were completed, and no rank stands still."""
     records = case.incident.ranks.values()
-    if all(r.seen and r.dump_file for r in records):
+    if records and all(r.seen and r.dump_file for r in records):
         return True
     dumped = [r for r in records if r.dump_file]
     calls = {(e.seq, e.op) for e in timeouts}

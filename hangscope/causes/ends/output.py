@@ -13,7 +13,7 @@ from hangscope.ingest.nccl.ras_snapshot import NcclRas
 def last_output(case: Case) -> Match | None:
     """A rank whose last output differs from its peers', in a job that stood still and left no record of its calls."""
     finding = case.finding
-    if not finding.guess or not finding.culprits or not case.from_text or case.facts.all(NcclRas):
+    if not finding.guess or not finding.culprits or not case.from_text or case.statements.all(NcclRas):
         return None
     culprits = finding.culprits
     who = ranks_phrase(culprits)
@@ -21,7 +21,7 @@ def last_output(case: Case) -> Match | None:
     peers = [e for r in finding.waiting if (e := _last(case, r)) is not None]
     if not own or not peers:
         return None
-    skips = [e for r in culprits for e in case.facts.of(r, Skip)]
+    skips = [e for r in culprits for e in case.statements.of(r, Skip)]
     evidence = [quote(e, f"rank {e.rank} printed last: {e.text}") for e in (*own[:4], *peers[:1])] + [
         quote(e, f"rank {e.rank} said that it skipped: {e.text}") for e in skips[-2:]
     ]
@@ -40,7 +40,7 @@ def last_output(case: Case) -> Match | None:
         cause,
         culprits,
         why,
-        sure=0,
+        strength=0,
         evidence=evidence,
         advice=[
             f"Look at what {who} does behind its last line of output; the lines alone do not tell which call differs.",
@@ -50,4 +50,4 @@ def last_output(case: Case) -> Match | None:
 
 
 def _last(case: Case, rank: int) -> Progress | None:
-    return max(case.facts.of(rank, Progress), key=lambda e: (e.line, e.file), default=None)
+    return max(case.statements.of(rank, Progress), key=lambda e: (e.line, e.file), default=None)

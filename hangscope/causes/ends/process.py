@@ -5,9 +5,9 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.events import Event
-from hangscope.explain.facts import Death
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Shifted, Unseen
-from hangscope.explain.standstill import stood_still
+from hangscope.explain.statements.standstill import stood_still
+from hangscope.explain.statements.statements import Death
 from hangscope.incident import Absence, Evidence
 from hangscope.ingest.job_logs.faults import DiskFull, NoProgress
 from hangscope.ingest.job_logs.launcher import Exit
@@ -15,7 +15,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout
 
 _REASONS = {
     "preemption": "was preempted",
@@ -28,10 +28,10 @@ _REASONS = {
 
 def ended_from_outside(case: Case) -> Match | None:
     """Preemption, time limit, cancellation, SIGTERM to the launcher: nobody's fault in the job."""
-    event, finding = case.facts.external, case.finding
+    event, finding = case.statements.external, case.finding
     named = bool(finding.culprits) and not case.from_text
-    frozen = case.facts.all(WatchdogTimeout, GlooTimeout, HeartbeatTimeout, NoProgress)
-    if event is None or case.facts.first_deaths:
+    frozen = case.statements.all(WatchdogTimeout, GlooTimeout, HeartbeatTimeout, NoProgress)
+    if event is None or case.statements.first_deaths:
         return None
     still = stood_still(case.incident, event) if case.graph.waiting else None
     if named and (frozen or still or isinstance(finding, Different | Shifted | Lagging)):
@@ -44,7 +44,11 @@ def ended_from_outside(case: Case) -> Match | None:
         (),
         f"the whole job {told}",
         # People cancel jobs that are frozen, and a rank may be behind its peers at any moment.
-        sure=1 if ((named or case.graph.waiting) and still is not False) or event.signal == "SIGINT" else 2,
+        strength=1
+        if ((named or case.graph.waiting) and still is not False)
+        or event.signal == "SIGINT"
+        or case.statements.all(CallFingerprint)  # calls that do not fit stop a job by themselves
+        else 2,
         category="external",
         evidence=[quote(event)],
         advice=[
@@ -55,13 +59,13 @@ def ended_from_outside(case: Case) -> Match | None:
 
 def died(case: Case) -> Match | None:
     """The first rank that died of its own fault, unless the dumps show that it died while it was waiting."""
-    deaths = [d for d in case.facts.first_deaths if _is_the_root(case, d)]
+    deaths = [d for d in case.statements.first_deaths if _is_the_root(case, d)]
     if not deaths or (_refused_by_nccl(case) and all(_is_nccls(d.event) for d in deaths)):
         return None
     culprits = tuple(sorted({d.rank for d in deaths}))
     first = deaths[0]
     evidence = [quote(d.event) for d in deaths]
-    for death in case.facts.deaths:
+    for death in case.statements.deaths:
         if death not in deaths:
             evidence.append(
                 quote(
@@ -89,7 +93,7 @@ def died(case: Case) -> Match | None:
         "crashed_rank",
         culprits,
         why,
-        sure=0
+        strength=0
         if doubtful and culprits != case.finding.culprits
         else 2
         if len(culprits) == 1 and not _undated(case, first)
@@ -108,7 +112,7 @@ def died(case: Case) -> Match | None:
 
 def _refused_by_nccl(case: Case) -> bool:
     """Return whether NCCL says that ranks share a GPU: who raises its error is told so, and did nothing else."""
-    return any(e.fault == "duplicate_gpu" for e in case.facts.all(NcclWarn))
+    return any(e.fault == "duplicate_gpu" for e in case.statements.all(NcclWarn))
 
 
 def _is_nccls(event: Event) -> bool:
@@ -143,7 +147,7 @@ def _may_be_of_another_attempt(case: Case) -> bool:
 
 def _undated(case: Case, death: Death) -> bool:
     """Return whether a death may be of the attempt before: no date, and no exit by itself in the attempt that is analysed."""
-    event, end = death.event, case.facts.exits.get(death.rank)
+    event, end = death.event, case.statements.exits.get(death.rank)
     dated = event.attempt is not None or event.time is not None or event.stamp is not None
     return _may_be_of_another_attempt(case) and not dated and not (end is not None and end.code > 0)
 
@@ -153,7 +157,9 @@ def _remedy(case: Case, death: Death) -> list[str]:
         death.rank,
         f" at {death.frame.file}:{death.frame.line} in {death.frame.name}" if death.frame else "",
     )
-    on_gloo = all(kind.backend == "gloo" for kind in case.incident.kinds) and not case.facts.all(NcclWarn)
+    on_gloo = all(kind.backend == "gloo" for kind in case.incident.kinds) and not case.statements.all(
+        NcclWarn
+    )
     keep = (
         "Do not raise the timeout: the others wait for a process that does not come back."
         if case.incident.kinds and on_gloo
@@ -191,7 +197,7 @@ def _remedy(case: Case, death: Death) -> list[str]:
 
 def left_quietly(case: Case) -> Match | None:
     """A rank that ended without an error while others still had calls to make."""
-    quiet = case.facts.left_quietly
+    quiet = case.statements.left_quietly
     finding = case.finding
     if not quiet or len(quiet) >= len(case.incident.ranks):
         return None
@@ -201,7 +207,7 @@ def left_quietly(case: Case) -> Match | None:
     elif isinstance(finding, Nothing):
         left = (
             tuple(sorted(quiet))
-            if case.facts.all(GlooClosed, GlooTimeout, RankException, WatchdogTimeout)
+            if case.statements.all(GlooClosed, GlooTimeout, RankException, WatchdogTimeout)
             else ()
         )
     elif not case.solid:
@@ -212,12 +218,12 @@ def left_quietly(case: Case) -> Match | None:
         return None
     evidence = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]
     for rank in left:
-        evidence += [quote(e, f"its last output: {e.text}") for e in case.facts.of(rank, Progress)[-1:]]
+        evidence += [quote(e, f"its last output: {e.text}") for e in case.statements.of(rank, Progress)[-1:]]
     return Match(
         "early_exit",
         left,
         f"{ranks_phrase(left)} ended without an error while the others still had calls to make",
-        sure=2 if any("code 0" in quiet[r] for r in left) else 1,
+        strength=2 if any("code 0" in quiet[r] for r in left) else 1,
         evidence=evidence,
         advice=[
             f"Find the return, break or sys.exit(0) that {ranks_phrase(left)} took{_after(case, left[0])}.",
@@ -227,5 +233,5 @@ def left_quietly(case: Case) -> Match | None:
 
 
 def _after(case: Case, rank: int) -> str:
-    events = case.facts.of(rank, Progress)
+    events = case.statements.of(rank, Progress)
     return f" after printing {events[-1].text.strip()[:80]!r}" if events else ""

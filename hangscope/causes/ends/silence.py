@@ -33,7 +33,7 @@ def vanished(case: Case) -> Match | None:
     if not isinstance(finding, Unseen) or not culprits:
         return None
     placed = tuple(
-        r for r in culprits if (w := case.facts.whereabouts.get(r)) is not None and w.kind == "stack"
+        r for r in culprits if (w := case.statements.whereabouts.get(r)) is not None and w.kind == "stack"
     )
     alone = tuple(r for r in placed if _stands_alone(case, r))
     if alone:  # alive, but its recorder did not answer: a thread that holds the GIL, say
@@ -63,12 +63,12 @@ def vanished(case: Case) -> Match | None:
     if lost:
         evidence.append(quote(lost[0], f"a peer lost its connection: {lost[0].text}"))
     # Silence speaks only beside logs of others that do tell of the freeze.
-    alarmed = case.facts.all(DumpSignal, DumpObserved, MonitoredBarrier, GlooTimeout)
+    alarmed = case.statements.all(DumpSignal, DumpObserved, MonitoredBarrier, GlooTimeout)
     silent = all(case.incident.ranks[r].files for r in culprits) and bool(alarmed)
     if len(culprits) > 1 and not (lost or silent or cut):
         return None  # several records that are missing were rather not collected
     return Match(
-        "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", sure=1 if silent or (lost and not cut and len(culprits) == 1) else 0, evidence=evidence,
+        "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", strength=1 if silent or (lost and not cut and len(culprits) == 1) else 0, evidence=evidence,
         advice=[
             *_look_for(culprits),
             "A process that still lives can be asked for its stack (py-spy dump --pid PID): one stuck in teardown writes no dump either.",
@@ -81,7 +81,7 @@ def _stands_alone(case: Case, rank: int) -> bool:
 
     Hosts that run ahead of their devices, or wait for a result, stand outside of any call as well, and stand together.
     """
-    told = case.facts.whereabouts
+    told = case.statements.whereabouts
     own = told[rank]
     if own.inside or not own.stack:
         return False
@@ -105,25 +105,25 @@ def _look_for(ranks: tuple[int, ...]) -> list[str]:
 
 def _waited(case: Case, rank: int) -> bool:
     """Return whether a rank's own log says that it waited for others, so that it was alive and no culprit by its silence."""
-    facts = case.facts
-    return bool(facts.of(rank, *_WAITING, GlooClosed)) or any(
-        e.symptom for e in facts.of(rank, RankException)
+    statements = case.statements
+    return bool(statements.of(rank, *_WAITING, GlooClosed)) or any(
+        e.symptom for e in statements.of(rank, RankException)
     )
 
 
 def _lost_a_peer(case: Case) -> list[Event]:
     """Return the lines by which ranks say that a peer's process is gone."""
-    facts = case.facts
+    statements = case.statements
     return [
-        *facts.all(GlooClosed),
-        *(e for e in facts.all(NcclWarn) if e.fault == "closed_by_peer"),
-        *(e for e in facts.all(AsyncError) if e.error == "remote"),
+        *statements.all(GlooClosed),
+        *(e for e in statements.all(NcclWarn) if e.fault == "closed_by_peer"),
+        *(e for e in statements.all(AsyncError) if e.error == "remote"),
     ]
 
 
 def _only_timed_out(case: Case, culprits: tuple[int, ...]) -> bool:
     """Return whether every other rank waited on gloo until its timeout: a process that ends closes its connections at once."""
-    timed_out = {e.rank for e in case.facts.all(GlooTimeout)}
+    timed_out = {e.rank for e in case.statements.all(GlooTimeout)}
     others = [r for r in case.incident.ranks if r not in culprits]
     collected = all(case.incident.ranks[r].files for r in culprits)
     return collected and len(others) > 1 and timed_out.issuperset(others)
@@ -134,8 +134,8 @@ def _still_there(case: Case, culprits: tuple[int, ...]) -> Match:
     who = ranks_phrase(culprits)
     return Match(
         "stuck_rank", culprits, f"{who} left no record of calls, and all others waited for {'it' if len(culprits) == 1 else 'them'} until their timeouts over connections that stayed open",
-        sure=1,
-        evidence=[quote(e) for e in case.facts.all(GlooTimeout)[:3]],
+        strength=1,
+        evidence=[quote(e) for e in case.statements.all(GlooTimeout)[:3]],
         advice=[
             f"See whether {who} still runs, and what it does (py-spy dump --pid PID, `ps -o stat`: T is stopped, D waits for a disk).",
             "A host that lost its power or its network leaves its connections open, too: see that it answers.",
@@ -167,7 +167,7 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
         return None
     return Match(
         "early_exit", culprits, f"{ranks_phrase(culprits)} ended without an error, and its last output says that it was done",
-        sure=1 if all(e.leaving for e in bye) else 0, evidence=[quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]],
+        strength=1 if all(e.leaving for e in bye) else 0, evidence=[quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]],
         advice=[
             f"Check rank {culprits[0]}'s exit code: with 0 it left early; otherwise look for what killed it.",
             "Leave together: agree on the end over all ranks before any returns.",
@@ -183,7 +183,7 @@ def _told_by_ras(case: Case, culprits: tuple[int, ...]) -> Match | None:
     dead = all(e.what == "dead" for e in told)
     verb, end = ("declares", " dead") if dead else ("misses", "")
     return Match(
-        "crashed_rank", culprits, f"NCCL's RAS {verb} {ranks_phrase(culprits)}{end}", sure=1 if dead else 0,
+        "crashed_rank", culprits, f"NCCL's RAS {verb} {ranks_phrase(culprits)}{end}", strength=1 if dead else 0,
         advice=[
             *_look_for(culprits),
             "RAS cannot reach a process whose host is lost or whose network is down either.",
@@ -199,7 +199,7 @@ def _told_by_its_node(case: Case, culprits: tuple[int, ...]) -> Match | None:
     return Match(
         "crashed_rank", culprits,
         f"{ranks_phrase(culprits)} left first: {told[0].witnesses} processes of its node saw its connections close before any other's",
-        sure=0, evidence=[quote(e) for e in told[:2]], advice=_look_for(culprits),
+        strength=0, evidence=[quote(e) for e in told[:2]], advice=_look_for(culprits),
     )  # fmt: skip
 
 
@@ -216,19 +216,19 @@ def lost_by_peers(case: Case) -> Match | None:
     host = case.incident.ranks[rank].host
     lost = [
         e
-        for e in case.facts.all(NcclWarn)
+        for e in case.statements.all(NcclWarn)
         if e.fault == "closed_by_peer"
         and e.rank != rank
         and host is not None
         and host in (e.peer_node, e.peer_host)
     ]
-    if not lost or case.facts.of(rank, NcclWarn) or rank in case.facts.whereabouts:
+    if not lost or case.statements.of(rank, NcclWarn) or rank in case.statements.whereabouts:
         return None
     return Match(
         "crashed_rank",
         (rank,),
         f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections",
-        sure=1,
+        strength=1,
         evidence=[quote(e) for e in lost[:3]],
         advice=[
             *_look_for((rank,)),
@@ -239,7 +239,7 @@ def lost_by_peers(case: Case) -> Match | None:
 
 def _farewell(case: Case, rank: int) -> Progress | None:
     """Return a rank's last line of output, where it says that the rank leaves or that its loop is over."""
-    last = max(case.facts.of(rank, Progress), key=lambda e: (e.line, e.file), default=None)
+    last = max(case.statements.of(rank, Progress), key=lambda e: (e.line, e.file), default=None)
     return last if last is not None and (last.leaving or last.done) else None
 
 
@@ -250,7 +250,7 @@ def may_have_died(case: Case) -> Match | None:
         not isinstance(finding, Absent)
         or not finding.culprits
         or any(
-            case.incident.ranks[r].dump_file or r in case.facts.whereabouts
+            case.incident.ranks[r].dump_file or r in case.statements.whereabouts
             for r in finding.culprits
             if r in case.incident.ranks
         )
@@ -260,5 +260,5 @@ def may_have_died(case: Case) -> Match | None:
         "crashed_rank",
         finding.culprits,
         f"the logs do not tell whether {ranks_phrase(finding.culprits)} is still alive",
-        sure=0,
+        strength=0,
     )

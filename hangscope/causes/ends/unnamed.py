@@ -20,7 +20,6 @@ from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
-_TRANSPORT = ("port_error", "catastrophic", "ib_error", "connect")
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _KILLED = frozenset({-9, -11, -7, -4, -8})
 _NO_FAULT = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
@@ -40,7 +39,7 @@ def fault_without_rank(case: Case) -> Match | None:
 
 
 def _match(
-    cause: str, events: Sequence[Event], what: str, category: str, advice: Sequence[str], sure: int = 1
+    cause: str, events: Sequence[Event], what: str, category: str, advice: Sequence[str], strength: int = 1
 ) -> Match:
     first = events[0]
     where = f" on host {first.host}" if first.host else ""
@@ -48,7 +47,7 @@ def _match(
         cause,
         (),
         f"{what}{where}; no line says which rank that was",
-        sure=sure,
+        strength=strength,
         category=category,
         evidence=[quote(event) for event in events[:4]],
         advice=list(advice),
@@ -56,8 +55,8 @@ def _match(
 
 
 def _device(case: Case) -> Match | None:
-    warned = [e for e in case.facts.all(NcclWarn) if e.fault == "cuda"]
-    events: list[Event] = [*case.facts.all(Xid), *case.facts.all(CudaError), *warned]
+    warned = [e for e in case.statements.all(NcclWarn) if e.fault == "cuda"]
+    events: list[Event] = [*case.statements.all(Xid), *case.statements.all(CudaError), *warned]
     if not events:
         return None
     first = events[0]
@@ -86,16 +85,15 @@ _MEMORY: tuple[tuple[type[Event], str, str, str], ...] = (
 
 def _memory(case: Case) -> Match | None:
     for kind, what, category, advice in _MEMORY:
-        events = [e for e in case.facts.all(kind) if not (isinstance(e, OomCuda) and e.implausible)]
+        events = [e for e in case.statements.all(kind) if not (isinstance(e, OomCuda) and e.implausible)]
         if events:
             return _match("crashed_rank", events, what, category, [advice])
     return None
 
 
 def _adapter(case: Case) -> Match | None:
-    warnings = [
-        e for e in case.facts.all(NcclWarn) if e.fault in _TRANSPORT and e.tier <= 2 and not e.retrying
-    ]
+    told = [e for e in case.statements.all(NcclWarn) if e.of_transport and e.tier <= 2 and not e.retrying]
+    warnings = [e for e in told if e.fault != "size_mismatch"]  # that is the program's own
     if not warnings:
         return None
     first = min(warnings, key=lambda e: (e.tier, e.file, e.line))
@@ -114,10 +112,10 @@ def _adapter(case: Case) -> Match | None:
 
 
 def _mismatch(case: Case) -> Match | None:
-    halves = [e for e in case.facts.all(CallFingerprint) if e.context == "mismatch"]
+    halves = [e for e in case.statements.all(CallFingerprint) if e.context == "mismatch"]
     if halves:
         return _unlike(halves)
-    warnings = [e for e in case.facts.all(NcclWarn) if e.fault == "collective_mismatch"]
+    warnings = [e for e in case.statements.all(NcclWarn) if e.fault == "collective_mismatch"]
     if not warnings:
         return None
     return _match(
@@ -128,7 +126,7 @@ def _mismatch(case: Case) -> Match | None:
         [
             "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the calls rank by rank."
         ],
-        sure=0,
+        strength=0,
     )
 
 
@@ -143,7 +141,7 @@ def _unlike(halves: Sequence[CallFingerprint]) -> Match:
         finer.get("/".join(sorted(aspects)), "collective_mismatch"),
         (),
         f"{who} was in {first.op} and {other}; from one side alone it cannot be told which is odd",
-        sure=1,
+        strength=1,
         category="code",
         evidence=[quote(event) for event in halves[:4]],
         advice=["Collect this error from every rank: the call that the minority was in is the odd one."],
@@ -152,10 +150,10 @@ def _unlike(halves: Sequence[CallFingerprint]) -> Match:
 
 def _ended(case: Case) -> Match | None:
     # Who waited until a timeout ends with an error, too: then only a signal that nobody sends for that is a cause.
-    waited = find_stop(case.facts) is not None
+    waited = find_stop(case.statements) is not None
     exits = [
         e
-        for e in case.facts.all(Exit)
+        for e in case.statements.all(Exit)
         if e.code not in _ENDED_BY_LAUNCHER and (not waited or (e.rank is None and e.code in _KILLED))
     ]
     if not exits:
@@ -174,11 +172,13 @@ def _ended(case: Case) -> Match | None:
 def _exception(case: Case) -> Match | None:
     raised = [
         e
-        for e in case.facts.all(RankException)
+        for e in case.statements.all(RankException)
         if e.type and not e.symptom and not e.truncated and e.type not in _NO_FAULT and not _went_on(case, e)
     ]
     ended = [
-        e for e in case.facts.all(Terminate) if e.type != "c10::DistBackendError" and not _went_on(case, e)
+        e
+        for e in case.statements.all(Terminate)
+        if e.type != "c10::DistBackendError" and not _went_on(case, e)
     ]
     events: list[Event] = [e for e in (*raised, *ended) if e.rank is None]
     if not events:
@@ -192,12 +192,13 @@ def _exception(case: Case) -> Match | None:
         f"a process ended with {name}",
         "code",
         [f"Mend the {name}: {message[:120]}"],
-        sure=0,
+        strength=0,
     )
 
 
 def _went_on(case: Case, event: Event) -> bool:
     """Return whether the file goes on counting steps after an error, so that it was caught."""
     return any(
-        e.file == event.file and e.line > event.line and e.step is not None for e in case.facts.all(Progress)
+        e.file == event.file and e.line > event.line and e.step is not None
+        for e in case.statements.all(Progress)
     )

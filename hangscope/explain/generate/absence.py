@@ -68,7 +68,9 @@ class Absence:
         goes_on = stuck.history.continues_pattern(joined[0], seq)
         if goes_on is False or (goes_on is None and len(joined) < len(absent)):
             busy = tuple(
-                r for r in view.seen if r in self.aligned.busy and (view.members[r].enqueued or 0) < seq
+                r
+                for r in view.seen
+                if r in self.aligned.stated.busy and (view.members[r].enqueued or 0) < seq
             )
             if busy and len(busy) * 2 <= len(view.members):
                 return Absent(busy, stuck)  # a majority lacks the call, and one of them is at work before it
@@ -97,7 +99,7 @@ class Absence:
         ranks = sorted({rank for root in roots for rank in root.ranks})
         explains = frozenset[int]().union(*(r.explains for r in roots))
         # A rank that lost a peer or timed out itself was waiting, although no dump of it shows where.
-        roots = [r for r in roots if not set(r.ranks) <= self.aligned.witnesses] or roots
+        roots = [r for r in roots if not set(r.ranks) <= self.aligned.stated.witnesses] or roots
         # Where several ranks are unseen, those that more waiting ranks lead to come first.
         most = max(len(r.explains) for r in roots)
         named = tuple(sorted({rank for r in roots if len(r.explains) == most for rank in r.ranks}))
@@ -105,7 +107,7 @@ class Absence:
         if node is None:
             return None
         others = [rank for rank in ranks if rank not in named]
-        waited = self.aligned.witnesses.intersection(others)
+        waited = self.aligned.stated.witnesses.intersection(others)
         finding = self.aligned.reached_by(Unseen(named, self.aligned.stuck_in(node, named)), explains)
         return Unseen(
             named, finding.stuck, waiting=tuple(sorted({*finding.waiting, *waited})), reached=finding.reached | waited,

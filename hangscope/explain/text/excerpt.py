@@ -8,27 +8,27 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hangscope.explain.facts import Facts
+from hangscope.explain.statements.statements import Statements
 from hangscope.incident import Incident
 
 _SEEN_BESIDE_ONE = 3  # so many ranks must have been seen before the only one that was not is suspected
 
 
-def traced(incident: Incident, facts: Facts) -> frozenset[int]:
+def traced(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks of which anything at all was seen: a dump, a stack, a file or a line."""
-    return frozenset(facts.of_rank) | frozenset(
+    return frozenset(statements.of_rank) | frozenset(
         rank for rank, record in incident.ranks.items() if record.files or record.threads or record.dump_file
     )
 
 
-def beyond_the_text(incident: Incident, facts: Facts) -> frozenset[int]:
+def beyond_the_text(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks that may not be suspected for their silence: nothing shows that their lines should be here."""
-    seen = traced(incident, facts)
+    seen = traced(incident, statements)
     unseen = frozenset(incident.ranks) - seen
     return frozenset() if len(unseen) == 1 and len(seen) >= _SEEN_BESIDE_ONE else unseen
 
 
-def without_a_log(incident: Incident, facts: Facts) -> frozenset[int]:
+def without_a_log(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks whose log is not here although others' own logs are: that they printed nothing is not known."""
     logs = {
         rank: {file for file in record.files if file not in (record.dump_file, record.stack_file)}
@@ -37,18 +37,20 @@ def without_a_log(incident: Incident, facts: Facts) -> frozenset[int]:
     owners = Counter(file for files in logs.values() for file in files)
     apart = sum(any(owners[file] == 1 for file in files) for files in logs.values())
     return frozenset(
-        rank for rank, files in logs.items() if apart > 1 and not files and not facts.of_rank.get(rank)
+        rank for rank, files in logs.items() if apart > 1 and not files and not statements.of_rank.get(rank)
     )
 
 
-def not_collected(incident: Incident, facts: Facts) -> frozenset[int]:
+def not_collected(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks whose missing dump proves nothing, because nothing else of them is here either.
 
     One rank alone that left nothing beside peers that left something is suspect; several are a partial collection. What a
     launcher says of a rank's end is no trace of its own.
     """
     heard = {
-        r for r, kinds in facts.of_rank.items() if any(not e.by_launcher for es in kinds.values() for e in es)
+        r
+        for r, kinds in statements.of_rank.items()
+        if any(not e.by_launcher for es in kinds.values() for e in es)
     }
     own = {r for r, record in incident.ranks.items() if record.files or record.threads or record.dump_file}
     seen = heard | own

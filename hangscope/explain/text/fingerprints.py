@@ -12,19 +12,19 @@ from dataclasses import replace
 
 from hangscope.align.group_ranks import Label, label_of
 from hangscope.align.matching import match_key
-from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Candidate, Different, Finding, Late, OwnCall, StuckCall
+from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.sides import two_sides
 from hangscope.incident import CallKind, Incident, Stack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 
 
-def _kind_of(event: CallFingerprint, facts: Facts) -> CallKind:
+def _kind_of(event: CallFingerprint, statements: Statements) -> CallKind:
     """Return the call that a fingerprint describes, with the stack of the same rank's traceback."""
     stack: Stack = ()
     if event.rank is not None:
-        stack = next((e.frames for e in facts.of(event.rank, RankException) if e.frames), ())
+        stack = next((e.frames for e in statements.of(event.rank, RankException) if e.frames), ())
     return _kind(event.op, event.shape, event.dtype, stack)
 
 
@@ -33,36 +33,36 @@ def _kind(op: str, shape: tuple[int, ...] | None, dtype: str | None, stack: Stac
     return CallKind(op, "", sizes, sizes, types, types, stack=stack)
 
 
-def _halves(facts: Facts) -> dict[tuple[Label, int], dict[int, CallFingerprint]]:
+def _halves(statements: Statements) -> dict[tuple[Label, int], dict[int, CallFingerprint]]:
     """Return the ranks' own halves of DETAIL's fingerprints by group, as far as lines tell it, and seq."""
     halves: dict[tuple[Label, int], dict[int, CallFingerprint]] = defaultdict(dict)
-    for event in facts.all(CallFingerprint):
+    for event in statements.all(CallFingerprint):
         seq = event.seq
         if event.rank is not None and seq is not None:
             halves[(label_of(event), seq)].setdefault(event.rank, event)
     return halves
 
 
-def fingerprints(incident: Incident, facts: Facts) -> Finding | None:
+def fingerprints(incident: Incident, statements: Statements) -> Finding | None:
     """Compare the ranks' own halves of DETAIL's fingerprints at the first seq where they differ."""
-    halves = _halves(facts)
+    halves = _halves(statements)
     for label, seq in sorted(halves, key=lambda k: (k[1], not k[0][1], str(k[0][0]))):
         events = halves[(label, seq)]
         sides: dict[object, list[int]] = defaultdict(list)
         for rank, event in sorted(events.items()):
-            sides[match_key(_kind_of(event, facts))].append(rank)
+            sides[match_key(_kind_of(event, statements))].append(rank)
         if len(sides) == 1:
-            finding = _from_one_side(incident, facts, seq, events)
+            finding = _from_one_side(incident, statements, seq, events)
             if finding is not None:
                 return finding
         if len(sides) > 1:
             ordered = sorted((tuple(r) for r in sides.values()), key=lambda r: (-len(r), r))
             finding = two_sides(
-                incident, facts, seq, ordered, {r: _kind_of(e, facts) for r, e in events.items()}
+                incident, statements, seq, ordered, {r: _kind_of(e, statements) for r, e in events.items()}
             )
             # Of a subgroup the other ranks wait for its members, and not in this call.
             missed = Candidate(
-                barrier_absent(facts),
+                barrier_absent(statements),
                 "absent from a monitored barrier",
                 "they are in a call of another group",
             )
@@ -76,50 +76,52 @@ def fingerprints(incident: Incident, facts: Facts) -> Finding | None:
 
 
 def _from_one_side(
-    incident: Incident, facts: Facts, seq: int, events: Mapping[int, CallFingerprint]
+    incident: Incident, statements: Statements, seq: int, events: Mapping[int, CallFingerprint]
 ) -> Different | None:
     """Name the ranks from whom the reporters, who all made one call, say that they differ: the fewer of the two."""
     alike, others, assumed = set(events), set[int](), False
-    kinds = {rank: _kind_of(event, facts) for rank, event in events.items()}
+    kinds = {rank: _kind_of(event, statements) for rank, event in events.items()}
     for event in events.values():
         if event.peer_group_rank is None or event.aspects == ("sequence number",):
             continue  # sends and receives count on those alone who make them
-        named, guessed = facts.group_ranks.resolve(event, (event.peer_group_rank,))
+        named, guessed = statements.group_ranks.resolve(event, (event.peer_group_rank,))
         others.update(named)
         if not event.garbled and event.peer_op:
             other = _kind(event.peer_op, event.peer_shape, event.peer_dtype)
             kinds.update((rank, other) for rank in named if rank not in events)
         assumed = assumed or guessed or event.rank_assumed
         if not event.garbled:  # else only the lengths were compared
-            alike.update(facts.group_ranks.resolve(event, range(event.peer_group_rank))[0])
+            alike.update(statements.group_ranks.resolve(event, range(event.peer_group_rank))[0])
     if not others or others & alike or 2 * len(alike) <= len(incident.ranks):
         return None
-    finding = two_sides(incident, facts, seq, [tuple(sorted(alike)), tuple(sorted(others))], kinds)
+    finding = two_sides(incident, statements, seq, [tuple(sorted(alike)), tuple(sorted(others))], kinds)
     first = min(events)
     stuck = replace(finding.stuck, rank=first, kind=kinds[first])
     return replace(finding, stuck=stuck, events=tuple(events[r] for r in sorted(events)[:4]), assumed=assumed)
 
 
-def barrier_absent(facts: Facts) -> tuple[int, ...]:
+def barrier_absent(statements: Statements) -> tuple[int, ...]:
     """Return the ranks (global) that any monitored barrier missed."""
-    return tuple(sorted({r for e in facts.all(MonitoredBarrier) for r in absent_of(e, facts)[0]}))
+    return tuple(sorted({r for e in statements.all(MonitoredBarrier) for r in absent_of(e, statements)[0]}))
 
 
-def absent_of(event: MonitoredBarrier, facts: Facts) -> tuple[tuple[int, ...], bool]:
+def absent_of(event: MonitoredBarrier, statements: Statements) -> tuple[tuple[int, ...], bool]:
     """Return the ranks (global) that one monitored barrier missed, and whether that rests on an assumption."""
-    return facts.group_ranks.resolve(event, event.absent)
+    return statements.group_ranks.resolve(event, event.absent)
 
 
-def late(incident: Incident, facts: Facts) -> Late | None:
+def late(incident: Incident, statements: Statements) -> Late | None:
     """Name those whom a barrier missed and who later report the very call that the others were in."""
-    absent = set(barrier_absent(facts))
-    errors = [e for e in facts.all(CallFingerprint) if e.context == "barrier_error" and e.rank is not None]
+    absent = set(barrier_absent(statements))
+    errors = [
+        e for e in statements.all(CallFingerprint) if e.context == "barrier_error" and e.rank is not None
+    ]
     first = next((e for e in errors if e.rank in absent), None)
     if first is None:
         return None
-    on_time = next((e for s in _halves(facts).values() for r, e in s.items() if r not in absent), None)
-    own = _kind_of(first, facts)
-    if on_time is not None and match_key(_kind_of(on_time, facts)) != match_key(own):
+    on_time = next((e for s in _halves(statements).values() for r, e in s.items() if r not in absent), None)
+    own = _kind_of(first, statements)
+    if on_time is not None and match_key(_kind_of(on_time, statements)) != match_key(own):
         return None
     waiting = tuple(r for r in incident.ranks if r not in absent)
     stuck = StuckCall(None, first.seq, waiting[0] if waiting else None, own)

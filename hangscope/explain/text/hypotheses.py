@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from hangscope.explain.facts import Facts
-from hangscope.explain.finding import Finding
+from hangscope.explain.finding import Finding, Source
+from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
 from hangscope.explain.text.output import last_words, progress, silent, sites
@@ -19,10 +19,9 @@ from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.reports import analyzer, barrier, desync
 from hangscope.explain.text.witnesses import left_first, no_answer, nothing_under_way
-from hangscope.explain.weights import Source
 from hangscope.incident import Incident
 
-Search = Callable[[Incident, Facts], Finding | None]
+Search = Callable[[Incident, Statements], Finding | None]
 
 #: Each search with the kind of evidence that it rests on, the strongest first.
 SEARCHES: tuple[tuple[Search, Source], ...] = (
@@ -43,11 +42,11 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
 )
 
 
-def told(incident: Incident, facts: Facts) -> Iterator[tuple[Finding, Source]]:
+def told(incident: Incident, statements: Statements) -> Iterator[tuple[Finding, Source]]:
     """Yield what the text shows, and what kind of evidence that is."""
-    unproved = beyond_the_text(incident, facts) | without_a_log(incident, facts)
+    unproved = beyond_the_text(incident, statements) | without_a_log(incident, statements)
     for search, source in SEARCHES:
-        finding = search(incident, facts)
+        finding = search(incident, statements)
         if finding is None:
             continue
         if source in (Source.SILENCE, Source.OUTPUT):

@@ -10,8 +10,8 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 
-from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unpaired, Unseen
+from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.sides import two_sides
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
@@ -56,114 +56,114 @@ _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irec
 _NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
 
 
-def _lost_a_peer(rank: int, facts: Facts) -> bool:
+def _lost_a_peer(rank: int, statements: Statements) -> bool:
     return (
-        bool(facts.of(rank, *_LOST))
-        or any(e.fault == "closed_by_peer" for e in facts.of(rank, NcclWarn))
-        or any(e.error == "remote" for e in facts.of(rank, AsyncError))
+        bool(statements.of(rank, *_LOST))
+        or any(e.fault == "closed_by_peer" for e in statements.of(rank, NcclWarn))
+        or any(e.error == "remote" for e in statements.of(rank, AsyncError))
     )
 
 
-def _failed(rank: int, facts: Facts) -> bool:
+def _failed(rank: int, statements: Statements) -> bool:
     """Return whether a rank shows that it waited: it timed out, lost a peer, or was aborted over what a peer sent."""
-    symptom = any(e.symptom for e in facts.of(rank, RankException))
-    return symptom or _lost_a_peer(rank, facts) or bool(facts.of(rank, *_WAITED, *_INVOLVED))
+    symptom = any(e.symptom for e in statements.of(rank, RankException))
+    return symptom or _lost_a_peer(rank, statements) or bool(statements.of(rank, *_WAITED, *_INVOLVED))
 
 
-def silent(incident: Incident, facts: Facts) -> Finding | None:
+def silent(incident: Incident, statements: Statements) -> Finding | None:
     """Name the few ranks that printed no error while all the others timed out or lost a peer.
 
     Who lost the connection lost it to a process that ended; who timed out had a peer that was still there.
     """
-    failed = [r for r in sorted(incident.ranks) if _failed(r, facts)]
+    failed = [r for r in sorted(incident.ranks) if _failed(r, statements)]
     quiet = [r for r in sorted(incident.ranks) if r not in failed]
     if not failed or not quiet or len(quiet) > len(failed):
         return None
-    if facts.all(*_BEGINNINGS) and not facts.all(*_LOST, *_WAITED, NcclWarn, AsyncError):
+    if statements.all(*_BEGINNINGS) and not statements.all(*_LOST, *_WAITED, NcclWarn, AsyncError):
         return None  # the group never formed: who is missing is told by the store
-    swept = [r for r in quiet if (e := facts.exits.get(r)) is not None and e.code in _ENDED_BY_LAUNCHER]
-    if swept and (len(quiet) > 1 or facts.all(GlooSizeMismatch)):
+    swept = [r for r in quiet if (e := statements.exits.get(r)) is not None and e.code in _ENDED_BY_LAUNCHER]
+    if swept and (len(quiet) > 1 or statements.all(GlooSizeMismatch)):
         return None  # the launcher ended them before they could print, the innocent with the guilty
-    lost = [r for r in failed if _lost_a_peer(r, facts)]
+    lost = [r for r in failed if _lost_a_peer(r, statements)]
     # Who left no file at all may have timed out like the others.
     files = [file for r in failed for file in incident.ranks[r].files]
     unread = bool(files) and len(files) == len(set(files)) and any(not incident.ranks[r].files for r in quiet)
     kind = Unseen if len(lost) == len(failed) or unread else Absent
     return kind(
-        tuple(quiet), _stood(failed[0], facts), waiting=tuple(failed), reached=frozenset(failed),
-        events=tuple(_errors(failed, facts)),
+        tuple(quiet), _stood(failed[0], statements), waiting=tuple(failed), reached=frozenset(failed),
+        events=tuple(_errors(failed, statements)),
     )  # fmt: skip
 
 
-def _stood(rank: int, facts: Facts) -> StuckCall:
+def _stood(rank: int, statements: Statements) -> StuckCall:
     """Return the call that a rank stood in, as far as its stack or traceback tells."""
-    where = facts.whereabouts.get(rank)
+    where = statements.whereabouts.get(rank)
     return StuckCall(rank=rank, kind=where.call if where is not None else None)
 
 
-def _errors(ranks: list[int], facts: Facts) -> list[Event]:
+def _errors(ranks: list[int], statements: Statements) -> list[Event]:
     """Return one error line of each of the first few ranks."""
-    return [e for r in ranks[:3] for e in facts.of(r, *_LOST, *_WAITED, RankException, NcclWarn)[:1]]
+    return [e for r in ranks[:3] for e in statements.of(r, *_LOST, *_WAITED, RankException, NcclWarn)[:1]]
 
 
-def sites(incident: Incident, facts: Facts) -> Finding | None:
+def sites(incident: Incident, statements: Statements) -> Finding | None:
     """Compare the lines of user code at which the ranks were blocked."""
     found: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for rank, where in sorted(facts.whereabouts.items()):
+    for rank, where in sorted(statements.whereabouts.items()):
         frames = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
         if frames and where.inside:
             found[(where.op, frames)].append(rank)
     outside = [
         r
-        for r, w in sorted(facts.whereabouts.items())
+        for r, w in sorted(statements.whereabouts.items())
         if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"
     ]
     inside = sorted(r for ranks in found.values() for r in ranks)
     # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
     if outside and len(outside) <= len(inside):
         return Absent(
-            tuple(outside), _stood(inside[0], facts), waiting=tuple(inside), reached=frozenset(inside)
+            tuple(outside), _stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside)
         )
     if inside and set(inside) == set(incident.ranks) and {op for op, _ in found} <= _POINT_TO_POINT:
         # Stages of a pipeline stand at different lines by nature: which half is missing, their lines do not tell.
         return Unpaired(
-            (), _stood(inside[0], facts), waiting=tuple(inside), reached=frozenset(inside), tie=True,
-            events=tuple(_errors(inside, facts)),
+            (), _stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside), tie=True,
+            events=tuple(_errors(inside, statements)),
         )  # fmt: skip
     if len(found) < 2:
         return None
     ordered = sorted((tuple(r) for r in found.values()), key=lambda r: (-len(r), r))
-    kinds = {r: w.call for r, w in facts.whereabouts.items()}
-    events = tuple(e for side in ordered[:4] for e in facts.of(side[0], FailedStack, RankException)[:1])
-    return replace(two_sides(incident, facts, None, ordered, kinds), events=events)
+    kinds = {r: w.call for r, w in statements.whereabouts.items()}
+    events = tuple(e for side in ordered[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
+    return replace(two_sides(incident, statements, None, ordered, kinds), events=events)
 
 
-def stuck(facts: Facts) -> bool:
+def stuck(statements: Statements) -> bool:
     """Return whether anything says that the job stood still, and nothing tells better than the output why."""
-    told = facts.all(DdpParams, DdpShape, DdpUnused, DdpUnfinished)
-    if facts.deaths or facts.external is not None or told or in_one_call(facts):
+    told = statements.all(DdpParams, DdpShape, DdpUnused, DdpUnfinished)
+    if statements.deaths or statements.external is not None or told or in_one_call(statements):
         return False
-    return bool(facts.all(GlooTimeout, GlooClosed, WatchdogTimeout, NoProgress, RankException))
+    return bool(statements.all(GlooTimeout, GlooClosed, WatchdogTimeout, NoProgress, RankException))
 
 
-def in_one_call(facts: Facts) -> bool:
+def in_one_call(statements: Statements) -> bool:
     """Return whether every rank that was seen timed out in one and the same call: what they printed last accuses nobody."""
     calls = {
         (e.rank, e.seq, e.op, e.numel_in, e.numel_out)
-        for e in facts.all(WatchdogTimeout)
+        for e in statements.all(WatchdogTimeout)
         if e.rank is not None and e.seq is not None
     }
     ranks = {call[0] for call in calls}
-    return len(ranks) > 1 and len({call[1:] for call in calls}) == 1 and ranks >= set(facts.of_rank)
+    return len(ranks) > 1 and len({call[1:] for call in calls}) == 1 and ranks >= set(statements.of_rank)
 
 
-def progress(incident: Incident, facts: Facts) -> Finding | None:
+def progress(incident: Incident, statements: Statements) -> Finding | None:
     """Name the ranks whose output counts fewer or more steps than the others', or says alone that the loop is over."""
-    if not stuck(facts):
+    if not stuck(statements):
         return None
     steps: dict[int, tuple[int, int]] = {}
     done: set[int] = set()
-    for event in facts.all(Progress):
+    for event in statements.all(Progress):
         if event.rank is None:
             continue
         if event.done:
@@ -185,12 +185,12 @@ def progress(incident: Incident, facts: Facts) -> Finding | None:
     return None
 
 
-def last_words(incident: Incident, facts: Facts) -> Finding | None:
+def last_words(incident: Incident, statements: Statements) -> Finding | None:
     """Name the few ranks whose last line of progress, numbers apart, is another than that of all others, who agree."""
-    if not stuck(facts):
+    if not stuck(statements):
         return None
     last: dict[int, Progress] = {}
-    for event in facts.all(Progress):
+    for event in statements.all(Progress):
         if event.rank is not None and event.line >= (last[event.rank].line if event.rank in last else 0):
             last[event.rank] = event
     if set(last) != set(incident.ranks):

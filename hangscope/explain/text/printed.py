@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Absent, Different, Finding
+from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.output import by_output, stuck
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.printed import PrintedTail
@@ -22,15 +22,15 @@ _LEAST = 3  # lines in which the others must agree
 Lines = Sequence[str]
 
 
-def printed(incident: Incident, facts: Facts) -> Finding | None:
+def printed(incident: Incident, statements: Statements) -> Finding | None:
     """Name the one rank whose own output parts from that of all others, who agree.
 
     Rank 0 prints more than others in a healthy job: its extra lines are no difference.
     """
-    if not stuck(facts):
+    if not stuck(statements):
         return None
     tails: dict[str, dict[int, PrintedTail]] = defaultdict(dict)
-    for tail in facts.all(PrintedTail):
+    for tail in statements.all(PrintedTail):
         if tail.rank is not None:
             tails[tail.file.rsplit("/", 1)[-1].replace(str(tail.rank), "")][tail.rank] = tail
     for _, by_rank in sorted(tails.items()):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Absent, AnyFinding, Extra, Finding, OwnCall, StuckCall, Unseen
+from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.nccl.ras_snapshot import NcclRas
 
@@ -17,9 +17,9 @@ from hangscope.ingest.nccl.ras_snapshot import NcclRas
 _Count = tuple[str, str, int, int]
 
 
-def ras(incident: Incident, facts: Facts) -> Finding | None:
+def ras(incident: Incident, statements: Statements) -> Finding | None:
     """Name whom RAS lists as dead or missing, then whom it counts behind, then who completed fewest."""
-    events = facts.all(NcclRas)
+    events = statements.all(NcclRas)
     for what in ("dead", "missing"):
         named = [e for e in events if e.what == what]
         ranks, assumed = _ranks(named, incident)

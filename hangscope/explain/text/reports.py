@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hangscope.explain.facts import Facts
 from hangscope.explain.finding import (
     Absent,
     Candidate,
@@ -15,6 +14,7 @@ from hangscope.explain.finding import (
     Stalled,
     StuckCall,
 )
+from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.fingerprints import absent_of
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
@@ -22,12 +22,12 @@ from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
 
 
-def barrier(incident: Incident, facts: Facts) -> Finding | None:
+def barrier(incident: Incident, statements: Statements) -> Finding | None:
     """Name those that a monitored barrier missed: the absent, or those who are in another call."""
     votes: Counter[tuple[int, ...]] = Counter()
     assumed = False
-    for event in facts.all(MonitoredBarrier):
-        absent, guessed = absent_of(event, facts)
+    for event in statements.all(MonitoredBarrier):
+        absent, guessed = absent_of(event, statements)
         if absent:
             votes[absent] += 1
             assumed = assumed or guessed
@@ -35,10 +35,10 @@ def barrier(incident: Incident, facts: Facts) -> Finding | None:
         return None
     absent = max(votes, key=lambda a: (len(a), votes[a], a))
     waiting = tuple(r for r in sorted(incident.ranks) if r not in absent)
-    where = facts.whereabouts.get(waiting[0]) if waiting else None
+    where = statements.whereabouts.get(waiting[0]) if waiting else None
     call = where.call if where is not None else None
     stuck = StuckCall(rank=waiting[0] if waiting else None, kind=call)
-    events = tuple(facts.all(MonitoredBarrier, MonitoredBarrierWitness)[:3])
+    events = tuple(statements.all(MonitoredBarrier, MonitoredBarrierWitness)[:3])
     if len(absent) > len(waiting):
         # The rank that makes an extra call reports the innocent majority absent.
         why = "they are the majority: the few who wait made a call that the others do not make"
@@ -49,7 +49,7 @@ def barrier(incident: Incident, facts: Facts) -> Finding | None:
     return Absent(absent, stuck, waiting=waiting, reached=frozenset(waiting), assumed=assumed, events=events)
 
 
-def desync(incident: Incident, facts: Facts) -> Finding | None:
+def desync(incident: Incident, statements: Statements) -> Finding | None:
     """Read the report of TORCH_NCCL_DESYNC_DEBUG: finished #n but did not join #n+1, or never joined.
 
     Where all joined and nobody finished, the sentence that calls them lagging is void: the call itself stands still.
@@ -58,20 +58,20 @@ def desync(incident: Incident, facts: Facts) -> Finding | None:
     joined: set[int] = set()
     seq: int | None = None
     assumed = False
-    for event in facts.all(Desync):
+    for event in statements.all(Desync):
         for number, ranks in ((None, event.never_joined), *sorted(event.not_joined.items())):
-            found, guessed = facts.group_ranks.resolve(event, ranks)
+            found, guessed = statements.group_ranks.resolve(event, ranks)
             absent.update(found)
             assumed = assumed or guessed
             seq = number if number is not None and found else seq
         for number, ranks in sorted(event.joined_not_finished.items()):
-            found, guessed = facts.group_ranks.resolve(event, ranks)
+            found, guessed = statements.group_ranks.resolve(event, ranks)
             joined.update(found)
             assumed = assumed or guessed
             seq = number if seq is None else seq
     if not absent and not joined:
         return None
-    reports = facts.all(Desync)
+    reports = statements.all(Desync)
     kind = next((CallKind(str(e.op), "nccl") for e in reports if e.op), None)
     waiting = tuple(sorted(joined - absent)) or tuple(r for r in sorted(incident.ranks) if r not in absent)
     if not waiting and absent:
@@ -84,9 +84,9 @@ def desync(incident: Incident, facts: Facts) -> Finding | None:
     )  # fmt: skip
 
 
-def analyzer(incident: Incident, facts: Facts) -> Finding | None:
+def analyzer(incident: Incident, statements: Statements) -> Finding | None:
     """Take what torch's own analyzer printed as a hint: its naming depends on the order in which it read the dumps."""
-    for report in facts.all(AnalyzerReport):
+    for report in statements.all(AnalyzerReport):
         if not report.named:
             continue
         waiting = tuple(r for r in report.expected if r not in report.named)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Different, OwnCall, StuckCall
+from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, Incident, Stack
 from hangscope.knowledge.library import off_the_step, own_knowledge
 
 
 def two_sides(
     incident: Incident,
-    facts: Facts,
+    statements: Statements,
     seq: int | None,
     sides: Sequence[tuple[int, ...]],
     kinds: Mapping[int, CallKind],
@@ -21,7 +21,9 @@ def two_sides(
     tie = len(sides) > 1 and 2 * len(sides[0]) <= sum(map(len, sides))
     majority, odd = sides[0], tuple(sorted(r for side in sides[1:] for r in side))
     if tie and len(sides) == 2:
-        off = off_the_step(_stack(sides[0], kinds, facts), _stack(sides[1], kinds, facts), own_knowledge())
+        off = off_the_step(
+            _stack(sides[0], kinds, statements), _stack(sides[1], kinds, statements), own_knowledge()
+        )
         if off is not None:
             majority, odd, tie = sides[1 - off], sides[off], False
     waiting = tuple(r for r in sorted(incident.ranks) if tie or r not in odd)
@@ -30,9 +32,9 @@ def two_sides(
     return Different(() if tie else odd, stuck, own, waiting=waiting, reached=frozenset(waiting), tie=tie)
 
 
-def _stack(side: Sequence[int], kinds: Mapping[int, CallKind], facts: Facts) -> Stack:
+def _stack(side: Sequence[int], kinds: Mapping[int, CallKind], statements: Statements) -> Stack:
     for rank in side:
-        kind, where = kinds.get(rank), facts.whereabouts.get(rank)
+        kind, where = kinds.get(rank), statements.whereabouts.get(rank)
         if kind is not None and kind.stack:
             return kind.stack
         if where is not None:

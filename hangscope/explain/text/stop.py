@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.events import Event
-from hangscope.explain.facts import Facts
+from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind
 from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -62,13 +62,15 @@ class Stop:
     events: tuple[Event, ...]
 
 
-def find_stop(facts: Facts) -> Stop | None:
+def find_stop(statements: Statements) -> Stop | None:
     """Return the proof that the job stood still, or None where no line proves it."""
-    events: list[Event] = [e for kind in PROOFS for e in facts.all(kind)]
-    events += [e for e in facts.all(NcclWarn) if e.fault == "closed_by_peer"]
+    events: list[Event] = [e for kind in PROOFS for e in statements.all(kind)]
+    events += [e for e in statements.all(NcclWarn) if e.fault == "closed_by_peer"]
     if not events:
         return None
-    call = _call_of([*facts.all(WatchdogTimeout), *facts.all(WatchdogStatus), *facts.all(Desync)])
+    call = _call_of(
+        [*statements.all(WatchdogTimeout), *statements.all(WatchdogStatus), *statements.all(Desync)]
+    )
     timed = next((e for e in call if isinstance(e, WatchdogTimeout) and e.ran_ms is not None), None)
     ran = timed.ran_ms / 1000 if timed is not None and timed.ran_ms is not None else None
     until = timed.time if timed is not None else None

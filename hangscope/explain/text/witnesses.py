@@ -5,8 +5,8 @@ The first two are weak: a watchdog's abort closes connections too, and a rank wi
 
 from __future__ import annotations
 
-from hangscope.explain.facts import Facts
 from hangscope.explain.finding import Absent, StuckCall, Unseen
+from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
 from hangscope.ingest.nccl.service_thread import LeftFirst
@@ -16,13 +16,13 @@ from hangscope.ingest.torch_logs.debug_pages import NoAnswer
 _OTHERS = 2  # that have calls under way before the one without is suspected
 
 
-def left_first(incident: Incident, facts: Facts) -> Unseen | None:
+def left_first(incident: Incident, statements: Statements) -> Unseen | None:
     """Name the one rank whose connections were closed before any other's, in a job that is known to have stopped.
 
     A rank that waited until a timeout itself was ended by that; so may be one that left after the first timeout was printed.
     """
-    told = [e for e in facts.all(LeftFirst) if e.rank is not None]
-    stopped = [e for kind in PROOFS for e in facts.all(kind)]
+    told = [e for e in statements.all(LeftFirst) if e.rank is not None]
+    stopped = [e for kind in PROOFS for e in statements.all(kind)]
     if len({e.rank for e in told}) != 1 or not stopped:
         return None
     gone = told[0]
@@ -38,9 +38,11 @@ def left_first(incident: Incident, facts: Facts) -> Unseen | None:
     )
 
 
-def nothing_under_way(incident: Incident, facts: Facts) -> Absent | None:
+def nothing_under_way(incident: Incident, statements: Statements) -> Absent | None:
     """Name the one rank whose monitor counted no call under way where all others that printed one had some."""
-    told = {e.rank: e for e in facts.all(HeartbeatTimeout) if e.rank is not None and e.pending is not None}
+    told = {
+        e.rank: e for e in statements.all(HeartbeatTimeout) if e.rank is not None and e.pending is not None
+    }
     idle = [rank for rank, event in told.items() if event.pending == 0]
     others = tuple(sorted(rank for rank in told if rank not in idle and rank in incident.ranks))
     if len(idle) != 1 or len(others) < _OTHERS:
@@ -51,14 +53,14 @@ def nothing_under_way(incident: Incident, facts: Facts) -> Absent | None:
     )  # fmt: skip
 
 
-def no_answer(incident: Incident, facts: Facts) -> Unseen | Absent | None:
+def no_answer(incident: Incident, statements: Statements) -> Unseen | Absent | None:
     """Name the few ranks whose debug server does not answer, where all that do stand in a collective."""
-    told = {e.rank: e for e in facts.all(NoAnswer) if e.rank is not None}
-    inside = tuple(r for r, where in sorted(facts.whereabouts.items()) if where.inside and r not in told)
+    told = {e.rank: e for e in statements.all(NoAnswer) if e.rank is not None}
+    inside = tuple(r for r, where in sorted(statements.whereabouts.items()) if where.inside and r not in told)
     silent = tuple(sorted(rank for rank in told if rank in incident.ranks))
     if not silent or len(silent) > len(inside) or len(inside) + len(silent) < len(incident.ranks):
         return None
-    stuck = StuckCall(rank=inside[0], kind=facts.whereabouts[inside[0]].call)
+    stuck = StuckCall(rank=inside[0], kind=statements.whereabouts[inside[0]].call)
     kind = Unseen if all(e.gone for e in told.values()) else Absent
     events = tuple(told[rank] for rank in silent[:3])
     return kind(silent, stuck, waiting=inside, reached=frozenset(inside), events=events)

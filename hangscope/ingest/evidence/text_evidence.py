@@ -15,6 +15,7 @@ from hangscope.events import Event
 from hangscope.incident import Group, RankRecord
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.local_ranks import LocalRanks
+from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
 from hangscope.ingest.evidence.restarts import without_earlier, without_failures_of
 from hangscope.ingest.evidence.stack_owners import owners, unplaced
@@ -54,7 +55,10 @@ class TextEvidence:
 
     def leave_out(self, limit: int) -> None:
         """Forget whose it is what is told of ranks from `limit` on."""
-        self.events = [e if e.rank is None or e.rank < limit else replace(e, rank=None) for e in self.events]
+        self.events = [
+            e if e.rank is None or e.rank < limit else replace(e, rank=None, group_rank=None)
+            for e in self.events
+        ]
         self.threads = {rank: told for rank, told in self.threads.items() if rank < limit}
         self.files = {rank: files for rank, files in self.files.items() if rank < limit}
         self.recorded = [claim for claim in self.recorded if claim.rank < limit]
@@ -112,6 +116,7 @@ class TextEvidence:
 def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str | None = None) -> TextEvidence:
     """Return what all text inputs say together, of one restart attempt (default: the last; "all": of all of them)."""
     text = TextEvidence()
+    notes += misplaced(readings)
     readings, job_numbers = without_job_numbers(readings)
     mapping = LocalRanks(readings)
     events: list[Event] = []

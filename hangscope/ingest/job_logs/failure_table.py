@@ -54,6 +54,7 @@ class FailureTableParser(LineParser):
         b"errors.ChildFailedError",
         b"Root Cause (first observed failure)",
         b"Root Cause:",
+        b"Failures:",
         b"  time      : 2",
         b"  host      : ",
         b" (local_rank: ",
@@ -66,7 +67,8 @@ class FailureTableParser(LineParser):
         self._entry: dict[str, str] = {}
         self._where: Line | None = None
         self._left = self._idle = 0
-        self._begun = self._doubled = self._rooted = self._numbered = False
+        self._begun = self._doubled = self._rooted = self._headless = False
+        self._numbers: set[int] = set()
         self.notes: list[Note] = []
 
     @property
@@ -78,7 +80,8 @@ class FailureTableParser(LineParser):
         """Read one line of the table."""
         if self._origin is None:
             beheaded = _FIELD.match(line.text)  # an excerpt that begins within an entry
-            if _START not in line.text and not _ROOT.match(line.text) and not _HEADLESS.match(line.text):
+            headed = _START in line.text or _ROOT.match(line.text) or _OTHERS.match(line.text)
+            if not headed and not _HEADLESS.match(line.text):
                 return []
             self._origin, self._root, self._left, self._idle = (
                 line.origin,
@@ -86,7 +89,9 @@ class FailureTableParser(LineParser):
                 _LINES_OF_A_TABLE,
                 _LINES_WITHOUT_ENTRY,
             )
-            self._rooted = self._root
+            # In the form of torch 1.9 the others stand in a table behind the root cause.
+            self._rooted = self._root or "Other Failures" in line.text
+            self._numbers, self._headless = set(), not headed
             if beheaded is not None:
                 self._where, self._entry = line, {beheaded[1]: beheaded[2].strip()}
             return []
@@ -109,7 +114,7 @@ class FailureTableParser(LineParser):
         done: list[Event] = []
         if entry := _ENTRY.match(line.text):
             done = self._flush()
-            self._numbered = self._numbered or entry.group(1) != "0"
+            self._numbers.add(int(entry.group(1)))
             self._where, self._entry, self._idle = line, {}, _LINES_WITHOUT_ENTRY
             self._begun = True
         elif _ROOT.match(line.text):
@@ -119,8 +124,7 @@ class FailureTableParser(LineParser):
             done = self._flush()
             self._root = False
         elif _RULER.match(line.text) and self._where is not None:
-            done = self._flush()
-            self._origin, self._rooted, self._numbered = None, False, False
+            done = self._over(line)
         elif self._left <= 0 or self._idle <= 0:
             return list(self.close())
         elif self._where is not None and re.match(r"^\s+\S", line.text) and "traceback" in self._entry:
@@ -163,10 +167,16 @@ class FailureTableParser(LineParser):
     def close(self) -> Iterable[Event]:
         """Return the entry that the table, or the file, ends in."""
         where = self._where
-        done = self._flush(ended=True)
-        if where is not None and self._numbered and not self._rooted:
-            self._torn(where)  # the root cause, which is number 0, comes behind the others, or before them
-        self._origin, self._rooted, self._numbered = None, False, False
+        return self._over(where, ended=True) if where is not None else self._over(None)
+
+    def _over(self, where: Line | None, ended: bool = False) -> list[Event]:
+        """Return the table's last entry, and say so where others are missing: they count from 1, and the root cause is number 0."""
+        done = self._flush(ended)
+        numbers, beheaded = self._numbers, int(self._headless)
+        lost = max(numbers, default=0) - len(numbers - {0})
+        if where is not None and (lost > beheaded or ((numbers - {0} or beheaded) and not self._rooted)):
+            self._torn(where)
+        self._origin, self._rooted, self._headless, self._numbers = None, False, False, set()
         return done
 
 

@@ -182,8 +182,8 @@ _NUMBER_WORDS = r"(?:loss|grad\w{0,20}|norm|logits|output|activation\w{0,3}|tens
 _SKIP = (
     r"(?i)\bskip(?:ping|ped|s)?\b.{0,60}\b(?:batch|step|update|iteration|sample|optimi[sz]er|loss|backward)"
     r"|\b(?:batch|step|update|iteration|sample)\b.{0,60}\bskip(?:ping|ped)\b"
-    rf"|\b{_NUMBER_WORDS}\b.{{0,40}}\b(?:nan|inf|infinite|non-?finite)\b"
-    rf"|\b(?:nan|inf|non-?finite)\b.{{0,40}}\b{_NUMBER_WORDS}\b|\bNaN (?:detected|encountered|found)\b"
+    rf"|\b{_NUMBER_WORDS}\b.{{0,40}}(?<![\w.])(?:nan|inf|infinite|non-?finite)\b"
+    rf"|\b(?:nan|inf|non-?finite)\b.{{0,40}}\b{_NUMBER_WORDS}\b(?! ?[=:]? ?-?\d+\.)|\bNaN (?:detected|encountered|found)\b"
 )
 SKIP_RULES: tuple[Rule, ...] = tuple(
     Rule(literal, re.compile(_SKIP), lambda line, match: line.event(Skip, what=quote(match.group(0), 120)))

@@ -14,7 +14,8 @@ from itertools import pairwise
 
 from hangscope.ingest.lines.layers import peel
 
-_MOST = 64  # pieces of one line
+_MOST = 4096  # pieces of one line
+_LONGEST_PREFIX = 400  # what wrappers put in front of a line is no longer
 _MOST_OF_A_RECORD = 500
 _RAY = '{"asctime": "'
 #: What only the first words of a line look like. NCCL's heads are not here: its own parser tells torn lines apart.
@@ -22,6 +23,7 @@ _START = re.compile(
     r"\[rank\d{1,7}\]:(?=\[[EWIF]\d{3,4} \d\d:|\[[EWIF] \w| ?Traceback |\[[EWIF]\d{3,4} )"
     r"|\[\d{1,9},\d{1,7}\](?:<std(?:out|err)>):"
     r"|(?<!\]:)(?<!\]: )\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d{6,9} [\w./]{1,100}\.(?:cpp|hpp|cc|py):\d{1,6}\]"
+    r"|(?<!\]:)(?<!\]: )\[[EWIF] [\w./]{1,100}\.(?:cpp|hpp|cc):\d{1,10}\]"
 )
 _HINTS = ("[rank", "<std", ".cpp:", ".hpp:")
 
@@ -66,7 +68,7 @@ def _glued(text: str) -> list[str]:
     if not any(hint in text[1:] for hint in _HINTS):
         return [text]
     starts = [match.start() for match in _START.finditer(text, 1)][: _MOST - 1]
-    starts = [at for at in starts if not _is_prefix(text[:at])]
+    starts = [at for at in starts if at > _LONGEST_PREFIX or not _is_prefix(text[:at])]
     if not starts:
         return [text]
     edges = [0, *starts, len(text)]

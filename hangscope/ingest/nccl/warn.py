@@ -17,6 +17,10 @@ from hangscope.ingest.nccl.line import NcclLine
 
 #: Whom a warning accuses.
 PRINTER, NAMED, NOBODY = "printer", "named", "nobody"
+#: Faults of what carries messages between processes, or what a process notices of it.
+TRANSPORT = frozenset(
+    {"port_error", "catastrophic", "ib_error", "connect", "closed_by_peer", "size_mismatch"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,11 @@ class NcclWarn(Event):
     bus_id: str | None = None
     result: int | None = None
     retrying: bool = False
+
+    @property
+    def of_transport(self) -> bool:
+        """Return whether it speaks of what carries messages between processes."""
+        return self.fault in TRANSPORT
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from hangscope.ingest.recorder.coalesced import (
     coalesced_batches,
     end_key,
 )
-from hangscope.ingest.recorder.odd_values import Oddities, look_at_entry, look_at_numbers
+from hangscope.ingest.recorder.odd_values import Oddities, look_at_entry, look_at_numbers, look_at_seqs
 from hangscope.ingest.recorder.own_sizes import OwnSizes, may_differ
 from hangscope.ingest.recorder.recording import KindRow, Recording, StackRow
 from hangscope.ingest.recorder.rows import Call, Name, Row
@@ -103,8 +103,6 @@ class Entries:
         that have them; `cut`: whether other entries stand behind them.
         """
         look_at_numbers(numbers, self.oddities)
-        if (odd := self.oddities.note()) is not None:
-            self.recording.notes.append(odd)
         names = self.names.values()
         members = any(name.ends_batch or name.backend == "gloo" for name in names) or any(
             c.is_p2p for c in calls
@@ -123,6 +121,13 @@ class Entries:
             columns["order"].extend(numbers[0::4])
             self.own_sizes.picks.extend(own)
             self.kept = range(len(calls))
+        columns, kinds = self.recording.columns, self.recording.kinds
+        is_p2p = [kind[6] is not None for kind in kinds]
+        look_at_seqs(
+            columns["group"], columns["seq"], [is_p2p[kind] for kind in columns["kind"]], self.oddities
+        )
+        if (odd := self.oddities.note()) is not None:
+            self.recording.notes.append(odd)
         if self.own_sizes.picks:
             self.recording.own_sizes = self.own_sizes
         if self.tensors.cut:

@@ -190,3 +190,23 @@ def look_at_numbers(numbers: Sequence[int], found: Oddities) -> None:
 def _falls(numbers: Sequence[int]) -> Iterator[int]:
     """Yield the positions of numbers behind which one that is not greater follows."""
     return (place for place, falls in enumerate(map(ge, numbers, numbers[1:])) if falls)
+
+
+def look_at_seqs(groups: Sequence[int], seqs: Sequence[int], p2p: Sequence[bool], found: Oddities) -> None:
+    """Look at the seqs of a dump's calls, oldest first, each with its group and whether it is a send or receive.
+
+    Where a group's numbers go on by two, the one between them is the one between: DETAIL leaves numbers out, and members of a
+    coalesced call share theirs, but no recorder writes 12, 14, 14 or 12, 4, 14.
+    """
+    whole = len(seqs) > 0 and seqs[-1] - seqs[0] == len(seqs) - 1
+    if whole and True not in p2p and list(seqs) == list(range(seqs[0], seqs[-1] + 1)):
+        return
+    of_group: dict[int, list[int]] = {}
+    for group, seq, is_p2p in zip(groups, seqs, p2p, strict=True):
+        if not is_p2p:
+            of_group.setdefault(group, []).append(seq)
+    for numbers in of_group.values():
+        for before, between, after in zip(numbers, numbers[1:], numbers[2:], strict=False):
+            if after - before == 2 and between != before + 1:
+                found.add("collective_seq_id", between)
+                return

@@ -69,6 +69,7 @@ class RankException(Event):
     `type` is empty where the last line is missing (`truncated`). `code` is the source text of the deepest user frame; `symptom`:
     what the communication layer noticed of a peer or of calls that do not fit, and no cause of its own; `chain`: (type, message)
     of the exceptions raised because of this one, `last_frames` where the last of them was raised: the call in which the rank ended.
+    `torn`: how it begins is not here, so that the last line may be another's, or an error's that was caught.
     """
 
     kind: ClassVar[str] = "exception"
@@ -81,6 +82,7 @@ class RankException(Event):
     chain: tuple[tuple[str, str], ...] = ()
     last_frames: Stack = ()
     truncated: bool = False
+    torn: bool = False
 
 
 @dataclass(slots=True)
@@ -96,6 +98,7 @@ class _Open:
     thread: str | None = None
     chained: bool = False
     original: bool = False
+    headed: bool = False
 
 
 @dataclass(slots=True)
@@ -161,7 +164,7 @@ class TracebackParser(LineParser):
         chained = done is not None and (done.linked or original)
         if done is not None and not chained:
             events.extend(self._emit(key))
-        self._open[key] = _Open(line, fed=self._fed, chained=chained, original=original)
+        self._open[key] = _Open(line, fed=self._fed, chained=chained, original=original, headed=True)
         return events
 
     def _inside(self, key: str, opened: _Open, line: Line, frame: re.Match[str] | None) -> list[Event]:
@@ -189,7 +192,7 @@ class TracebackParser(LineParser):
             and match.group(1) not in _LEVELS
             and (
                 _TYPE.search(match.group(2))
-                or (opened.frames and match.group(3) is not None)
+                or (opened.frames and match.group(3) is not None and not match.group(3).startswith("  "))
                 or text.strip().isidentifier()
             )
         ):
@@ -199,7 +202,7 @@ class TracebackParser(LineParser):
     def _exception(self, key: str, opened: _Open, line: Line, kind: str, message: str) -> list[Event]:
         if opened.woven > 1:
             opened.woven -= 1
-            shared = _Open(opened.first, list(opened.frames), list(opened.code))
+            shared = _Open(opened.first, list(opened.frames), list(opened.code), headed=opened.headed)
             return self._event(_Done(line, kind, message, shared))
         del self._open[key]
         done = self._done.get(key)
@@ -280,6 +283,7 @@ class TracebackParser(LineParser):
                 chain=tuple(done.chain),
                 last_frames=tuple(reversed(done.last_frames)),
                 truncated=truncated,
+                torn=not opened.headed,
             )
         ]
 

@@ -32,6 +32,7 @@ from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.nccl2 import nccl2_parser
 from hangscope.ingest.torch_logs.store import store_parser
 from hangscope.ingest.torch_logs.traceback import TracebackParser
+from hangscope.ingest.torch_logs.two_ranks import contradiction
 from hangscope.ingest.torch_logs.wrapper import wrapper_parser
 from hangscope.ingest.workers.identity import merge_repeats
 
@@ -133,6 +134,7 @@ def read_log(
     told = [*found.events, *progress_events(found.windows, file), *printed]
     events = sorted(told, key=lambda event: event.line)
     recorded = detail.recordings()
+    reading.notes += contradiction(events)
     reading.local_to_global = _local_ranks(events, recorded)
     writers = {event.rank for event in events if event.rank is not None and not event.by_launcher}
     writers |= {recording.rank for recording, _, _ in recorded if recording.rank is not None}

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from hangscope.report.masking.user_names import HOME, UserNames
 from hangscope.report.masking.walk import texts_in
 
 # Fields whose words are the contract's own.
@@ -21,6 +22,8 @@ CONTRACT = frozenset(
 )  # fmt: skip
 _NAMED = re.compile(
     r"(?i:\b(?:host(?:name)?|node(?:name|list)?|master_addr|address|server|endpoint)[\"']?\s{0,3}[=:]\s{0,3}[\"']?|\bon (?:host|node) |"
+    r"\bhostname (?!(?:is|was|of|for|to|in|and|or|not|does|did|could|cannot|can|must|mismatch|resolution|lookup|verification|from|as|the|"
+    r"should|has|given|used|changed|unknown|invalid)\b)[\"']?|"
     r"\bremote=\[|\bpeer |\bsrun: error: )([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8})"
 )
 # Names with a number, of which a word before them says that they are hosts, or that only schedulers and clouds give.
@@ -49,12 +52,6 @@ _RELATIVE = re.compile(
     r"(?<![\w./@+~:-])(?:[A-Za-z][\w.-]*/){2,}(?=[A-Za-z][\w-])"
 )
 _WINDOWS = re.compile(r"(?<!\w)(?:[A-Za-z]:|\\\\[\w.-]{1,80})\\{1,2}(?:[^\\\s\"'<>|:]+\\{1,2})*(?=[^\\\s])")
-_HOME = re.compile(r"((?:/home|/Users|/export/home|/u|\\Users\\{0,1})[/\\])([A-Za-z_][\w.-]{0,63})")
-_USER = re.compile(
-    r"(?i:((?<![a-z])(?:user(?:name|id)?|logname|login|owner|uid)[\"']?\s{0,3}[=:]\s{0,3}[\"']?(?:\d{1,10}\()?))([A-Za-z_][\w.-]{0,63})"
-)
-_ACCOUNT = re.compile(r"(?<![\w.@/-])([A-Za-z_][\w.-]{0,63})@(?=[A-Za-z0-9])")
-_ROOTS = ("home", "Users")
 
 
 class Redaction:
@@ -70,18 +67,7 @@ class Redaction:
             self._learn(view, set(hosts))
             steps.append(self._without_hosts)
         if "users" in what:
-            names = {
-                m.group(2) for text in texts_in(view) for p in (_HOME, _USER) for m in p.finditer(text)
-            } - {"user", "root"}
-            parts = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-            self._users = (
-                re.compile(
-                    rf"(?i:(?<=[/\\])|(?<=\buser )|(?<=\bowner )|(?<=\bsu )|(?<=\bby ))(?:{parts})(?![\w-])"
-                )
-                if parts
-                else None
-            )
-            steps.append(self._without_users)
+            steps.append(UserNames(texts_in(view)).hidden)
         if "paths" in what:
             steps.append(self._without_paths)
         self._steps = steps
@@ -150,13 +136,8 @@ class Redaction:
         name = match.group()
         return self._numbers.get(name) or self._lowered[name.lower()]
 
-    def _without_users(self, text: str) -> str:
-        text = _USER.sub(r"\1user", _HOME.sub(r"\1user", text))
-        text = _ACCOUNT.sub("user@", text)
-        return self._users.sub("user", text) if self._users is not None else text
-
     def _without_paths(self, text: str) -> str:
-        text = _HOME.sub(
+        text = HOME.sub(
             lambda m: m.group() if text[m.end() : m.end() + 1] in ("/", "\\") else m.group(1) + "user", text
         )
         text = _PATH.sub("", _QUOTED.sub("", _URL.sub(r"\1://", _FILE_URL.sub("", text))))

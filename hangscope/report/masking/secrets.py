@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from hangscope.report.masking.disguise import undisguised
 from hangscope.report.masking.key_names import MAX_NAME, Strength, is_secret, strength
 from hangscope.report.masking.token_forms import hide_tokens
 from hangscope.report.masking.walk import change_texts
@@ -29,6 +30,14 @@ _SAID = re.compile(
     r"(?i)(?<![\w.-])((?:[a-z]{2,16} )?[\w-]{0,60}(?:key|token|secret|password|passwd|pwd|jwt|ticket))"
     r"(?:[ \t]{1,3}(?:(?:is|was|of|to)[ \t]{1,3})?|\([\"']?)([\w+/=.~-]{16,512})"
 )
+# The password of somebody: `Password for user bob: XXXX`, `passphrase for key '/x/id': XXXX`, `password 'XXXX' is wrong`.
+_FOR = re.compile(
+    r"(?i)(?<![\w.-])([\w-]{0,40}(?:password|passwd|passphrase|passcode|pwd|secret|token|key)) {1,3}(?:for|of) {1,3}[^\s:=][^\n:=]{0,79}[:=]\s{0,4}(\\*[\"'`]?)(?=\S)"
+)
+_QUOTED = re.compile(
+    r"(?i)(?<![\w.-])(password|passwd|passphrase|passcode|pwd) {1,3}(?:is |was )?(\\*[\"'`])(?=\S)"
+)
+_DISGUISES = 3  # how many times text may be encoded
 _SCHEME = re.compile(
     r"(?i)(?:basic|bearer|token|digest|negotiate|apikey|ntlm|sharedkey|aws4-hmac-sha256)\s{1,4}"
 )
@@ -43,12 +52,23 @@ def mask(value: Any) -> Any:
 
 
 def mask_text(text: str) -> str:
-    """Return text with every secret in it replaced by `***`. Linear in the text's length."""
+    """Return text with every secret in it replaced by `***`, in plain letters where it was disguised. Linear in the text's length."""
+    masked = plain = _masked(text)
+    for _ in range(_DISGUISES):
+        before, plain = plain, undisguised(plain)
+        if plain == before:
+            break
+        if (found := _masked(plain)) != plain:
+            masked = plain = found
+    return masked
+
+
+def _masked(text: str) -> str:
     if not _HINT.search(text.casefold()):
         return text
     text = hide_tokens(text)
     text = _hide(_hide(text, _OPTION) if "-" in text else text, _PAIR)
-    return _SAID.sub(_without_said, text)
+    return _SAID.sub(_without_said, _hide(_hide(text, _FOR), _QUOTED))
 
 
 def _without_said(match: re.Match[str]) -> str:

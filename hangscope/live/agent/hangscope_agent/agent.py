@@ -205,14 +205,14 @@ class Agent:
         ):
             self.stalled = self.leave("stall") or [""]
 
-    def tell(self, **facts: Any) -> None:
+    def tell(self, **statements: Any) -> None:
         """Put facts where `hangscope run` finds them."""
         if self.status >= 0:
             total = sum(raw.count for raw in self.doubled)
-            if facts["work"] != "import":  # what a library says while it is loaded is no progress
+            if statements["work"] != "import":  # what a library says while it is loaded is no progress
                 self.printed += total - self.heard
             self.heard = total
-            told = {"changes": self.changes, "moves": self.moves, "printed": self.printed, **facts}
+            told = {"changes": self.changes, "moves": self.moves, "printed": self.printed, **statements}
             os.pwrite(self.status, json.dumps(told).encode().ljust(400), 0)
 
     def record_output(self) -> None:

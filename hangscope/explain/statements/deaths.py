@@ -1,0 +1,151 @@
+"""Which ranks died of a fault of their own, and which only show what another one's end did to them.
+
+A survivor that reports "connection closed by peer", a process that the launcher ended with SIGTERM and a watchdog's abort are
+victims, whatever their exit code says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hangscope.events import Event
+from hangscope.explain.statements.statements import INTERRUPTS, Death, Statements
+from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
+from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.c10d import (
+    DumpObserved,
+    DumpSignal,
+    HeartbeatTimeout,
+    WatchdogStatus,
+    WatchdogTimeout,
+)
+from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
+from hangscope.knowledge.callsite import user_frame
+
+_ABORTS = frozenset({-6, 134})
+_CLEANUPS = frozenset({-15, 143})
+_GRACE = (
+    25.0  # seconds: a torchrun agent waits 30 between SIGTERM and SIGKILL, and its table counts whole seconds
+)
+
+
+def own_death(rank: int, statements: Statements) -> Death | None:
+    """Return a rank's own death, or None where all it shows is a consequence."""
+    exit_event = statements.exits.get(rank)
+    own = [
+        e
+        for e in statements.of(rank, RankException)
+        # a traceback that breaks off need not have ended anything
+        if not e.symptom
+        and not e.truncated
+        and e.type not in INTERRUPTS
+        and not _went_on(rank, e, statements)
+    ]
+    faults: tuple[tuple[type[Event], str], ...] = (
+        (OomCuda, "ran out of GPU memory"),
+        (OomHost, "was killed by the host's out-of-memory killer"),
+        (LoaderWorkerDeath, "lost a data loader worker"),
+    )
+    for kind, how in faults:
+        found = [e for e in statements.of(rank, kind) if not _went_on(rank, e, statements)]
+        if found:
+            return Death(
+                rank,
+                how,
+                found[0],
+                4,
+                user_frame(own[0].frames) if own else None,
+                own[0].type if own else "",
+            )
+    if own and not _contradicted(rank, statements):
+        return Death(
+            rank,
+            f"raised {own[0].type or 'an exception'}",
+            own[0],
+            3,
+            user_frame(own[0].frames),
+            own[0].type,
+        )
+    if (
+        exit_event is not None
+        and exit_event is not statements.first_of_the_sweep
+        and _swept(exit_event, statements)
+    ):
+        return None
+    if exit_event is not None and exit_event is statements.first_of_the_sweep and exit_event.code > 0:
+        return Death(rank, f"ended with exit code {exit_event.code}", exit_event, 3)
+    if exit_event is not None:
+        code = exit_event.code
+        if code < 0 or code > 128:
+            number = -code if code < 0 else code - 128
+            if code in _CLEANUPS or (code in _ABORTS and _unheard_abort(rank, statements)):
+                return None
+            if code in _ABORTS and (
+                statements.of(
+                    rank,
+                    GlooSizeMismatch,
+                    WatchdogTimeout,
+                    GlooClosed,
+                    GlooTimeout,
+                    Terminate,
+                    RankException,
+                    HeartbeatTimeout,
+                    DumpSignal,
+                    DumpObserved,
+                    WatchdogStatus,
+                )
+            ):
+                return None
+            return Death(
+                rank,
+                f"was killed by signal {number} ({exit_event.signal or _SIGNALS.get(number, '?')})",
+                exit_event,
+                3,
+            )
+    full = [e for e in statements.of(rank, DiskFull) if not _went_on(rank, e, statements)]
+    return Death(rank, "ran out of disk space", full[0], 2) if full else None
+
+
+def first_of_the_sweep(exits: Iterable[Exit]) -> Exit | None:
+    """Return the exit that an agent answered by ending all others: half a minute later it killed those that did not go."""
+    timed = sorted((e for e in exits if e.time is not None and e.via == "table"), key=lambda e: e.time or 0.0)
+    ended = [e for e in timed if e.code not in _CLEANUPS and e.code != 0]
+    if len(ended) < 2:
+        return None
+    later = [e for e in ended[1:] if e.code == -9 and (e.time or 0.0) - (ended[0].time or 0.0) >= _GRACE]
+    return ended[0] if len(later) == len(ended) - 1 else None
+
+
+def _swept(event: Exit, statements: Statements) -> bool:
+    """Return whether a process was killed because it outlived the agent's grace after another one's end."""
+    return statements.first_of_the_sweep is not None and event.code == -9 and event.via == "table"
+
+
+_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+
+def _unheard_abort(rank: int, statements: Statements) -> bool:
+    """Return whether a rank of which only the launcher tells was aborted in a job whose watchdogs abort the waiting."""
+    heard = any(not e.by_launcher for events in statements.of_rank[rank].values() for e in events)
+    return not heard and bool(statements.all(WatchdogTimeout))
+
+
+def _went_on(rank: int, event: Event, statements: Statements) -> bool:
+    """Return whether a rank went on with its steps after an error, so that it caught it, and lived."""
+    return any(
+        e.file == event.file
+        and e.line > event.line
+        and e.attempt == event.attempt
+        and isinstance(e.step, int)
+        and not e.leaving
+        for e in statements.of(rank, Progress)
+    )
+
+
+def _contradicted(rank: int, statements: Statements) -> bool:
+    """Return whether a rank's exception is DDP's own complaint about how ranks differ, which says who differs, not who died."""
+    return bool(statements.of(rank, DdpParams, DdpShape, DdpUnused, DdpUnfinished))

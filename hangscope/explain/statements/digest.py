@@ -1,0 +1,85 @@
+"""From an incident to all that its text and stacks state."""
+
+from __future__ import annotations
+
+from hangscope.align.group_ranks import GroupRanks
+from hangscope.explain.statements.deaths import first_of_the_sweep, own_death
+from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, Statements
+from hangscope.explain.statements.whereabouts import whereabouts
+from hangscope.incident import Incident
+from hangscope.ingest.job_logs.launcher import Exit, ExitOk, ExternalEnd
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
+
+
+def digest(incident: Incident) -> Statements:
+    """Return what an incident states."""
+    statements = Statements(group_ranks=GroupRanks(incident.groups, incident.events))
+    for event in map(statements.with_rank, incident.events):
+        statements.kinds[type(event)].append(event)
+        if event.rank is not None:
+            statements.of_rank[event.rank][type(event)].append(event)
+    for event in statements.all(Exit):
+        if event.rank is not None:
+            statements.exits.setdefault(event.rank, event)
+    statements.external = _external(statements)
+    statements.first_of_the_sweep = first_of_the_sweep(statements.exits.values())
+    statements.deaths = [
+        d for rank in sorted(set(statements.of_rank)) if (d := own_death(rank, statements)) is not None
+    ]
+    _quiet_leavers(incident, statements)
+    for rank in sorted(incident.ranks):
+        where = whereabouts(incident, rank, statements)
+        if where is not None:
+            statements.whereabouts[rank] = where
+    return statements
+
+
+def _external(statements: Statements) -> ExternalEnd | None:
+    events = statements.all(ExternalEnd)
+    if events:
+        return events[0]
+    pressed = [e for e in statements.all(RankException) if e.type == CTRL_C]
+    if not pressed or any(not e.symptom and e.type not in INTERRUPTS for e in statements.all(RankException)):
+        return None
+    first = pressed[0]
+    return ExternalEnd(
+        first.file, first.line, first.text, host=first.host, time=first.time, stamp=first.stamp,
+        reason="cancelled", signal="SIGINT",
+    )  # fmt: skip
+
+
+def _quiet_leavers(incident: Incident, statements: Statements) -> None:
+    """Note the ranks that ended without an error: exit 0 in a log, or the one that the launcher's failure table lacks."""
+    for left in statements.all(ExitOk):
+        if left.rank is not None:
+            statements.left_quietly.setdefault(left.rank, "its process ended without an error")
+    for rank, event in statements.exits.items():
+        if event.code == 0:
+            statements.left_quietly.setdefault(rank, "its process exited with code 0")
+    listed = set(statements.exits)
+    missing = [r for r in incident.ranks if r not in listed and r not in statements.left_quietly]
+    if listed and missing and len(missing) * 2 <= len(incident.ranks):
+        for rank in _of_its_nodes(statements.exits, missing, len(incident.ranks)):
+            if not statements.of(rank, GlooClosed, GlooTimeout) and not any(
+                e.symptom for e in statements.of(rank, RankException)
+            ):
+                statements.left_quietly[rank] = (
+                    "the launcher's failure table lists the other ranks and not this one, so it exited with code 0"
+                )
+
+
+def _of_its_nodes(exits: dict[int, Exit], missing: list[int], world_size: int) -> list[int]:
+    """Return those of the missing ranks that are on the nodes of the ranks which a launcher lists.
+
+    Each node's launcher lists its own workers alone. Ranks of a node follow each other by their local ranks.
+    """
+    local = {rank: event.local_rank for rank, event in exits.items()}
+    known = {rank: n for rank, n in local.items() if isinstance(n, int) and 0 <= n <= rank}
+    if len(known) < len(exits):
+        return missing
+    per_node = max(known.values()) + 1
+    if len(missing) == 1 and world_size == per_node + 1:
+        per_node += 1  # one node, whose last worker is the missing one
+    first = {rank - n for rank, n in known.items()}
+    return [rank for rank in missing if any(base <= rank < base + per_node for base in first)]

@@ -1,0 +1,144 @@
+"""What the text inputs and stacks say about each rank, digested for the rules.
+
+Separates deaths of a rank's own from consequences: a survivor that reports "connection closed by peer", a process that
+the launcher ended with SIGTERM and a watchdog's abort are victims, whatever their exit code says.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from hangscope.align.group_ranks import GroupRanks
+from hangscope.events import Event
+from hangscope.frames import Frame, Stack
+from hangscope.incident import CallKind
+from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.c10d import (
+    AsyncError,
+    WatchdogTimeout,
+)
+from hangscope.ingest.torch_logs.store import StoreTimeout
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
+from hangscope.knowledge.callsite import user_frame
+
+CTRL_C = "KeyboardInterrupt"  # what Ctrl-C raises
+INTERRUPTS = frozenset({CTRL_C, "SystemExit", "SignalException"})
+RESOLUTION = 1.0  # seconds: launchers and c10's stamps count whole seconds
+CLOCK_SKEW = 5.0  # seconds by which the clocks of two hosts may disagree
+AnyEvent = TypeVar("AnyEvent", bound=Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """One rank's end by a fault of its own. `how` is a phrase for a sentence; `weight` orders deaths without times."""
+
+    rank: int
+    how: str
+    event: Event
+    weight: int
+    frame: Frame | None = None
+    exception: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a rank's main thread stood: in a collective (`op`, None where it is not told) or elsewhere (`inside` False)."""
+
+    rank: int
+    inside: bool
+    op: str | None
+    stack: Stack
+    source: str
+    kind: str
+
+    @property
+    def call(self) -> CallKind:
+        """Return the collective that it stood in, as far as the stack tells."""
+        return CallKind(self.op or "", stack=self.stack)
+
+
+@dataclass(slots=True)
+class Statements:
+    """The digest. Keys are global ranks."""
+
+    deaths: list[Death] = field(default_factory=list)
+    exits: dict[int, Exit] = field(default_factory=dict)
+    first_of_the_sweep: Exit | None = None
+    left_quietly: dict[int, str] = field(default_factory=dict)
+    whereabouts: dict[int, Whereabouts] = field(default_factory=dict)
+    external: ExternalEnd | None = None
+    kinds: dict[type[Event], list[Event]] = field(default_factory=lambda: defaultdict(list))
+    of_rank: dict[int, dict[type[Event], list[Event]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+    group_ranks: GroupRanks = field(default_factory=lambda: GroupRanks((), ()))
+
+    def all(self, *kinds: type[AnyEvent]) -> list[AnyEvent]:
+        """Return the events of these kinds, kind by kind in input order."""
+        return [e for kind in kinds for e in self.kinds.get(kind, ()) if isinstance(e, kind)]
+
+    def of(self, rank: int, *kinds: type[AnyEvent]) -> list[AnyEvent]:
+        """Return one rank's events of these kinds in input order."""
+        by_kind = self.of_rank.get(rank, {})
+        return [e for kind in kinds for e in by_kind.get(kind, ()) if isinstance(e, kind)]
+
+    def with_rank(self, event: Event) -> Event:
+        """Return an event of c10d with its printer's global rank, where the line prints only a group-local one."""
+        if event.rank is not None or event.group_rank is None or not event.prints_group_rank:
+            return event
+        ranks, assumed = self.group_ranks.resolve(event, (event.group_rank,))
+        return replace(event, rank=ranks[0], rank_assumed=assumed) if ranks else event
+
+    @property
+    def of_trouble(self) -> bool:
+        """Return whether text tells of errors, timeouts or ends."""
+        told = (GlooClosed, GlooTimeout, RankException, Terminate, Exit, CallFingerprint, MonitoredBarrier)
+        return any(self.kinds.get(kind) for kind in told)
+
+    @property
+    def witnesses(self) -> frozenset[int]:
+        """Return the ranks whose own text shows them waiting: they lost a peer or timed out themselves."""
+        told = self.all(GlooClosed, GlooTimeout, WatchdogTimeout, AsyncError, StoreTimeout)
+        symptoms = [e for e in self.all(RankException) if e.symptom]
+        return frozenset(e.rank for e in (*told, *symptoms) if e.rank is not None)
+
+    @property
+    def busy(self) -> frozenset[int]:
+        """Return the ranks whose stack shows them at work outside of every call, in a line of the user's."""
+        return frozenset(
+            rank
+            for rank, where in self.whereabouts.items()
+            if where.kind == "stack" and not where.inside and user_frame(where.stack) is not None
+        )
+
+    @property
+    def first_deaths(self) -> list[Death]:
+        """Return the deaths that nothing precedes: by time where all carry one, else by causal class."""
+        if len(self.deaths) < 2:
+            return list(self.deaths)
+        heaviest = max(d.weight for d in self.deaths)
+        rivals = _earliest([d for d in self.deaths if d.weight == heaviest])
+        if len(rivals) > 1:
+            marked = [d for d in rivals if (exit := self.exits.get(d.rank)) is not None and exit.first]
+            rivals = marked or rivals
+        return rivals
+
+
+def _earliest(deaths: list[Death]) -> list[Death]:
+    """Return the deaths that no other one certainly precedes, by printed times of one kind; all where not all carry one."""
+    for clock in ([d.event.time for d in deaths], [d.event.stamp for d in deaths]):
+        moments = [float(t) for t in clock if isinstance(t, (int, float))]
+        if len(moments) < len(deaths):
+            continue
+        first = moments.index(min(moments))
+        host = deaths[first].event.host
+        return [
+            d
+            for d, moment in zip(deaths, moments, strict=True)
+            if moment <= moments[first] + (RESOLUTION if d.event.host == host else CLOCK_SKEW)
+        ]
+    return deaths

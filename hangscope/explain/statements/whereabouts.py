@@ -1,0 +1,49 @@
+"""Where each rank stood: in which collective, or at work outside of all."""
+
+from __future__ import annotations
+
+import re
+
+from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabouts
+from hangscope.frames import Stack
+from hangscope.incident import Incident
+from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.knowledge.library import before_signal, own_knowledge
+
+_COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
+_NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>", "unwrap", "trigger_wait", "wait_tensor"})
+
+
+def whereabouts(incident: Incident, rank: int, statements: Statements) -> Whereabouts | None:
+    """Return where a rank stood by its stack, else by the traceback of an error that a waiting call raised; None: not told."""
+    record = incident.ranks[rank]
+    for _, stack in record.threads:
+        return _locate(rank, stack, record.stack_file or "a stack dump", "stack")
+    shown = [(e.frames, e.file, False) for e in statements.of(rank, FailedStack)]
+    shown += [(e.frames, e.file, False) for e in statements.of(rank, RankException) if e.symptom]
+    shown += [(e.frames, e.file, True) for e in statements.of(rank, RankException) if e.type == CTRL_C]
+    for stack, file, interrupted in shown:
+        stood = before_signal(stack, own_knowledge())
+        if stood:  # whose signal handler waits for others stood somewhere else when the signal came
+            return _locate(rank, stood, file, "stack" if interrupted or stood != stack else "log")
+    return None
+
+
+def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
+    op = None
+    inside = False
+    for frame in stack:
+        if (
+            frame.file.endswith(_COLLECTIVE_FILES)
+            and frame.name not in _NOT_OPS
+            and not frame.name.startswith("_")
+        ):
+            op, inside = frame.name, True  # the outermost one is what the user called
+        elif frame.name == "_engine_run_backward":
+            inside = True
+    # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
+    inside = inside or kind == "log"
+    if re.search(r"batch_isend_irecv|monitored_barrier", op or ""):
+        op = None if op and "batch" in op else op
+    return Whereabouts(rank, inside, op, stack, source, kind)

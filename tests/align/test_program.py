@@ -1,0 +1,119 @@
+"""Programs of ranks compared: with each other, and each with what it repeated before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hangscope.align.program import Programs
+from tests.conftest import analyze
+from tests.dump_writer import Recorder, job, write_all
+
+#: a loop: the lines of its calls, and how often it went round
+BODIES = st.lists(st.integers(40, 49), min_size=1, max_size=5, unique=True)
+ROUNDS = st.integers(4, 8)
+TWO_PAIRS = {"0": ("default_pg", range(4)), "1": ("tp", (0, 1)), "2": ("tp", (2, 3))}
+
+
+def programs(recorders: list[Recorder]) -> Programs:
+    with TemporaryDirectory() as folder:
+        analysis: Any = analyze(write_all(recorders, Path(folder)))._analysis
+    return Programs(analysis.incident)
+
+
+def rounds(recorder: Recorder, body: list[int], times: int) -> Recorder:
+    for _ in range(times):
+        for line in body:
+            recorder.call("all_reduce", line=line)
+    return recorder
+
+
+@settings(max_examples=20)
+@given(body=BODIES, times=ROUNDS)
+def test_calls_stand_in_the_order_in_which_they_were_made(body: list[int], times: int) -> None:
+    recorders = job(2)
+    for recorder in recorders:
+        rounds(recorder, body, times)
+    found = programs(recorders)
+    program = found.of(1)
+    assert program.seq.tolist() == list(range(1, len(body) * times + 1))
+    assert program.tokens == program.tokens[: len(body)] * times
+    assert len(program.made) == len(body)
+    assert program.tokens == found.of(0).tokens and found.likeness(0, 1) == 1.0
+    assert [found.call(1, row)[2].stack[2].line for row in range(len(body))] == body
+
+
+@settings(max_examples=20)
+@given(mine=BODIES, theirs=BODIES)
+def test_likeness_is_the_share_of_calls_that_both_make(mine: list[int], theirs: list[int]) -> None:
+    recorders = job(2)
+    rounds(recorders[0], mine, 3)
+    rounds(recorders[1], theirs, 3)
+    found = programs(recorders)
+    shared, both = set(mine) & set(theirs), set(mine) | set(theirs)
+    assert found.likeness(0, 1) == found.likeness(1, 0) == len(shared) / len(both)
+
+
+@settings(max_examples=20)
+@given(body=BODIES, times=ROUNDS, data=st.data())
+def test_a_loop_keeps_its_pattern_until_another_call_comes(
+    body: list[int], times: int, data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(0, len(body) - 1))
+    recorders = job(2)
+    for recorder in recorders:
+        rounds(recorder, body, times)
+        for line in body[:cut]:
+            recorder.call("all_reduce", line=line)
+        recorder.call("all_reduce", line=90 if recorder.rank else body[cut])
+    found = programs(recorders)
+    last = len(body) * times + cut
+    assert found.keeps_pattern(0, last) is True
+    assert found.keeps_pattern(1, last) is False
+    order = int(found.of(1).order[last])
+    assert found.row_of(1, order) == last and found.breaks_pattern(1, order)
+
+
+def test_a_first_call_has_no_pattern_to_keep() -> None:
+    recorders = [recorder.call("all_reduce", line=41) for recorder in job(2)]
+    assert programs(recorders).keeps_pattern(0, 0) is None
+
+
+@settings(max_examples=10)
+@given(times=st.integers(1, 6))
+def test_ranks_of_one_role_in_different_groups_make_the_same_calls(times: int) -> None:
+    recorders = job(4, groups=TWO_PAIRS)
+    for recorder in recorders:
+        for _ in range(times):
+            recorder.call("all_reduce", "1" if recorder.rank < 2 else "2", line=50).call(
+                "all_reduce", line=41
+            )
+    found = programs(recorders)
+    assert found.of(0).tokens == found.of(3).tokens and found.likeness(0, 3) == 1.0
+    assert set(found.of(0).gid.tolist()) != set(found.of(3).gid.tolist())
+
+
+@settings(max_examples=10)
+@given(step=st.integers(1, 3))
+def test_a_send_is_told_by_how_far_round_the_group_it_goes(step: int) -> None:
+    """All members of a ring make one call; who turns to another peer makes another."""
+    recorders = job(4)
+    for recorder in recorders:
+        recorder.send((recorder.rank + step) % 4).recv((recorder.rank - step) % 4)
+    found = programs(recorders)
+    assert all(found.likeness(0, rank) == 1.0 for rank in range(1, 4))
+    turned = job(4)
+    for recorder in turned:
+        recorder.send((recorder.rank + (step if recorder.rank else -step)) % 4)
+    assert programs(turned).likeness(0, 1) == (1.0 if step == 2 else 0.0)
+
+
+@settings(max_examples=10)
+@given(made=st.integers(2, 20), ring=st.integers(1, 20))
+def test_a_history_is_whole_where_the_ring_lost_nothing(made: int, ring: int) -> None:
+    recorders = [recorder.call("all_reduce", line=41, times=made) for recorder in job(2, ring=ring)]
+    assert programs(recorders).of(0).whole == (ring >= made)

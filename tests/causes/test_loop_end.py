@@ -1,0 +1,72 @@
+"""Loops that end on one rank while the others go on: which of them ran out, and which only seems so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given, settings
+
+from tests.conftest import analyze
+from tests.dump_writer import Recorder, job, write_all
+from tests.small_jobs import ODD_ONES, frozen
+from tests.verdicts import blame
+
+RING = {"0": ("default_pg", range(4))}
+
+
+def epochs(recorder: Recorder, count: int = 2, steps: int = 6) -> None:
+    for _ in range(count):
+        recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", times=steps)
+        recorder.call("all_reduce", sizes=[[3]], line=88, function="epoch_average")
+
+
+def test_who_says_that_an_epoch_is_over_that_was_over_for_all_did_not_run_out(tmp_path: Path) -> None:
+    recorders = [Recorder(rank, RING) for rank in range(4)]
+    for recorder in recorders:
+        epochs(recorder)
+        rank, waits = recorder.rank, recorder.rank != 2
+        if waits:
+            recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", state="started")
+        lines = [f"[rank {rank}] epoch 1 step 6/6", f"[rank {rank}] epoch 1 finished"]
+        lines += [f"[rank {rank}] epoch 2 step 1/6"] if waits else []
+        (tmp_path / f"rank_{rank}.log").write_text("\n".join(lines) + "\n")
+    write_all(recorders, tmp_path)
+    assert blame(analyze(tmp_path)) == ("hang", "stuck_rank", (2,))
+
+
+def test_the_call_that_all_have_just_made_once_more_is_no_end_of_an_epoch(tmp_path: Path) -> None:
+    """A call too many, equal to the one that was due, was taken for it; since then the rank is one call behind."""
+    recorders = [Recorder(rank, RING) for rank in range(4)]
+    for recorder in recorders:
+        epochs(recorder)
+        recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", times=6)
+        if recorder.rank == 1:
+            recorder.call("all_reduce", sizes=[[3]], line=77, function="log_samples")
+            recorder.call("all_reduce", sizes=[[3]], line=88, function="epoch_average", state="started")
+        else:
+            recorder.call("all_reduce", sizes=[[3]], line=88, function="epoch_average")
+            recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", state="started")
+    write_all(recorders, tmp_path)
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "rank_conditional_collective", (1,))
+
+
+@settings(max_examples=8)
+@given(job_of=ODD_ONES)
+def test_the_one_that_has_a_batch_less_in_its_last_epoch_is_named(job_of: tuple[int, int]) -> None:
+    size, odd = job_of
+    recorders = job(size)
+    for recorder in recorders:
+        epochs(recorder)
+        recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", times=5)
+
+    def last(recorder: Recorder, is_odd: bool) -> Recorder:
+        if is_odd:
+            return recorder.call(
+                "all_reduce", sizes=[[3]], line=88, function="epoch_average", state="started"
+            )
+        return recorder.call(
+            "all_reduce", sizes=[[512]], line=41, function="train_one_epoch", state="started"
+        )
+
+    assert blame(frozen(recorders, (odd,), last)) == ("hang", "uneven_loader", (odd,))

@@ -1,0 +1,58 @@
+"""Calls that meet at one number and do not fit: sizes, types, operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from tests.dump_writer import job
+from tests.small_jobs import ODD_ONES, due, frozen, loop
+from tests.verdicts import blame, level, said
+
+#: what the odd ranks call instead, and what that is called
+OTHER_CALLS: dict[str, dict[str, Any]] = {
+    "shape_mismatch": {"sizes": [[1000]]},
+    "dtype_mismatch": {"dtype": "Half"},
+}
+
+
+@pytest.mark.parametrize("cause", sorted(OTHER_CALLS))
+@settings(max_examples=8)
+@given(job_of=ODD_ONES)
+def test_the_one_that_calls_something_else_is_named_and_nobody_else(
+    cause: str, job_of: tuple[int, int]
+) -> None:
+    size, odd = job_of
+    report = frozen(loop(size), (odd,), lambda r, is_odd: due(r, **(OTHER_CALLS[cause] if is_odd else {})))
+    assert blame(report) == ("hang", cause, (odd,))
+    assert report.verdict is not None
+    assert sorted(report.verdict.waiting_ranks) == [rank for rank in range(size) if rank != odd]
+
+
+@settings(max_examples=5)
+@given(job_of=ODD_ONES)
+def test_another_operation_at_the_same_line_is_a_mismatch_of_calls(job_of: tuple[int, int]) -> None:
+    size, odd = job_of
+
+    def last(recorder: Any, is_odd: bool) -> None:
+        recorder.call("reduce" if is_odd else "all_reduce", sizes=[[1024]], line=41, state="started")
+
+    assert blame(frozen(loop(size), (odd,), last)) == ("hang", "collective_mismatch", (odd,))
+
+
+@pytest.mark.parametrize("cause", sorted(OTHER_CALLS))
+@pytest.mark.parametrize("size", [2, 4])
+def test_half_against_half_in_a_first_call_names_nobody(cause: str, size: int) -> None:
+    odd = tuple(range(size // 2, size))
+    report = frozen(job(size), odd, lambda r, is_odd: due(r, **(OTHER_CALLS[cause] if is_odd else {})))
+    assert blame(report) == ("hang", cause, ())
+    assert level(report) != "high"
+
+
+def test_both_calls_are_told() -> None:
+    report = frozen(loop(4), (2,), lambda r, is_odd: due(r, sizes=[[1000 if is_odd else 1024]]))
+    assert "Rank 2 called all_reduce([1000] Float) where ranks 0-1,3 called all_reduce([1024] Float)" in said(
+        report
+    )

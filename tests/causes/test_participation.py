@@ -1,0 +1,105 @@
+"""Calls that some ranks make and others do not, inside the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from tests.conftest import analyze
+from tests.dump_writer import Recorder, job, write_all
+from tests.small_jobs import ODD_ONES, due, frozen, loop
+from tests.verdicts import blame, level, said
+
+STEPS = 12
+PIPELINES = {"0": ("default_pg", range(4)), "1": ("pp", (0, 2)), "2": ("pp", (1, 3))}
+
+
+# one group: a call more, or one less
+
+
+def save(recorder: Recorder) -> Recorder:
+    return recorder.call("barrier", sizes=[[1]], line=90, function="save", state="started")
+
+
+@settings(max_examples=8)
+@given(job_of=ODD_ONES)
+def test_the_one_that_makes_a_call_of_its_own_is_named(job_of: tuple[int, int]) -> None:
+    size, odd = job_of
+    report = frozen(loop(size), (odd,), lambda r, is_odd: save(r) if is_odd else due(r))
+    assert blame(report) == ("hang", "rank_conditional_collective", (odd,))
+    assert report.verdict is not None and report.verdict.location is not None
+    assert (report.verdict.location.line, report.verdict.location.rank) == (90, odd)
+
+
+@settings(max_examples=8)
+@given(job_of=ODD_ONES)
+def test_the_one_that_leaves_a_call_out_is_named(job_of: tuple[int, int]) -> None:
+    size, odd = job_of
+
+    def last(recorder: Recorder, is_odd: bool) -> Recorder:
+        if is_odd:
+            return recorder.call("all_gather", outputs=[[8]] * size, line=43, state="started")
+        return due(recorder)
+
+    report = frozen(loop(size), (odd,), last)
+    assert blame(report) == ("hang", "rank_conditional_collective", (odd,))
+    assert f"Rank {odd} left out all_reduce([1024] Float) and went on" in said(report)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_half_in_one_call_and_half_in_another_for_the_first_time_names_nobody(size: int) -> None:
+    report = frozen(job(size), tuple(range(size // 2)), lambda r, is_odd: save(r) if is_odd else due(r))
+    assert blame(report) == ("hang", "rank_conditional_collective", ())
+    assert level(report) != "high"
+
+
+# two pipelines of two stages, and a metric over all
+
+
+def staged(recorder: Recorder, state: str = "completed") -> None:
+    first = recorder.rank < 2
+    peer, group = (recorder.rank + 2 if first else recorder.rank - 2), "1" if recorder.rank % 2 == 0 else "2"
+    steps = [recorder.send, recorder.recv] if first else [recorder.recv, recorder.send]
+    for step in steps:
+        step(peer, group, state=state, line=60 + 2 * first)
+        state = "scheduled" if state != "completed" else state
+
+
+def pipelines(last: Callable[[Recorder], None]) -> list[Recorder]:
+    recorders = [Recorder(rank, PIPELINES) for rank in range(4)]
+    for recorder in recorders:
+        for _ in range(STEPS):
+            staged(recorder)
+            recorder.call("all_reduce", line=41)
+        staged(recorder)
+        last(recorder)
+    return recorders
+
+
+def test_a_stage_that_skips_a_call_of_all_waits_in_its_next_receive(tmp_path: Path) -> None:
+    """The ranks of the other stage run another program: only those of its own show what it left out."""
+
+    def last(recorder: Recorder) -> None:
+        if recorder.rank == 2:
+            staged(recorder, "started")
+        else:
+            recorder.call("all_reduce", line=41, state="started")
+
+    write_all(pipelines(last), tmp_path)
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "rank_conditional_collective", (2,))
+
+
+def test_a_stage_that_makes_a_call_of_its_own_keeps_its_peer_waiting(tmp_path: Path) -> None:
+    def last(recorder: Recorder) -> None:
+        if recorder.rank == 0:
+            recorder.call("barrier", "1", sizes=[[1]], line=90, function="save", state="started")
+            return
+        recorder.call("all_reduce", line=41, state="scheduled" if recorder.rank == 2 else "started")
+
+    write_all(pipelines(last), tmp_path)
+    report = analyze(tmp_path)
+    assert blame(report)[1:] == ("rank_conditional_collective", (0,))
