@@ -53,7 +53,11 @@ class Difference:
         if not own or not peer:
             return (
                 True
-                if not own and not peer and not self.case.frames_recorded and not self.case.from_text
+                if not own
+                and not peer
+                and not self.case.frames_recorded
+                and not self.case.from_text
+                and not self.finding.change.elsewhere
                 else None
             )
         return own == peer
