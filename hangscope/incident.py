@@ -16,6 +16,7 @@ from hangscope.errors import Note
 from hangscope.events import Event as Event
 from hangscope.frames import Frame as Frame
 from hangscope.frames import Stack as Stack
+from hangscope.state import State as State
 
 if TYPE_CHECKING:  # numpy takes longer to import than everything else here together
     import numpy as np
@@ -40,15 +41,6 @@ class Absence(str, Enum):
     STALE = "stale dump"
     EARLY = "dump taken before its peers' dumps"
     TOLD = "no dump; its log tells the last calls"
-
-
-class State(int, Enum):
-    """How far one rank's call is known to have come. On gloo a retired last call is UNKNOWN."""
-
-    PENDING = 0
-    STARTED = 1
-    DONE = 2
-    UNKNOWN = 3
 
 
 Sizes = tuple[tuple[int, ...], ...]

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import struct
-import subprocess
 import sys
-import threading
-import time
-from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess  # and many modules with it, which a child has no use for
 
 # A child does no linear algebra; the threads that BLAS starts with numpy may not fit a limit on memory.
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -32,11 +31,12 @@ class TooLong(Exception):
 
 def command(module: str) -> list[str]:
     """Return the command line that calls `main` of a module of hangscope in an isolated Python."""
-    root = str(Path(__file__).resolve().parent.parent)
+    root = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     paths = [root, *(path for path in sys.path if os.path.isabs(path))]
     return [
         sys.executable,
         "-I",
+        "-S",  # the paths are those of this process already
         "-c",
         f"import sys; sys.path[:] = {paths!r}; from hangscope.isolated import die_with; die_with({os.getpid()}); "
         f"from {module} import main; main()",
@@ -56,6 +56,8 @@ def environment() -> dict[str, str]:
 
 def start(module: str) -> subprocess.Popen[bytes]:
     """Start a child that runs `main` of a module and is talked to over its stdin and stdout. Raises OSError."""
+    import subprocess
+
     return subprocess.Popen(
         command(module),
         stdin=subprocess.PIPE,
@@ -73,12 +75,16 @@ def die_with(parent: int) -> None:
         if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
             raise OSError
     except (OSError, AttributeError, ImportError, TypeError):  # no Linux
+        import threading
+
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     if hasattr(os, "getppid") and os.getppid() != parent:
         os._exit(1)
 
 
 def _watch(parent: int) -> None:
+    import time
+
     while hasattr(os, "getppid"):
         if os.getppid() != parent:
             os._exit(1)

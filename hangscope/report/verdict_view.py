@@ -41,7 +41,7 @@ def verdict_part(verdict: Verdict, incident: Incident) -> VerdictPart:
             _culprit(incident, r) for r in verdict.culprit_ranks[:_CULPRITS] if r in incident.ranks
         ),
         category=verdict.category,
-        group=GroupRef(group.name, group.desc, group.role, group.ranks, group.members_known)
+        group=GroupRef(group.name, group.desc, group.role, tuple(group.ranks), group.members_known)
         if group is not None
         else None,
         op=verdict.op,

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
 from hangscope.errors import NoSuchPathError, UsageError
-from hangscope.ingest.files.scratch import scratch_folder
 
 FETCHES = 8  # files that are fetched at a time; no more of them lie on the local disk
 
@@ -83,6 +80,9 @@ def _address(filesystem: Any, url: str, name: str) -> str:
 
 def open_remote(url: str) -> BinaryIO:
     """Return a stream of a remote file. Raises OSError, whatever the backend raises."""
+    import shutil  # not above: every child would load it for files that are no URLs
+    import tempfile
+
     try:
         import fsspec
 
@@ -106,6 +106,8 @@ def local_copy(path: str) -> Iterator[str]:
     if not is_remote(path):
         yield path
         return
+    from hangscope.ingest.files.scratch import scratch_folder
+
     with scratch_folder() as folder:
         copy = os.path.join(folder, "copy" + os.path.basename(path)[-40:])
         try:

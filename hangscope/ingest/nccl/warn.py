@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hangscope.events import Event
+from hangscope.ingest.lines.rules import compiled
 from hangscope.ingest.nccl.line import NcclLine
 
 #: Whom a warning accuses.
@@ -60,10 +61,15 @@ class WarnRule:
     """One wording. `tier`: 1 a fault itself, 2 a path that failed, 3 the consequence of another failure."""
 
     name: str
-    pattern: re.Pattern[str]
+    expression: str
     blames: str
     tier: int
     info: bool = False  # some releases print it at level INFO
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Return the compiled expression."""
+        return compiled(self.expression, re.IGNORECASE)
 
 
 # Bounded, because every mention of the words in a line is another place to begin at.
@@ -72,7 +78,7 @@ _PEER = r"(?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)?"
 
 
 def _rule(name: str, pattern: str, blames: str, tier: int, *, info: bool = False) -> WarnRule:
-    return WarnRule(name, re.compile(pattern, re.IGNORECASE), blames, tier, info)
+    return WarnRule(name, pattern, blames, tier, info)
 
 
 #: The first rule that matches wins. Benign asynchronous events have the name "" and make no event.

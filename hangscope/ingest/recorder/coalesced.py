@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hangscope.incident import State
 from hangscope.ingest.recorder.rows import Row
+from hangscope.state import State
 
 COALESCED_END = re.compile(r"(?:^|[_:])coalesced$", re.IGNORECASE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from sys import (
@@ -10,7 +11,6 @@ from sys import (
 from typing import Any, TypeAlias
 
 from hangscope.errors import Note
-from hangscope.incident import State
 from hangscope.ingest.recorder.coalesced import (
     COALESCED_END,
     Batch,
@@ -20,7 +20,7 @@ from hangscope.ingest.recorder.coalesced import (
 )
 from hangscope.ingest.recorder.odd_values import Oddities, look_at_entry, look_at_numbers, look_at_seqs
 from hangscope.ingest.recorder.own_sizes import OwnSizes, may_differ
-from hangscope.ingest.recorder.recording import KindRow, Recording, StackRow
+from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording, StackRow
 from hangscope.ingest.recorder.rows import Call, Name, Row
 from hangscope.ingest.recorder.same_calls import SameCalls
 from hangscope.ingest.recorder.values import (
@@ -33,6 +33,7 @@ from hangscope.ingest.recorder.values import (
     p2p_sides,
     user_op,
 )
+from hangscope.state import State
 
 FrameRow: TypeAlias = tuple[str, str, int]
 
@@ -113,12 +114,16 @@ class Entries:
             for call in dict.fromkeys(calls):
                 self._kind(call)
             columns = self.recording.columns
-            columns["group"].extend([call.group for call in calls])
-            columns["seq"].extend(numbers[1::4])
-            columns["kind"].extend([call.kind for call in calls])
-            columns["state"].extend([call.state for call in calls])
-            columns["created"].extend(numbers[3::4])
-            columns["order"].extend(numbers[0::4])
+            parts = {
+                "group": [call.group for call in calls],
+                "seq": numbers[1::4],
+                "kind": [call.kind for call in calls],
+                "state": [call.state for call in calls],
+                "created": numbers[3::4],
+                "order": numbers[0::4],
+            }
+            for key, column in parts.items():
+                columns[key].extend(array(COLUMNS[key], column))  # of a list it would take each by itself
             self.own_sizes.picks.extend(own)
             self.kept = range(len(calls))
         columns, kinds = self.recording.columns, self.recording.kinds
@@ -185,6 +190,10 @@ class Entries:
     def call(self, entry: dict[str, Any]) -> Call:
         """Return what an entry has in common with others."""
         look_at_entry(entry, self.oddities)
+        return self.call_of(entry, entry.get("process_group"), entry.get("frames"))
+
+    def call_of(self, entry: dict[str, Any], process_group: Any, frames: Any) -> Call:
+        """Return the call of an entry without looking for oddities; its group and its frames are those given."""
         raw = entry["profiling_name"]
         name = self.names.get(raw)
         if name is None:
@@ -192,9 +201,9 @@ class Entries:
             is_p2p, ends = "->" in raw or "<-" in raw, COALESCED_END.search(raw) is not None
             differ = not is_p2p and may_differ(user_op(op))
             name = self.names[raw] = Name(backend, op, is_p2p, ends, differ)
-        local_id, group = self._place(entry)
+        local_id, group = self._place(entry, process_group)
         is_p2p = name.is_p2p or bool(entry.get("is_p2p"))
-        return Call(entry, name, is_p2p, local_id, group, int(as_state(entry.get("state"))))
+        return Call(entry, frames, name, is_p2p, local_id, group, int(as_state(entry.get("state"))))
 
     def own(self, inputs: Any, outputs: Any) -> int:
         """Return the number of a call's own sizes."""
@@ -211,20 +220,19 @@ class Entries:
             self.own_by_key[key] = index
         return index
 
-    def _place(self, entry: dict[str, Any]) -> tuple[str, int]:
+    def _place(self, entry: dict[str, Any], raw: Any) -> tuple[str, int]:
         """Return the local id of an entry's group, and the group's index."""
-        raw = entry.get("process_group")
         key = (entry.get("pg_id"), tuple(raw) if isinstance(raw, list) else raw)
         try:
             place = self.places.get(key)
         except TypeError:  # no version writes unhashable values here
-            return self._new_place(entry)
+            return self._new_place(entry, raw)
         if place is None:
-            place = self.places[key] = self._new_place(entry)
+            place = self.places[key] = self._new_place(entry, raw)
         return place
 
-    def _new_place(self, entry: dict[str, Any]) -> tuple[str, int]:
-        local_id, raw = as_text(entry.get("pg_id", "")), entry.get("process_group")
+    def _new_place(self, entry: dict[str, Any], raw: Any) -> tuple[str, int]:
+        local_id = as_text(entry.get("pg_id", ""))
         if isinstance(raw, (list, tuple)) and raw:
             return local_id, self.recording.group(
                 local_id, as_text(raw[0]), as_desc(raw[1]) if len(raw) > 1 else ""
@@ -243,7 +251,7 @@ class Entries:
             get, name = call.entry.get, call.name
             sizes = (None, None) if call.own else (get("input_sizes"), get("output_sizes"))
             types = get("input_dtypes"), get("output_dtypes")
-            stack = self._stack(get("frames"))
+            stack = self._stack(call.frames)
             key = (id(name), call.is_p2p, stack, as_key((*sizes, *types)))
             index = self.kind_by_parts.get(key)
             if index is None:
@@ -266,7 +274,7 @@ class Entries:
         members = batch.members or [batch.end]
         end_op, member_op = batch.end.call.name.op, members[0].call.name.op
         op = user_op(member_op if end_op.lower() == "coalesced" and batch.members else end_op)
-        stack = self._stack(batch.end.call.entry.get("frames"))
+        stack = self._stack(batch.end.call.frames)
         sizes: list[list[Any]] = [[], []]
         types: list[list[Any]] = [[], []]
         for member in members:

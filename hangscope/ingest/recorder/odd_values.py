@@ -103,6 +103,13 @@ def look_at_entry(entry: dict[Any, Any], found: Oddities) -> None:
                 found.add(f"{other} of {name[:40]}", entry[other])
 
 
+def is_odd(entry: dict[Any, Any]) -> bool:
+    """Return whether an entry holds a value that no recorder writes."""
+    found = Oddities()
+    look_at_entry(entry, found)
+    return bool(found.first)
+
+
 def _is_number(value: Any, least: int = 0) -> bool:
     """Return whether a value is a whole number, which JSON may give as text."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):

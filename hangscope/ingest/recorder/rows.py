@@ -24,11 +24,12 @@ class Name:
 class Call:
     """What several entries of a dump have in common: all but their numbers, times and, where `own` holds, their sizes.
 
-    `entry` is the first of them as it was loaded; `group` the index of the recording's local group, `state` an `incident.State`, `kind` the index of the
+    `entry` is the first of them as it was loaded, but for its `frames`; `group` the index of the recording's local group, `state` an `incident.State`, `kind` the index of the
     recording's kind (-1: not asked for yet).
     """
 
     entry: dict[str, Any]
+    frames: Any
     name: Name
     is_p2p: bool
     local_id: str

@@ -27,6 +27,7 @@ from hangscope.ingest.recorder.entries import Entries
 from hangscope.ingest.recorder.forms.entry_forms import EntryForms, Found
 from hangscope.ingest.recorder.forms.plain_entry import NewFrame, NotPlain
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.torchcomms import is_torchcomms
 from hangscope.ingest.recorder.values import as_desc, as_text
 
 SMALLEST = 1 << 16  # bytes; a smaller dump is loaded in no time
@@ -68,6 +69,8 @@ class Templates:
         head, body = split
         try:
             top, memo = _head(head)
+            if is_torchcomms(top):
+                return None  # what its keys mean is another thing
             return self._like(top, memo, body) or self._by_forms(top, memo, body)
         except Exception:  # it is not written as torch writes it; loading it says what is wrong with it
             return None

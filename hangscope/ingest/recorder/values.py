@@ -10,7 +10,7 @@ import re
 from sys import intern
 from typing import Any, TypeVar
 
-from hangscope.incident import State
+from hangscope.state import State
 
 _P2P_NAME = re.compile(r"^(send|recv|isend|irecv)\s+(\d{1,9}|\?)\s*(->|<-)\s*(\d{1,9}|\?)$")
 _LIMIT = 2**62

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -267,3 +268,16 @@ def test_templates_that_nobody_is_like_are_not_made_for_long(tmp_path: Path, mon
     digits = first.index(b"/rank_") + len(b"/rank_")
     taught([first[:digits] + b"%06d" % n + first[digits + 6 :] for n in range(2 * UNUSED)])
     assert len(made) == UNUSED
+
+
+def test_a_dump_of_torchcomms_is_loaded(dumps: list[bytes]) -> None:
+    theirs = dumps[0]
+    for text in set(re.findall(rb"\[\d[\d, ]*\]", theirs)):
+        members = text[1:-1].replace(b" ", b"")
+        theirs = theirs.replace(
+            len(text).to_bytes(4, "little") + text, len(members).to_bytes(4, "little") + members
+        )
+    assert any(note[0] == "torchcomms" for note in loaded(theirs)["notes"])
+    templates = taught(dumps[:4])
+    assert templates.read(theirs) is None
+    assert Templates().read(theirs) is None

@@ -21,6 +21,7 @@ from hangscope.ingest.recorder.forms.form import Form, form_of
 from hangscope.ingest.recorder.forms.plain_entry import NewFrame, NotPlain, PlainEntry, parse
 from hangscope.ingest.recorder.forms.shapes import Shape
 from hangscope.ingest.recorder.forms.stretches import TAKEN, Stretch, learn
+from hangscope.ingest.recorder.odd_values import look_at_entry
 from hangscope.ingest.recorder.own_sizes import Ranks
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.rows import Call
@@ -198,9 +199,9 @@ class _Reader:
 
     def _run(self, stretch: Stretch) -> tuple[list[Call], list[tuple[_Numbers, int, int]]] | None:
         """Return the calls of a stretch and where its own sizes are; None where one of them was not met in this dump yet."""
-        calls = [call for form in stretch.forms if (call := self.bound.get(form)) is not None]
-        if len(calls) < len(stretch.forms):
+        if not self.bound.keys() >= stretch.different:
             return None
+        calls = [self.bound[form] for form in stretch.forms]
         own = [(self._sizes(ranks), first, last) for ranks, first, last in stretch.sizes]
         self.runs[stretch] = calls, own
         return calls, own
@@ -231,7 +232,7 @@ class _Reader:
         entry = parse(self.body, at, self.memo)
         if not names_a_call(entry.value):
             raise NotPlain
-        own = self.entries.call(entry.value).own
+        own = self.entries.call_of(entry.value, entry.value.get("process_group"), None).own
         form = self.forms.learn(entry, self.body[at : at + entry.length], own)
         call = self._bind(form, at)
         if call is None:
@@ -241,9 +242,8 @@ class _Reader:
     def _bind(self, form: Form, at: int) -> Call | None:
         """Return the call of a form in this dump, where it stands at `at`; None where it refers to something else here."""
         entry, memo = form.entry, self.memo
-        for number, value in entry.gets.items():
-            if memo.get(number) != value:
-                return None
+        if list(map(memo.get, entry.gets)) != list(entry.gets.values()):
+            return None
         if entry.puts:
             if not memo.keys().isdisjoint(entry.puts):
                 return None
@@ -251,17 +251,18 @@ class _Reader:
             for start, end, number in entry.texts:
                 memo[number] = self.body[at + start : at + end].decode()
         value = entry.value
+        names, frames = value.get("process_group"), value.get("frames")
         if entry.pair is not None:
             names = memo.get(entry.pair[0]), memo.get(entry.pair[1])
-            if not all(type(name) is str for name in names):
+            if type(names[0]) is not str or type(names[1]) is not str:
                 raise NotPlain
-            value = {**value, "process_group": names}
         if entry.frames is not None:
             frames = [self._new_frame(f) if isinstance(f, NewFrame) else memo.get(f) for f in entry.frames]
             if set(map(type, frames)) != {dict}:
                 raise NotPlain
-            value = {**value, "frames": frames}
-        call = self.entries.call(value)
+        if form.odd:
+            look_at_entry({**value, "process_group": names, "frames": frames}, self.entries.oddities)
+        call = self.entries.call_of(value, names, frames)
         if call.own != (form.own is not None):
             raise NotPlain
         if not entry.puts:  # what is memoized is memoized once

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hangscope.ingest.recorder.forms.plain_entry import Field, NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.shapes import Shape
 from hangscope.ingest.recorder.forms.stretches import Stretch
+from hangscope.ingest.recorder.odd_values import is_odd
 from hangscope.ingest.recorder.own_sizes import Ranks
 
 TENSORS = 64  # of a call with sizes of its own; more of them make more forms than they save
@@ -19,7 +20,8 @@ class Form:
     """What entries have in common as bytes: length, mask and value, and where their numbers stand.
 
     `steady` is the mask under which entries are equal in everything but times. `own` says of how many dimensions the tensors
-    are, where its calls have sizes of their own; None where they have not.
+    are, where its calls have sizes of their own; None where they have not. `odd` holds where a value is none that a recorder
+    writes: names and frames that differ between dumps are text in all of them, so what holds of one entry holds of all.
     """
 
     entry: PlainEntry
@@ -30,6 +32,7 @@ class Form:
     numbers: struct.Struct
     created: int
     own: Ranks | None
+    odd: bool
     shape: Shape | None = None
     followers: list[Form] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
@@ -75,6 +78,7 @@ def form_of(entry: PlainEntry, data: bytes, own: bool) -> Form:
         ),
         created=taken["time_created_ns"].start,
         own=ranks,
+        odd=is_odd(entry.value),
     )
 
 

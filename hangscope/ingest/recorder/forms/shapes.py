@@ -61,12 +61,12 @@ class Shape:
         return known
 
     def _renumbered(self, numbers: tuple[int, ...], value: int, memo: Mapping[int, Any]) -> Form | None:
-        new: dict[int, int] = {}
-        for one, other in zip(self.numbers, numbers, strict=True):
-            if new.setdefault(one, other) != other:
-                return None
+        new = dict(zip(self.numbers, numbers, strict=True))
+        if tuple(map(new.__getitem__, self.numbers)) != numbers or len(set(numbers)) < len(new):
+            return None
         entry = self.form.entry
-        if len(set(new.values())) < len(new) or any(memo.get(new[n]) != v for n, v in entry.gets.items()):
+        gets = {new[number]: value for number, value in entry.gets.items()}
+        if list(map(memo.get, gets)) != list(gets.values()):
             return None
         frames = entry.frames and tuple(
             NewFrame(new[f.number], f.made, tuple(None if n is None else new[n] for n in f.texts))
@@ -78,7 +78,7 @@ class Shape:
             self.form,
             entry=replace(
                 entry,
-                gets={new[number]: value for number, value in entry.gets.items()},
+                gets=gets,
                 puts={new[number]: value for number, value in entry.puts.items()},
                 pair=entry.pair and (new[entry.pair[0]], new[entry.pair[1]]),
                 frames=frames,

@@ -25,11 +25,12 @@ TAKEN = 4  # numbers of every entry: order, seq, p2p_seq and created
 class Stretch:
     """Forms in a row: their length, mask, value and numbers as those of one.
 
-    `taken` picks the numbers that every entry has out of all numbers, None where there are no others; the others are sizes:
+    `different` are those forms without repeats. `taken` picks the numbers that every entry has out of all numbers, None where there are no others; the others are sizes:
     `sizes` holds of each entry with sizes of its own how many dimensions its tensors have, and where they begin and end.
     """
 
     forms: tuple[Form, ...]
+    different: frozenset[Form]
     length: int
     mask: int
     value: int
@@ -82,6 +83,7 @@ def _stretch(forms: tuple[Form, ...]) -> Stretch:
         count += TAKEN + own
     return Stretch(
         forms,
+        frozenset(forms),
         starts[-1],
         mask,
         value,
