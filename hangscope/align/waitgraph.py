@@ -236,9 +236,13 @@ def build(
                 graph.connect(graph.add(Host(rank)), node, True)
         _connect_batches(graph, ordered)
     first: dict[int, int] = {}
+    elsewhere = {view.group.gid: _may_be_members(incident, view) for view in views}
     for called in [n for n in graph.nodes if isinstance(n, Instance)]:
-        if by_gid[called.gid].group.partial:
+        group = by_gid[called.gid].group
+        if group.partial or (not group.members_known and len(group.ranks) == 1 and not elsewhere[called.gid]):
             graph.connect(graph.index[called], graph.add(Unnamed(called.gid)), True)
+        for rank in elsewhere[called.gid]:
+            graph.connect(graph.index[called], graph.add(Host(rank)), True)
         first[called.gid] = min(called.seq, first.get(called.gid, called.seq))
     edges = 0
     for instance in [n for n in graph.nodes if isinstance(n, Called)]:
@@ -265,6 +269,25 @@ def _connect_batches(graph: WaitGraph, ordered: Sequence[OpenCall]) -> None:
         for one, other in zip(batch, [*batch[1:], batch[0]], strict=True):
             if one.node != other.node:
                 graph.connect(graph.add(one.node), graph.add(other.node), False)
+
+
+def _may_be_members(incident: Incident, view: GroupFrontier) -> list[int]:
+    """Return the ranks that were not seen and may be members of a group whose members no dump lists."""
+    group = view.group
+    if group.members_known or group.partial or len(group.ranks) == incident.world_size:
+        return []
+    alike = {
+        rank
+        for other in incident.groups
+        if other.desc == group.desc and other.gid != group.gid
+        for rank in other.ranks
+        if len(other.ranks) < incident.world_size
+    }
+    return [
+        r
+        for r, record in sorted(incident.ranks.items())
+        if not record.seen and r not in alike | set(group.ranks)
+    ]
 
 
 def _absent_from(

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
+from hangscope.explain.text.output import batches
 from hangscope.incident import CallKind, Event, Frame
 from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import Progress
@@ -53,7 +54,11 @@ class Difference:
         if not own or not peer:
             return (
                 True
-                if not own and not peer and not self.case.frames_recorded and not self.case.from_text
+                if not own
+                and not peer
+                and not self.case.frames_recorded
+                and not self.case.from_text
+                and not self.finding.change.elsewhere
                 else None
             )
         return own == peer
@@ -242,6 +247,16 @@ class Difference:
                 others = [r for r in self.finding.waiting if self._says_over(r, last)]
                 if len(others) * 2 <= len(self.finding.waiting):
                     return last
+        return None
+
+    def uneven(self, ranks: Sequence[int]) -> tuple[Progress, int] | None:
+        """Return a culprit's line that counts steps out of another total than all waiting ranks', and the nearest of theirs."""
+        totals = batches(self.case.statements)
+        others = [totals[r] for r in self.finding.waiting if r in totals]
+        for rank in ranks:
+            own, last = totals.get(rank), self._last_progress(rank)
+            if own is not None and last is not None and others and own not in others:
+                return last, min(others, key=lambda total: abs(total - own))
         return None
 
     def _says_over(self, rank: int, done: Progress) -> bool:

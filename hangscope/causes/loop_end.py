@@ -26,6 +26,15 @@ def left_the_loop(case: Case) -> Match | None:
         strength, why = 2, f"{it} ran out of inputs"
         evidence = [quote(e) for e in exhausted[:2]]
         culprits = tuple(sorted({e.rank for e in exhausted if e.rank is not None})) or culprits
+    elif (
+        isinstance(finding, Different)
+        and (counted := d.uneven(culprits)) is not None
+        and not d.skips(culprits)
+    ):
+        line, theirs = counted
+        number = "fewer" if (line.total or 0) < theirs else "more"
+        strength, why = 2, f"its output counts {line.total} steps, {number} than the others' {theirs}"
+        evidence = [quote(line, f"rank {line.rank}'s output: {line.text}")]
     elif isinstance(finding, Different) and finding.change.edit is not None:
         return None  # its calls match again behind the edit: it went on inside the loop
     elif (
@@ -65,12 +74,14 @@ def left_the_loop(case: Case) -> Match | None:
                 f"{it_is} already in the call that ends an epoch, after fewer steps than {its} peers",
             )
         elif d.position is not None and d.position[0] == "beyond":
-            line = d.position[1]
+            where = d.position[1]
+            if culprits == (0,) and told is None:
+                return None  # what rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call
             if not (d.peer_gradient or told or finding.stuck.history is None) and not _forward(d):
                 return None  # a loop of hand-made calls: an extra call at its end looks the same
             strength, why = (
                 1,
-                f"{its} call stands at {line}, beyond the lines of the loop that {its} peers are in",
+                f"{its} call stands at {where}, beyond the lines of the loop that {its} peers are in",
             )
         elif (
             d.peer_gradient

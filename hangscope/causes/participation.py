@@ -155,7 +155,9 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         f"{who} is waiting for nobody and has not made its next call"
         if len(culprits) == 1
         else f"{who} are waiting for nobody and have not made their next call",
-        strength=2 if frame is not None or (seen and len(seen) == len(culprits)) else 1,
+        strength=2
+        if frame is not None or (seen and len(seen) == len(culprits) and not _may_have_left(case))
+        else 1,
         evidence=evidence,
         frame=frame,
         frame_rank=culprits[0],
@@ -168,6 +170,18 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
             "Move work that one rank does alone out of the step, or give that group a longer timeout with the reason.",
         ],
     )
+
+
+def _may_have_left(case: Case) -> bool:
+    """Return whether gloo's dumps were made after the calls that wait had failed: then an idle rank's may be of its end.
+
+    A dump in which they are still open was made while all processes lived.
+    """
+    stuck = case.finding.stuck
+    if stuck.view is None or stuck.seq is None or stuck.kind is None or stuck.kind.backend != "gloo":
+        return False
+    inside = [m for m in stuck.view.members.values() if m.row_of(stuck.seq) is not None]
+    return bool(inside) and not any(stuck.seq in member.pending for member in inside)
 
 
 def _at_work_below(case: Case, rank: int) -> list[Evidence]:

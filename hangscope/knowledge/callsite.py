@@ -16,6 +16,14 @@ _LIBRARY = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|lib/python3(?:\.\d+)?|torch/(?:distributed|nn|autograd|utils|_dynamo|_tensor|optim|cuda|amp|_ops)"
     r"|importlib|concurrent)(?:/|\.py|$)|^<(?:frozen|string)|^/usr/lib/python|(?:^|/)(?:threading|runpy|distributed_c10d|c10d_logger)\.py$"
 )
+#: py-spy shortens paths to what follows an entry of sys.path: `numpy/core/fromnumeric.py`, `selectors.py`
+_SHORTENED = re.compile(
+    r"^(?:torch|torchvision|torchaudio|torchdata|numpy|scipy|pandas|sklearn|PIL|cv2|tqdm|fsspec|s3fs|gcsfs|pyarrow|aiohttp"
+    r"|requests|urllib3|botocore|boto3|wandb|datasets|tokenizers|safetensors|huggingface_hub|transformers|accelerate|lightning"
+    r"|pytorch_lightning|deepspeed|ray|peft|asyncio|concurrent|ctypes|email|http|importlib|json|logging|multiprocessing|urllib)/"
+    r"|^(?:contextlib|copy|functools|glob|gzip|pickle|queue|selectors|shutil|socket|socketserver|ssl|subprocess|tarfile|tempfile"
+    r"|threading|zipfile|weakref)\.py$"
+)
 #: `libc.so.6`, `libtorch_cuda.so` and C++ sources, as py-spy --native, gdb and TORCH_FR_CPP_STACK show them
 _NATIVE = re.compile(r"\.so(?:\.\d{1,9}){0,4}$|\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh)$|^\?{0,3}$")
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]{1,200})(?:/|$)")
@@ -27,7 +35,7 @@ _GRADIENT_OPS = frozenset({"all_reduce", "reduce_scatter", "reduce_scatter_tenso
 def is_user(frame: Frame) -> bool:
     """Return whether a frame is the user's code, not torch's, the standard library's or an installed package's."""
     file = frame.file.replace("\\", "/")
-    return not _NATIVE.search(file) and not _LIBRARY.search(file)
+    return not (_NATIVE.search(file) or _LIBRARY.search(file) or _SHORTENED.match(file))
 
 
 @lru_cache(maxsize=65536)

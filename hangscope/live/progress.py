@@ -4,8 +4,8 @@ Progress is a call made or completed, where a recorder on this node tells of the
 the command prints where no rank shows itself for half a minute. Time counts from the first progress of a rank, so that no
 import, no launcher's word and no start of a cluster is taken for a freeze. A job may pause for as long as it was
 asked to be given, or half as long again as the longest pause that it came back from: a checkpoint or an evaluation has
-its own time. A rank that is seen at work (its main thread moves and uses the processor, or is compiling or saving) is
-given WORK times as long.
+its own time. A rank that is seen at work is given WORK times as long: its main thread moves and uses the processor, or it
+compiles or saves, which may wait for a compiler or a disk.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ OWN_TIME = 1.5
 SHORT = 5.0  # s: less than that is a step
 START = 30.0  # s in which a job may show nothing at all, and its ranks may start
 WORK = 4.0
-_BUSY = 0.2  # of a processor, for a rank to be at work
+_BUSY = 0.2  # of a processor, for a rank whose main thread moves to be at work
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen at one moment: the clock in s, the ranks of this node, bytes that the command printed, processor seconds by process."""
+    """What was seen at one moment: the clock in s, the ranks of this node, bytes that the command printed, processor seconds that main threads wanted."""
 
     time: float
     ranks: Sequence[Status]
@@ -108,6 +108,6 @@ def _at_work(before: Look, now: Look) -> bool:
     elapsed = max(1e-3, now.time - before.time)
     for status in now.ranks:
         busy = (now.cpu.get(status.pid, 0.0) - before.cpu.get(status.pid, 0.0)) / elapsed >= _BUSY
-        if busy and (status.work or status.moves > moves.get(status.pid, status.moves)):
+        if status.work or (busy and status.moves > moves.get(status.pid, status.moves)):
             return True
     return False

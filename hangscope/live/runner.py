@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hangscope.live.capture import GAP, Taken, capture
-from hangscope.live.command import ANNOUNCING, ENDING, PASSED_ON, Command
+from hangscope.live.command import ANNOUNCING, ENDING, PASSED_ON, Command, check
 from hangscope.live.folder import RunFolder
 from hangscope.live.nodes import Nodes
 from hangscope.live.output import Output
@@ -50,6 +50,7 @@ class Runner:
 
     def __init__(self, words: Sequence[str], options: Options, environment: Mapping[str, str]) -> None:
         self.options = options
+        check(words[0])  # before anything is written
         self.folder = RunFolder.of_job(options.directory)
         self.folder.make()
         self.nodes = Nodes(self.folder.path)
@@ -151,7 +152,7 @@ class Runner:
             s for p in self.processes if p.worker_of is None and (s := self.statuses.read(p.pid)) is not None
         ]
         return Look(
-            time.monotonic(), ranks, self.output.bytes, {rank.pid: cpu_seconds([rank.pid]) for rank in ranks}
+            time.monotonic(), ranks, self.output.bytes, {rank.pid: cpu_seconds(rank.pid) for rank in ranks}
         )
 
     def _capture_twice(self) -> bool:

@@ -83,6 +83,36 @@ def test_a_remote_file_system_may_fail_at_any_moment(hang: Path, operation: int)
     assert report.verdict is None or set(report.verdict.culprit_ranks) <= {2}
 
 
+class Breaking(LocalFileSystem):  # type: ignore[misc]
+    """A file system that loses its handle in the middle of one file: half of it is there, and an error."""
+
+    protocol = "breaking"
+    cachable = False
+    name = ""
+
+    def get_file(self, path: str, copy: str, **options: Any) -> None:
+        super().get_file(path, copy, **options)
+        if os.path.basename(path) == Breaking.name:
+            os.truncate(copy, os.path.getsize(copy) // 2)
+            raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("name", ["nccl_trace_rank_1", "rank0.log", "more.tar.gz"])
+def test_half_of_a_remote_file_is_none(hang: Path, tmp_path: Path, name: str) -> None:
+    job = copied(hang, tmp_path)
+    (job / "rank0.log").write_text("[rank0]: step 3\n" * 1000)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "rank1.log").write_text("[rank1]: step 3\n")
+    shutil.make_archive(str(job / "more"), "gztar", tmp_path / "more")
+    fsspec.register_implementation("breaking", Breaking, clobber=True)
+    Breaking.name = name
+    report = hangscope.analyze(f"breaking://{job}")
+    assert report.verdict is not None and report.verdict.culprit_ranks == (2,)
+    assert [w.file for w in report.warnings] == [name] and "Input/output error" in report.warnings[0].message
+    used = {i["file"] for i in report.to_dict()["inputs"] if i["status"] == "used"}
+    assert name not in used
+
+
 class Changing(InThisThread):
     """Changes a file between its finding and its reading."""
 

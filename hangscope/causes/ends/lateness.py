@@ -20,8 +20,9 @@ def late(case: Case) -> Match | None:
         "slow_rank",
         culprits,
         f"{ranks_phrase(culprits)} made the same call after the others had given up waiting",
-        strength=2,
-        evidence=[quote(e) for r in culprits for e in case.statements.of(r, CallFingerprint)[:1]]
+        strength=1 if case.finding.guess else 2,
+        evidence=[quote(e) for e in case.finding.events]
+        + [quote(e) for r in culprits for e in case.statements.of(r, CallFingerprint)[:1]]
         + [quote(e) for e in case.statements.all(MonitoredBarrier)[:1]],
         advice=[
             f"Give the group a longer timeout if {ranks_phrase(culprits)}'s pause is legitimate, or move that work out of the step."

@@ -8,7 +8,7 @@ from hangscope.causes.participation import busy
 from hangscope.explain.finding import Absent, Unseen
 from hangscope.incident import Event, Evidence, Source
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.ras_snapshot import NcclRas
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, DumpSignal, WatchdogTimeout
@@ -46,7 +46,7 @@ def vanished(case: Case) -> Match | None:
     if (told := _told_by_ras(case, culprits) or _told_by_its_node(case, culprits)) is not None:
         return told
     lost = _lost_a_peer(case)
-    if not lost and _only_timed_out(case, culprits):
+    if not lost and (_only_timed_out(case, culprits) or _connected(case, culprits)):
         return _still_there(case, culprits)
     dumps = any(record.dump_file for record in case.incident.ranks.values())
     cut = [r for r in culprits if any(queue.cut for queue in case.incident.ranks[r].queues.values())]
@@ -129,13 +129,32 @@ def _only_timed_out(case: Case, culprits: tuple[int, ...]) -> bool:
     return collected and len(others) > 1 and timed_out.issuperset(others)
 
 
+def _connected(case: Case, culprits: tuple[int, ...]) -> bool:
+    """Return whether calls that wait for the one who left no dump are open in dumps of gloo, and not given up.
+
+    A process that ends closes its connections, which fails the calls of its peers at once.
+    """
+    stuck = case.finding.stuck
+    if (
+        len(culprits) != 1
+        or stuck.view is None
+        or stuck.seq is None
+        or stuck.kind is None
+        or stuck.kind.backend != "gloo"
+    ):
+        return False
+    members = (m for rank, m in stuck.view.members.items() if case.incident.ranks[rank].dump_file is not None)
+    inside = [m for m in members if m.row_of(stuck.seq) is not None]
+    return bool(inside) and all(stuck.seq in m.pending for m in inside)
+
+
 def _still_there(case: Case, culprits: tuple[int, ...]) -> Match:
     """Return the answer for ranks that left no record and whose connections stayed open: alive, and in no call."""
     who = ranks_phrase(culprits)
     return Match(
-        "stuck_rank", culprits, f"{who} left no record of calls, and all others waited for {'it' if len(culprits) == 1 else 'them'} until their timeouts over connections that stayed open",
-        strength=1,
-        evidence=[quote(e) for e in case.statements.all(GlooTimeout)[:3]],
+        "stuck_rank", culprits, f"{who} left no record of calls, and the others wait for {'it' if len(culprits) == 1 else 'them'} over connections that stay open",
+        strength=1 if case.statements.all(GlooTimeout) else 0,
+        evidence=[_trace(case, culprits[0], True, False, False), *(quote(e) for e in case.statements.all(GlooTimeout)[:3])],
         advice=[
             f"See whether {who} still runs, and what it does (py-spy dump --pid PID, `ps -o stat`: T is stopped, D waits for a disk).",
             "A host that lost its power or its network leaves its connections open, too: see that it answers.",

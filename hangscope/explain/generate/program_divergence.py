@@ -99,11 +99,12 @@ class ProgramDivergence:
                 and sum(self._made(view, r, seq, kind) for r in view.members) * 2 > len(view.members)
             )
             made.append(most and other in view.members and (view.members[other].enqueued or 0) < seq)
-        if made == [True, False]:
-            return [self.aligned.interleaving.blame(parting, parting.ranks[1])]
-        if made == [False, True]:
-            return [self.aligned.interleaving.blame(parting, parting.ranks[0])]
-        return []
+        if made not in ([True, False], [False, True]):
+            return []
+        blamed, other = parting.ranks[made.index(False)], parting.ranks[made.index(True)]
+        if blamed in parting.kept and other in parting.broke:
+            return []  # it waits in its turn, and the other one broke the order that both kept
+        return [self.aligned.interleaving.blame(parting, blamed)]
 
     def _made(self, view: GroupFrontier, rank: int, seq: int, kind: CallKind) -> bool:
         """Return whether a member made a call at `seq`, from the same line as far as its row was kept."""

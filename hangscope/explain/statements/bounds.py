@@ -15,12 +15,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hangscope.events import Event
+from hangscope.explain.statements.outlived import outlived
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.statements.told_calls import ToldCalls
 from hangscope.explain.statements.told_groups import Key, ToldGroups
 from hangscope.incident import Absence, Frontier, Incident, Queue, RankRecord, State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreTimeout
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
@@ -81,6 +83,7 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
 
 def joined(incident: Incident, statements: Statements) -> Incident:
     """Return the incident with what text states of its ranks beyond their dumps; the given one is not changed."""
+    incident = _without_outlived(incident, outlived(incident, statements))
     table = stated(incident, statements)
     if not table:
         return incident
@@ -100,6 +103,21 @@ def joined(incident: Incident, statements: Statements) -> Incident:
     return replace(incident, ranks=ranks, groups=groups.all, kinds=incident.kinds.and_also(kinds.added))
 
 
+def _without_outlived(incident: Incident, ranks: frozenset[int]) -> Incident:
+    """Return the incident with what the dumps of these ranks show open taken for over: they went on behind it."""
+    if not ranks:
+        return incident
+    records = dict(incident.ranks)
+    for rank in ranks:
+        record = records[rank]
+        closed = [
+            {gid: replace(q, state=np.full(len(q), State.DONE, np.int8)) for gid, q in queues.items()}
+            for queues in (record.queues, record.p2p)
+        ]
+        records[rank] = replace(record, queues=closed[0], p2p=closed[1], absence=Absence.EARLY)
+    return replace(incident, ranks=records)
+
+
 def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[int]) -> list[Event]:
     """Return the lines that state who waits (of the first few) and how far the culprits came, or that they were idle."""
     lines: list[Event] = [e for r in list(waiting)[:3] for e in statements.of(r, WatchdogTimeout)[:1]]
@@ -112,7 +130,11 @@ def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[in
 def overdue(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks without a dump of which a line says that they waited: for a call, or for others to join a group."""
     late = {e.rank for e in statements.all(WatchdogTimeout, GlooTimeout, GlooClosed, StoreTimeout)}
-    return frozenset(r for r in late if r in incident.ranks and incident.ranks[r].dump_file is None)
+    raised = {e.rank for e in statements.all(RankException) if e.symptom}
+    ranks = incident.ranks
+    no_dump = {r for r in late if r in ranks and ranks[r].dump_file is None}
+    early = {r for r in late | raised if r in ranks and ranks[r].absence is Absence.EARLY}
+    return frozenset(r for r in no_dump | early if r is not None)
 
 
 def idle(statements: Statements) -> frozenset[int]:

@@ -14,11 +14,18 @@ from hangscope.explain.finding import Finding, Source
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
-from hangscope.explain.text.output import last_words, progress, silent, sites
+from hangscope.explain.text.output import (
+    apart_from_its_peers,
+    fewer_batches,
+    last_words,
+    progress,
+    silent,
+    sites,
+)
 from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.reports import analyzer, barrier, desync
-from hangscope.explain.text.witnesses import left_first, no_answer, nothing_under_way
+from hangscope.explain.text.witnesses import came_after, left_first, no_answer, nothing_under_way
 from hangscope.incident import Incident
 
 Search = Callable[[Incident, Statements], Finding | None]
@@ -31,6 +38,9 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (desync, Source.REPORT),
     (analyzer, Source.HINT),
     (ras, Source.REPORT),
+    (came_after, Source.HINT),
+    (apart_from_its_peers, Source.HINT),
+    (fewer_batches, Source.HINT),
     (left_first, Source.HINT),
     (no_answer, Source.HINT),
     (nothing_under_way, Source.HINT),

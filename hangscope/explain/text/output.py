@@ -39,7 +39,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
-from hangscope.knowledge.callsite import is_user, user_frame, user_frames
+from hangscope.knowledge.callsite import is_user, runs_backward, user_frame, user_frames
 
 _LOST: tuple[type[Event], ...] = (GlooClosed,)
 _WAITED: tuple[type[Event], ...] = (GlooTimeout, WatchdogTimeout)
@@ -53,6 +53,11 @@ _INVOLVED: tuple[type[Event], ...] = (
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
+#: calls that make a group, and wait for its members alone
+_FORMING = frozenset(
+    {"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh", "split_group"}
+)
+_PEERS = 2  # that stand at one line before another is said to be apart
 _NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
 
 
@@ -106,6 +111,61 @@ def _errors(ranks: list[int], statements: Statements) -> list[Event]:
     return [e for r in ranks[:3] for e in statements.of(r, *_LOST, *_WAITED, RankException, NcclWarn)[:1]]
 
 
+def apart_from_its_peers(incident: Incident, statements: Statements) -> Different | None:
+    """Name the rank that gloo aborted over a message which its peers sent from a backward pass that they are all in.
+
+    Gradient buckets have one size on all ranks, so whose buffer does not fit them is in another call.
+    """
+    aborted = {e.rank for e in statements.all(GlooSizeMismatch) if e.rank is not None}
+    inside = {r: w for r, w in statements.whereabouts.items() if w.inside and r not in aborted}
+    others = sorted(set(incident.ranks) - aborted)
+    if len(aborted) != 1 or len(others) < _PEERS or set(inside) != set(others):
+        return None
+    lines = {user_frames(where.stack) for where in inside.values()}
+    if len(lines) != 1 or not all(runs_backward(where.call) for where in inside.values()):
+        return None
+    events = [e for e in statements.all(GlooSizeMismatch) if e.rank in aborted][:1]
+    return Different(
+        tuple(sorted(aborted)), _stood(others[0], statements), waiting=tuple(others), reached=frozenset(others),
+        events=(*events, *_errors(others, statements)),
+    )  # fmt: skip
+
+
+def fewer_batches(incident: Incident, statements: Statements) -> Different | None:
+    """Name the ranks whose output counts its steps out of another total than the others' (`step 20/26`): their loops are not even."""
+    if not stuck(statements):
+        return None
+    totals = batches(statements)
+    if set(totals) != set(incident.ranks) or len(set(totals.values())) < 2:
+        return None
+    least = min(totals.values())
+    fewer = tuple(sorted(r for r, total in totals.items() if total == least))
+    more = tuple(sorted(r for r, total in totals.items() if total != least))
+    few, others = (fewer, more) if len(fewer) <= len(more) else (more, fewer)
+    events: list[Event] = [e for r in (*few[:2], others[0]) for e in statements.of(r, Progress)[-1:]]
+    return Different(
+        few, _stood(others[0], statements), waiting=others, reached=frozenset(others), events=tuple(events),
+        tie=len(few) == len(others),
+    )  # fmt: skip
+
+
+def batches(statements: Statements) -> dict[int, int]:
+    """Return how many steps each rank's last line of progress says that its loop has, of ranks that are in its second half."""
+    last: dict[int, Progress] = {}
+    for event in statements.all(Progress):
+        if (
+            event.rank is not None
+            and event.total
+            and event.line >= (last[event.rank].line if event.rank in last else 0)
+        ):
+            last[event.rank] = event
+    return {
+        r: e.total
+        for r, e in last.items()
+        if e.total and e.step is not None and e.step <= e.total <= 2 * e.step
+    }
+
+
 def sites(incident: Incident, statements: Statements) -> Finding | None:
     """Compare the lines of user code at which the ranks were blocked."""
     found: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -134,6 +194,13 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         return None
     ordered = sorted((tuple(r) for r in found.values()), key=lambda r: (-len(r), r))
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
+    if kinds[ordered[0][0]].op in _FORMING and not any(kinds[side[0]].op in _FORMING for side in ordered[1:]):
+        # Who is past the making of a group may have left it out, or was let through by those who now wait for each other.
+        events = tuple(
+            e for side in ordered[:4] for e in statements.of(side[0], FailedStack, RankException)[:1]
+        )
+        found_apart = two_sides(incident, statements, None, ordered, kinds)
+        return replace(found_apart, culprits=(), tie=True, guess=True, events=events)
     events = tuple(e for side in ordered[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
     return replace(two_sides(incident, statements, None, ordered, kinds), events=events)
 

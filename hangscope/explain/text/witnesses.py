@@ -5,14 +5,17 @@ The first two are weak: a watchdog's abort closes connections too, and a rank wi
 
 from __future__ import annotations
 
-from hangscope.explain.finding import Absent, StuckCall, Unseen
+from hangscope.explain.finding import Absent, Different, Late, OwnCall, StuckCall, Unseen
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
 from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout
 from hangscope.ingest.torch_logs.debug_pages import NoAnswer
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
+from hangscope.knowledge.callsite import user_frames
 
+_LATER = 2.0  # seconds after the last timeout at which a lost peer tells of a late rank
 _OTHERS = 2  # that have calls under way before the one without is suspected
 
 
@@ -36,6 +39,34 @@ def left_first(incident: Incident, statements: Statements) -> Unseen | None:
     return Unseen(
         (gone.rank,), stuck, waiting=waiting, reached=frozenset(waiting), guess=True, events=(gone,)
     )
+
+
+def came_after(incident: Incident, statements: Statements) -> Late | Different | None:
+    """Name the one rank that found its peers gone while all of them had waited until their timeouts: they waited for it.
+
+    Where all stood at one line it made the same call too late, else it was in another one. That it printed its error well after
+    theirs proves it; a neighbour of the first to give up may lose it a moment before its own timeout.
+    """
+    timed = {e.rank: e for e in statements.all(GlooTimeout) if e.rank is not None}
+    lost = {e.rank: e for e in statements.all(GlooClosed) if e.rank is not None and e.rank not in timed}
+    ended = {death.rank for death in statements.deaths}
+    if len(lost) != 1 or len(timed) < _OTHERS or {*timed, *lost} != set(incident.ranks) or ended:
+        return None
+    (rank, event), waiting = next(iter(lost.items())), tuple(sorted(timed))
+    moments = [e.in_the_year for e in timed.values() if e.in_the_year is not None]
+    after = event.in_the_year - max(moments) if moments and event.in_the_year is not None else None
+    if after is not None and after < _LATER:
+        return None
+    stood = {r: (w.op, user_frames(w.stack)) for r, w in statements.whereabouts.items() if w.inside}
+    if rank not in stood or len({stood.get(r) for r in waiting}) != 1:
+        return None
+    call = statements.whereabouts[rank].call
+    stuck = StuckCall(rank=waiting[0], kind=statements.whereabouts[waiting[0]].call)
+    of = Late if stood[rank] == stood[waiting[0]] else Different
+    return of(
+        (rank,), stuck, OwnCall(call), waiting=waiting, reached=frozenset(waiting), guess=after is None,
+        events=(event, *(timed[r] for r in waiting[:2])),
+    )  # fmt: skip
 
 
 def nothing_under_way(incident: Incident, statements: Statements) -> Absent | None:

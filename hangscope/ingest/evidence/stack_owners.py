@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
 from hangscope.errors import Note
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.workers.log_reading import only_writer
 from hangscope.ingest.workers.reading import Reading, Thread
+
+_NUMBER = re.compile(r"(\D*)(\d{1,7})(\D*)")
 
 
 def owners(reading: Reading, mapping: LocalRanks, rank: int | None) -> tuple[dict[int, list[Thread]], int]:
@@ -30,6 +36,24 @@ def owners(reading: Reading, mapping: LocalRanks, rank: int | None) -> tuple[dic
     if rank is not None and rank not in placed and missed and missed[0][0] == 0:
         placed[rank] = missed.pop(0)[1]
     return placed, len(missed)
+
+
+def numbered(files: Iterable[str]) -> dict[str, int]:
+    """Return the rank of each of these files where their names differ in one number alone and count from 0 on: `py-spy.2.txt`.
+
+    Process ids do not count from 0, and of one file alone nothing tells that its number counts.
+    """
+    series: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
+    for file in files:
+        found = _NUMBER.fullmatch(file.replace("\\", "/").rsplit("/", 1)[-1])
+        if found:
+            series[(found[1], found[3])].setdefault(int(found[2]), file)
+    return {
+        file: rank
+        for of_names in series.values()
+        if len(of_names) > 1 and sorted(of_names) == list(range(len(of_names)))
+        for rank, file in of_names.items()
+    }
 
 
 def unplaced(file: str, placed: int, missed: int) -> list[Note]:

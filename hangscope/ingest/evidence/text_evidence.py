@@ -18,11 +18,12 @@ from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
 from hangscope.ingest.evidence.restarts import without_earlier, without_failures_of
-from hangscope.ingest.evidence.stack_owners import owners, unplaced
+from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
 from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.job_logs.faults import OomHost, Xid
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk
+from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import join_processes
 from hangscope.ingest.nccl.unmade import unmade_events
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -119,6 +120,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     notes += misplaced(readings)
     readings, job_numbers = without_job_numbers(readings)
     mapping = LocalRanks(readings)
+    by_number = numbered(r.file for r in readings if r.threads and rank_of_log(r.file) == (None, None))
     events: list[Event] = []
     for reading in readings:
         rank = reading.log.rank if reading.log else None
@@ -132,6 +134,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
         if reading.threads and not named:
             if rank is None and reading.file not in job_numbers:
                 rank = rank_of_log(reading.file)[0]
+                rank = by_number.get(reading.file) if rank is None else rank
             placed, missed = owners(reading, mapping, rank)
             rank = next(iter(placed)) if rank is None and len(placed) == 1 and not missed else rank
             text.threads |= {member: (reading.file, threads) for member, threads in placed.items()}
@@ -208,9 +211,9 @@ def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note
     text.events += unmade_events(joined, communicators)
 
 
-def _file_of(recording: Recording, communicators: Sequence[object]) -> str:
+def _file_of(recording: Recording, communicators: Sequence[Communicator]) -> str:
     wanted = {group[0] for group in recording.groups}
-    return next((c.file for c in communicators if c.local_id in wanted), "nccl log")  # type: ignore[attr-defined]
+    return next((c.file for c in communicators if c.local_id in wanted), "nccl log")
 
 
 def _of_attempt(

@@ -35,12 +35,13 @@ _DONE = re.compile(
 )
 _LEAVING = re.compile(
     r"(?i)\b(?:stop(?:ping|ped|s)? early|early[- ]stop(?:ping|ped)?|(?:stopping|leaving|quitting|aborting) (?:now|the job|training|the run)"
-    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|all done|job done|nothing left to do|goodbye)\b"
+    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|(?<=, )(?:stopping|leaving|quitting|exiting)|all done|job done|nothing left to do|goodbye)\b"
 )
 _STEP = re.compile(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,12})"
 )
 _EPOCH = re.compile(r"(?i)\bepoch\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,9})")
+_OF = re.compile(r"\s{0,3}(?:/|of)\s{0,3}(\d{1,12})\b")
 _BAR = re.compile(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
 _NOT_PROGRESS = re.compile(
     r"Traceback|Error|Running collective|WorkNCCL|NCCL (?:INFO|WARN)|\[[\w/]{0,30}\.(?:cpp|cc):"
@@ -49,10 +50,11 @@ _NOT_PROGRESS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Event):
-    """The last line of a rank's output that counts steps, or one that says that a loop or epoch ended (`done`) or that the process stops (`leaving`)."""
+    """The last line of a rank's output that counts steps (of `total`, where it says so), or one that says that a loop or epoch ended (`done`) or that the process stops (`leaving`)."""
 
     kind: ClassVar[str] = "progress"
     step: int | None = None
+    total: int | None = None
     epoch: int | None = None
     done: bool = False
     leaving: bool = False
@@ -116,8 +118,10 @@ def _progress(line: Line) -> Progress | None:
     leaving = _LEAVING.search(line.text)
     if done is None and counted is None and epoch is None and leaving is None:
         return None
+    of = _OF.match(line.text, counted.end(1)) if counted else None
     return line.event(
         Progress,
+        total=int(of.group(1)) if of else None,
         step=int(counted.group(1)) if counted else None,
         epoch=int(epoch.group(1)) if epoch else None,
         done=bool(done and not leaving),

@@ -9,6 +9,7 @@ GB/s on one core), and the few positions that remain are compared byte by byte. 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,12 @@ class LiteralFinder:
                     starts = starts[data[starts + k] == literal[k]]
                 found.extend((start, mask) for start in starts.tolist())
         return found
+
+
+@lru_cache(maxsize=4)
+def finder_of(literals: tuple[tuple[bytes, int], ...]) -> LiteralFinder:
+    """Return the finder of these literals: made once for all logs of a process, which takes longer than reading a small one."""
+    return LiteralFinder(literals)
 
 
 def _rarest_window(literal: bytes) -> int:

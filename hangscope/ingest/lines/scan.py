@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from hangscope.errors import Note
 from hangscope.events import Event
-from hangscope.ingest.lines.literals import LiteralFinder
+from hangscope.ingest.lines.literals import finder_of
 from hangscope.ingest.lines.mend import LIMIT, mend
 from hangscope.ingest.lines.parser import BulkParser, LineParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
@@ -95,8 +95,8 @@ class _Run:
         self.file = file
         self.parsers = parsers
         self.by_bit = [(1 << i, parser) for i, parser in enumerate(parsers)]
-        self.finder = LiteralFinder(
-            [(literal, 1 << i) for i, p in enumerate(parsers) for literal in p.literals]
+        self.finder = finder_of(
+            tuple((literal, 1 << i) for i, p in enumerate(parsers) for literal in p.literals)
         )
         self.in_bulk = {bit: parser for bit, parser in self.by_bit if isinstance(parser, BulkParser)}
         self.notes: list[Note] = []

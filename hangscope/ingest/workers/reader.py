@@ -186,7 +186,7 @@ def _read_pack(data: bytes, shown: str) -> Wire:
 
 def _read_json(data: bytes, shown: str) -> Wire:
     from hangscope.ingest.job_logs import failure_table
-    from hangscope.ingest.nccl import ras
+    from hangscope.ingest.nccl.ras import reading as ras
     from hangscope.ingest.stacks import dumps
     from hangscope.ingest.workers import text_files
 

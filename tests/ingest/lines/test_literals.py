@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from io import BytesIO
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangscope.ingest.lines.literals import LiteralFinder
+from hangscope.ingest.lines.literals import LiteralFinder, finder_of
+from hangscope.ingest.workers.log_reading import read_log
 
 LITERALS = [(b"Watchdog caught", 1), (b"aaaaaaa", 2), (b"ab", 4), (b"Traceback (most", 8)]
 
@@ -32,3 +35,12 @@ def test_every_alignment_is_found() -> None:
 
 def test_no_literals_find_nothing() -> None:
     assert LiteralFinder([]).find(b"anything at all\n\n\n") == []
+
+
+def test_small_logs_cost_what_they_hold_and_no_new_finder() -> None:
+    """Of 100,000 small files most of the time was the making of finders."""
+    read_log(BytesIO(b"line 1\n"), "a.log")
+    made = finder_of.cache_info().misses
+    for number in range(5):
+        read_log(BytesIO(b"line %d\n" % number), f"{number}.log")
+    assert finder_of.cache_info().misses == made

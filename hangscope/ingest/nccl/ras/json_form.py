@@ -9,7 +9,7 @@ from typing import Any
 from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
-from hangscope.ingest.nccl.ras_snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
+from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
 
 # 2.28.7 to 2.28.9 leave out a comma between the members of a missing rank.
 _MISSING_COMMA = re.compile(r'("nvml_dev": -?\d{1,9})(\s{0,200}"status")')

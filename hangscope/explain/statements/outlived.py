@@ -1,0 +1,60 @@
+"""Dumps that their own ranks outlived: taken before the call in which the rank's traceback stands.
+
+A dump that a timer writes now and then may be some calls older than the freeze. What it shows open was then over, and that it
+shows a rank idle accuses nobody.
+"""
+
+from __future__ import annotations
+
+from hangscope.explain.statements.statements import Statements
+from hangscope.frames import Frame, Stack
+from hangscope.incident import Incident, RankRecord, State
+from hangscope.knowledge.callsite import user_frames
+
+#: op (empty: not told) and lines of the user's
+Site = tuple[str, tuple[tuple[str, int], ...]]
+
+
+def outlived(incident: Incident, statements: Statements) -> frozenset[int]:
+    """Return the ranks (global) whose tracebacks stand in a call that is later than their dumps.
+
+    A rank that waits in its dump and raises in a call of another line went on. One that is idle in its dump went on where it
+    raises in the same call as such a rank; else it may have come late to the call that its peers wait in.
+    """
+    raised = {
+        rank: _site(where.op or "", where.stack)
+        for rank, where in sorted(statements.whereabouts.items())
+        if where.kind == "log" and where.inside and where.op and incident.ranks[rank].dump_file is not None
+    }
+    later = {
+        rank: site for rank, site in raised.items() if _holds(incident, incident.ranks[rank], site) is False
+    }
+    went_on = {rank: site for rank, site in later.items() if _waits(incident.ranks[rank])}
+    sites = set(went_on.values())
+    return frozenset(went_on) | frozenset(rank for rank, site in later.items() if site in sites)
+
+
+def _site(op: str, stack: Stack) -> Site:
+    return op, tuple((frame.file, frame.line) for frame in user_frames(stack))
+
+
+def _waits(record: RankRecord) -> bool:
+    """Return whether a dump shows a call that was neither finished nor given up when it was taken."""
+    queues = (*record.queues.values(), *record.p2p.values())
+    return any(bool((queue.state <= State.STARTED).any()) for queue in queues)
+
+
+def _holds(incident: Incident, record: RankRecord, site: Site) -> bool | None:
+    """Return whether a dump holds a call of this site that may be the last; None where it kept no lines to tell by."""
+    _, lines = site
+    if not lines:
+        return None
+    framed = False
+    for queue in (*record.queues.values(), *record.p2p.values()):
+        rows = {len(queue) - 1, *(queue.state != State.DONE).nonzero()[0].tolist()} if len(queue) else set()
+        for row in sorted(rows):
+            frames: tuple[Frame, ...] = tuple(user_frames(incident.kinds[int(queue.kind[row])].stack))
+            framed = framed or bool(frames)
+            if any((frame.file, frame.line) == lines[0] for frame in frames):
+                return True
+    return False if framed else None

@@ -1,0 +1,95 @@
+"""A disk that fails, or a server that has forgotten a handle, in the calls of the real readers: each costs its file and a warning.
+
+The failure comes from a library that is loaded before the C library (`failing_disk/failing_disk.c`): there is no such disk at hand.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCE = Path(__file__).with_name("failing_disk") / "failing_disk.c"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("THE FAILING DISK WAS NOT TRIED: it takes Linux and a C compiler (cc)")
+    built = tmp_path_factory.mktemp("library") / "failing_disk.so"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-o", str(built), str(SOURCE), "-ldl"], check=True, timeout=60
+    )
+    return built
+
+
+@pytest.fixture
+def job(hang: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "job"
+    shutil.copytree(hang, folder)
+    (folder / "rank0.log").write_text("[rank0]: step 3 loss 2.0\n" * 60_000)
+    (folder / "rank1.log.gz").write_bytes(
+        gzip.compress(b"".join(b"step %d\n" % (n * n) for n in range(300_000)))
+    )
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "rank3.log").write_bytes(os.urandom(200_000).hex().encode() + b"\n[rank3]: step 3\n")
+    shutil.make_archive(str(folder / "more"), "gztar", tmp_path / "more")
+    (folder / "logs").mkdir()
+    (folder / "logs" / "rank2.log").write_text("[rank2]: step 3 loss 2.0\n")
+    return folder
+
+
+def analyzed(job: Path, environment: dict[str, str], library: Path, **failing: Any) -> dict[str, Any]:
+    """Return the JSON report of the command, whose calls fail as `failing` says."""
+    told = {f"FAIL_{name.upper()}": str(value) for name, value in failing.items()}
+    done = subprocess.run(
+        [sys.executable, "-m", "hangscope", "analyze", str(job), "--format", "json", "-o", str(job.parent / "r.html")],
+        env={**environment, "LD_PRELOAD": str(library), **told}, cwd=job.parent, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "internal error" not in done.stderr and "Traceback" not in done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_the_library_fails_nothing_by_itself(job: Path, environment: dict[str, str], library: Path) -> None:
+    report = analyzed(job, environment, library)
+    assert report["verdict"]["culprit_ranks"] == [2] and not report["warnings"]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize(
+    ("call", "name", "after"),
+    [
+        ("read", "nccl_trace_rank_1", 0),
+        ("read", "rank0.log", 0),
+        ("read", "rank0.log", 2),
+        ("read", "rank1.log.gz", 0),
+        ("read", "rank1.log.gz", 3),
+        ("read", "more.tar.gz", 0),
+        ("read", "more.tar.gz", 1),
+        ("open", "nccl_trace_rank_1", 0),
+        ("open", "more.tar.gz", 0),
+        ("stat", "rank0.log", 0),
+        ("stat", "nccl_trace_rank_1", 0),
+        ("list", "logs", 0),
+    ],
+)
+def test_what_fails_is_told_and_costs_itself(
+    job: Path, environment: dict[str, str], library: Path, call: str, name: str, after: int, number: int
+) -> None:
+    report = analyzed(job, environment, library, call=call, name=name, after=after, errno=number)
+    said = os.strerror(number)
+    told = [w for w in report["warnings"] if said in w["message"] and name in (w["file"] or "")]
+    assert told, report["warnings"]
+    assert report["verdict"]["culprit_ranks"] == [2]
+    assert {w["file"].split("!/")[0].split("/")[0] for w in report["warnings"]} <= {name}
