@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from hangscope._version import __version__
 from hangscope.errors import HangscopeError, NoInputError, Note, UsageError
@@ -55,12 +55,12 @@ class Report:
         """Return the verdict, or None where nothing is named."""
         from hangscope.report.masking.redaction import CONTRACT
         from hangscope.report.masking.secrets import mask_text
-        from hangscope.report.masking.walk import change_fields
+        from hangscope.report.masking.walk import change_texts
         from hangscope.report.verdict_view import verdict_of
 
         if self._analysis is not None and not self._redacted:
             verdict = self._analysis.judgement.verdict
-            return cast("Verdict | None", change_fields(verdict, mask_text, CONTRACT))
+            return change_texts(verdict, mask_text, CONTRACT)
 
         return verdict_of(self.document.verdict)
 
@@ -79,7 +79,7 @@ class Report:
             from hangscope.report.masking.redaction import Redaction
 
             files = [str(file) for file in table["file"].cat.categories]
-            redaction = Redaction({"ranks": [], "files": files}, self._redacted)
+            redaction = Redaction(files, self._redacted)
             hidden = {file: redaction.text(file) for file in files}
             table["file"] = table["file"].map(hidden).astype("category")
         return table

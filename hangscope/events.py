@@ -8,19 +8,15 @@ lines say the same (`same_by`), who prints it (`by_launcher`, `prints_group_rank
 from __future__ import annotations
 
 import datetime
-import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
+from hangscope.checks import is_rank, wrong_field
 from hangscope.frames import Frame, Stack
 
 LEAP = 2024  # the year that stamps without one are counted in
-MAX_NUMBER = 2**63
-MAX_RANK = 10**7  # no larger one is read from a line
-MAX_TEXT = 100_000
-MAX_ITEMS = 2**18
 
 _CLASSES: dict[str, type[Event]] = {}
 _HINTS: dict[str, dict[str, Any]] = {}
@@ -105,11 +101,9 @@ def from_row(row: Iterable[Any]) -> Event:
 
 def problem_of(event: Event) -> str:
     """Return what of an event that comes from a file is not of the form that a parser gives it; empty for a proper one."""
-    for name, hint in (*_hints(Event).items(), *_hints(type(event)).items()):
-        if not _check(hint)(getattr(event, name)):
-            return f"the field {name} of an event {event.kind}"
-    ranks = (event.rank, event.group_rank)
-    return "an event's rank" if any(r is not None and not 0 <= r < MAX_RANK for r in ranks) else ""
+    if (name := wrong_field(event)) is not None:
+        return f"the field {name} of an event {event.kind}"
+    return "" if is_rank(event.rank) and is_rank(event.group_rank) else "an event's rank"
 
 
 def _hints(kind: type[Event]) -> dict[str, Any]:
@@ -140,65 +134,3 @@ def _typed(hint: Any, value: Any) -> Any:
     if hint == Stack:
         return tuple(Frame(*row) for row in value)
     return value
-
-
-def is_number(value: Any) -> bool:
-    """Return whether a value is a whole number of 64 bits."""
-    return type(value) is int and -MAX_NUMBER <= value < MAX_NUMBER
-
-
-def is_rank(value: Any) -> bool:
-    """Return whether a value is a rank or None."""
-    return value is None or (type(value) is int and 0 <= value < MAX_RANK)
-
-
-def is_text(value: Any) -> bool:
-    """Return whether a value is text, and not without end."""
-    return isinstance(value, str) and len(value) <= MAX_TEXT
-
-
-def _is_amount(value: Any) -> bool:
-    return is_number(value) or (isinstance(value, float) and abs(value) < MAX_NUMBER)
-
-
-def _is_frame(value: Any) -> bool:
-    return isinstance(value, Frame) and is_text(value.name) and is_text(value.file) and is_number(value.line)
-
-
-_PLAIN: dict[Any, Callable[[Any], bool]] = {
-    int: is_number,
-    float: _is_amount,
-    str: is_text,
-    bool: lambda value: isinstance(value, bool),
-    type(None): lambda value: value is None,
-    Frame: _is_frame,
-}
-
-
-@cache
-def _check(hint: Any) -> Callable[[Any], bool]:
-    """Return a check of a value against the type that a field is declared with."""
-    if hint in _PLAIN:
-        return _PLAIN[hint]
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        checks = [_check(part) for part in inner]
-        return lambda value: any(check(value) for check in checks)
-    if origin is tuple and inner[-1] is Ellipsis:
-        item = _check(inner[0])
-        return lambda value: isinstance(value, tuple) and len(value) <= MAX_ITEMS and all(map(item, value))
-    if origin is tuple:
-        parts = [_check(part) for part in inner]
-        return lambda value: (
-            isinstance(value, tuple)
-            and len(value) == len(parts)
-            and all(check(part) for check, part in zip(parts, value, strict=True))
-        )
-    if origin in (Mapping, dict):
-        key, item = _check(inner[0]), _check(inner[1])
-        return lambda value: (
-            isinstance(value, dict)
-            and len(value) <= MAX_ITEMS
-            and all(key(k) and item(v) for k, v in value.items())
-        )
-    raise TypeError(f"no check for fields of type {hint}")

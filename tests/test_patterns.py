@@ -187,7 +187,7 @@ def _attacks(pattern: re.Pattern[Any], size: int = SIZE) -> Iterator[str]:
 
 
 #: asked by `match` alone, at the start of what is left of a line
-ANCHORED = {"hangscope.ingest.lines.layers._LAYERS[0]"}
+ANCHORED = {"hangscope.ingest.lines.layers._ANY[0]"}
 
 
 def _seconds(pattern: re.Pattern[Any], attack: str) -> float:

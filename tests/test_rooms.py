@@ -15,6 +15,7 @@ from tests.conftest import ROOT
 #: Each room may import the rooms before it, and those of its own line.
 ORDER = (
     ("frames", "errors"),
+    ("checks",),
     ("events",),
     ("incident", "isolated"),
     ("ingest.files", "ingest.lines", "ingest.recorder"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hangscope.errors import UsageError
+from hangscope.errors import NoInputError, UsageError
 from hangscope.frames import Stack
 
 
@@ -41,6 +41,11 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
         raise UsageError(
             f"{job} is not the folder of a `hangscope run`", "give the process id of the launcher instead"
         )
+    if gone := [pid for pid in pids if not Path(f"/proc/{pid}").exists()]:
+        raise UsageError(
+            f"there is no process {gone[0]} on this node",
+            "run this on the node of the launcher or of the rank",
+        )
     if not job and not any(process.is_rank for process in found):
         raise UsageError(
             f"no rank was found at or below process {', '.join(map(str, pids))}",
@@ -50,6 +55,11 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
         if number:
             time.sleep(live.GAP)
         taken = live.capture(folder, found, everywhere=bool(job))
+    if not taken.stacks and not taken.recorders:
+        raise NoInputError(
+            f"neither stacks nor recorders could be had: {'; '.join(taken.missing)}",
+            f"install py-spy here and take it again; what the kernel tells is in {taken.folder.parent}",
+        )
     click.echo(_tree(taken.folder), nl=False)
     if quiet:
         return

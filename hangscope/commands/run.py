@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from hangscope.errors import UsageError
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--dir", "directory", metavar="DIR", help="Where everything goes (default: hangscope-<job>).")
@@ -44,6 +46,8 @@ def run(
     signals and the exit code through, and writes everything to hangscope-<job>/. On several nodes give all of them the
     same --dir on a shared disk.
     """
+    if on_hang != "report" and hang_timeout is None:
+        raise UsageError(f"--on-hang {on_hang} does nothing without --hang-timeout", "--hang-timeout 900")
     from hangscope.live.command import exit_like
     from hangscope.live.runner import Options, Runner
 

@@ -33,14 +33,7 @@ def assemble(
     notes = [note for reading in readings for note in reading.notes]
     readings, attempts = _of_attempt(readings, attempt, notes)
     readings = last_pages(readings, notes)
-    claims = []
-    for reading in readings:
-        for recording in reading.recordings:
-            if recording.source == "flight_recorder":
-                notes += [Note(n.code, n.message, reading.file, n.line, n.hint) for n in recording.notes]
-                claim = snapshots.claim_rank(reading.file, recording, notes)
-                if claim is not None:
-                    claims.append(claim)
+    claims = _dumps(readings, notes)
     text = text_evidence.collect(readings, notes, attempt)
     notes += _no_such_attempt(attempt, attempts | text.attempts)
     claims += text.claims_beside({c.rank for c in claims})
@@ -71,32 +64,8 @@ def assemble(
         )
     index.complete(size)
     queues = QueueBuilder(index, [chosen[rank].recording for rank in sorted(chosen)])
-    ranks: dict[int, RankRecord] = {}
-    for rank in range(size):
-        record = ranks[rank] = RankRecord(rank)
-        claim = chosen.get(rank)
-        if claim is None:
-            record.absence = Absence.NO_DUMP
-            continue
-        record.calls_file = claim.file
-        if claim.recording.source == "flight_recorder":
-            record.dump_file = claim.file
-        record.files.append(claim.file)
-        record.unchanged_snapshots = unchanged.get(rank, 0)
-        queues.fill(record, claim.recording)
-    for claim in stale:
-        if claim.rank < size:
-            ranks[claim.rank].absence = Absence.STALE
-    for reading in readings:
-        named = rank_of_dump(reading.file)
-        if (
-            reading.status == "failed"
-            and reading.kind in ("dump", "pickle", "hostile", "unread")
-            and named is not None
-            and named < size
-            and ranks[named].dump_file is None
-        ):
-            ranks[named].absence = Absence.UNREADABLE
+    ranks = _records(size, chosen, unchanged, queues)
+    _tell_absence(ranks, stale, readings)
     text.attach(ranks, index.groups)
     return Incident(
         world_size=size,
@@ -112,6 +81,55 @@ def assemble(
         ),
         notes=notes,
     )
+
+
+def _dumps(readings: Sequence[Reading], notes: list[Note]) -> list[Claim]:
+    """Return which dump speaks for which rank, and add what the dumps themselves note."""
+    claims = []
+    for reading in readings:
+        for recording in reading.recordings:
+            if recording.source == "flight_recorder":
+                notes += [Note(n.code, n.message, reading.file, n.line, n.hint) for n in recording.notes]
+                claim = snapshots.claim_rank(reading.file, recording, notes)
+                if claim is not None:
+                    claims.append(claim)
+    return claims
+
+
+def _records(
+    size: int, chosen: dict[int, Claim], unchanged: dict[int, int], queues: QueueBuilder
+) -> dict[int, RankRecord]:
+    """Return the record of each rank with the calls that the chosen recording holds."""
+    ranks: dict[int, RankRecord] = {}
+    for rank in range(size):
+        record = ranks[rank] = RankRecord(rank)
+        claim = chosen.get(rank)
+        if claim is None:
+            record.absence = Absence.NO_DUMP
+            continue
+        record.calls_file = claim.file
+        if claim.recording.source == "flight_recorder":
+            record.dump_file = claim.file
+        record.files.append(claim.file)
+        record.unchanged_snapshots = unchanged.get(rank, 0)
+        queues.fill(record, claim.recording)
+    return ranks
+
+
+def _tell_absence(ranks: dict[int, RankRecord], stale: Sequence[Claim], readings: Sequence[Reading]) -> None:
+    """Say of ranks without a dump whether theirs was too old, or could not be read."""
+    for claim in stale:
+        if claim.rank in ranks:
+            ranks[claim.rank].absence = Absence.STALE
+    for reading in readings:
+        named = rank_of_dump(reading.file)
+        if (
+            reading.status == "failed"
+            and reading.kind in ("dump", "pickle", "hostile", "unread")
+            and named in ranks
+            and ranks[named].dump_file is None
+        ):
+            ranks[named].absence = Absence.UNREADABLE
 
 
 def _of_attempt(

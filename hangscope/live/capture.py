@@ -1,7 +1,8 @@
 """One look at a job that is alive: the stacks of all its ranks on this node, and what their recorders hold.
 
 Read-only: no process is paused, traced by gdb or sent a signal that it does not catch. Whoever can tell more cheaply is
-asked first: the agent in the rank, then faulthandler's signal (which needs no GIL), then py-spy, then the kernel.
+asked first: the agent in the rank, then faulthandler's signal (which needs no GIL), then py-spy, then torch's debug server
+where the job has one, then the kernel.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hangscope.align.rankset import ranks_phrase
 from hangscope.live import kernel
 from hangscope.live.agent.hangscope_agent import proc
+from hangscope.live.debug_server import ask_debug_server
 from hangscope.live.folder import RunFolder
 from hangscope.live.pipe import ask_pipe
 from hangscope.live.processes import Process
@@ -74,24 +77,34 @@ def capture(
         assert process.rank is not None
         if how:
             taken.stacks[process.rank] = how
-        else:
-            taken.missing.append(f"rank {process.rank} (process {process.pid}): no Python stacks")
         if ask_pipe(process, target):
             taken.recorders.add(process.rank)
-    for file in sorted(target.glob("*trace_rank_*")):
-        taken.recorders.add(int(file.name.rpartition("_")[2]))
-    if len(taken.stacks) < len(ranks) and spy.refusal:
-        taken.missing.append(spy.refusal)
-    without = sorted({p.rank for p in ranks if p.rank is not None} - taken.recorders)
-    if without:
-        watched = {p.rank for p in ranks if p.folder} >= set(without)
-        why = (
-            "they have no calls to record"
-            if watched
-            else "not under `hangscope run`, and without a dump pipe"
+    own_ranks = {process.rank for process in ranks if process.rank is not None}
+    taken.recorders |= _recorders(target)
+    if not own_ranks <= taken.stacks.keys() & taken.recorders:
+        ask_debug_server(processes, target)
+        taken.recorders |= _recorders(target)
+        told = {rank for rank in own_ranks if _stack_file(target, rank).exists()}
+        taken.stacks |= dict.fromkeys(told - taken.stacks.keys(), "torch's debug server")
+    if stackless := sorted(own_ranks - taken.stacks.keys()):
+        for process in ranks:
+            if process.rank in stackless and (said := kernel.statements(process.pid)):
+                (target / f"kernel_rank_{process.rank}.txt").write_text(said)
+        taken.missing.append(
+            f"no Python stacks of {ranks_phrase(stackless)}" + (f": {spy.refusal}" if spy.refusal else "")
         )
-        taken.missing.append(f"no recorder of ranks {_listed(without)}: {why}")
+    if without := sorted(own_ranks - taken.recorders):
+        watched = {p.rank for p in ranks if p.folder} >= set(without)
+        unheard = "not under `hangscope run`, and neither a dump pipe nor torch's debug server"
+        why = "they have no calls to record" if watched else unheard
+        taken.missing.append(f"no recorder of {ranks_phrase(without)}: {why}")
     return taken
+
+
+def _recorders(folder: Path) -> set[int]:
+    """Return the ranks whose recorder a capture holds."""
+    files = folder.glob("*trace_rank_*")
+    return {int(path.name.removesuffix(".json").rpartition("_")[2]) for path in files}
 
 
 def _wait_for_agents(
@@ -129,8 +142,6 @@ def _stacks_of_rank(process: Process, processes: Sequence[Process], target: Path
         return "agent"
     how, text = _stacks(process.pid, spy)
     if not text:
-        if told := kernel.statements(process.pid):
-            (target / f"kernel_rank_{process.rank}.txt").write_text(told)
         return ""
     parts = [_headed(process.pid, f"rank {process.rank}", text)]
     for worker in processes:
@@ -153,8 +164,3 @@ def _headed(pid: int, what: str, text: str) -> str:
 def _stacks(pid: int, spy: Spy) -> tuple[str, str]:
     text = proc.stacks_of(pid)
     return ("signal", text) if text else ("py-spy", spy.stacks(pid))
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    shown = ", ".join(map(str, ranks[:8]))
-    return shown + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import select
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,13 @@ from hangscope.errors import UsageError
 PASSED_ON = (signal.SIGWINCH, signal.SIGCONT)
 ANNOUNCING = (signal.SIGUSR1, signal.SIGUSR2)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def check(program: str) -> None:
+    """Raise UsageError where a program is not there or may not be run."""
+    if shutil.which(program) is None:
+        reason = "may not be run" if os.path.exists(program) else "was not found"
+        raise UsageError(f"{program} cannot be started: it {reason}", "the command goes behind `--`")
 
 
 class Command:

@@ -85,7 +85,12 @@ def _stacks(report: dict[str, Any]) -> Finding:
 
 def _logs(report: dict[str, Any]) -> Finding:
     world = report["world_size"]
-    logs = {row["file"] for row in report["inputs"] if row["kind"] == "log"}
+    logs = {
+        row["file"]
+        for row in report["inputs"]
+        if row["kind"] == "log"
+        and "kernel_rank_" not in row["file"]  # what `capture` was told of a silent rank
+    }
     own = [row for row in report["ranks"] if logs.intersection(row["files"])]
     if own and len(own) >= world:
         return Finding("a log of each rank", f"of {len(own)} of {world} ranks", "")

@@ -99,14 +99,20 @@ def _parent(pid: int) -> int:
         return int(file.read().rpartition(b")")[2].split()[1])
 
 
-def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the processor time that processes have used, in seconds."""
-    total = 0
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-            total += int(fields[11]) + int(fields[12])
-        except (OSError, IndexError, ValueError):
-            continue
-    return total / os.sysconf("SC_CLK_TCK")
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that the main thread of a process has used or waited for in a queue, in seconds.
+
+    Where the kernel does not tell of queues, what the whole process has used.
+    """
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as file:
+            ran, queued = file.read().split()[:2]
+        return (int(ran) + int(queued)) / 1e9
+    except (OSError, ValueError):
+        pass
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0

@@ -4,8 +4,8 @@ Progress is a call made or completed, where a recorder on this node tells of the
 the command prints where no rank shows itself for half a minute. Time counts from the first progress of a rank, so that no
 import, no launcher's word and no start of a cluster is taken for a freeze. A job may pause for as long as it was
 asked to be given, or half as long again as the longest pause that it came back from: a checkpoint or an evaluation has
-its own time. A rank that is seen at work (its main thread moves and uses the processor, or is compiling or saving) is
-given WORK times as long.
+its own time. A rank that is seen at work is given WORK times as long: its main thread moves and uses the processor, or it
+compiles or saves, which may wait for a compiler or a disk. That counts on all nodes that share the folder.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ OWN_TIME = 1.5
 SHORT = 5.0  # s: less than that is a step
 START = 30.0  # s in which a job may show nothing at all, and its ranks may start
 WORK = 4.0
-_BUSY = 0.2  # of a processor, for a rank to be at work
+_BUSY = 0.2  # of a processor, for a rank whose main thread moves to be at work
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen at one moment: the clock in s, the ranks of this node, bytes that the command printed, processor seconds by process."""
+    """What was seen at one moment: the clock in s, the ranks of this node, bytes that the command printed, processor seconds that main threads wanted.
+
+    `elsewhere` is a number that changes when another node says that its ranks are at work.
+    """
 
     time: float
     ranks: Sequence[Status]
     printed: int
     cpu: dict[int, float] = field(default_factory=dict)
+    elsewhere: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class Patience:
         self._since: float | None = None
         self._at_work: float | None = None
         self._last: Look | None = None
+        self.active = False  # in the last look there was progress, or a rank of this node was at work
 
     def frozen(self, look: Look) -> bool:
         """Take note of a look, and return whether the job has stood still for too long."""
@@ -76,10 +81,12 @@ class Patience:
             early = mark.told_by == "launcher" and look.time - self._first < START
             self._mark, self._since = mark, look.time if mark.count and not early else None
             self._at_work = None
+            self.active = True
             return False
+        self.active = before is not None and _at_work(before, look)
         if self._since is None:
             return False
-        if before is not None and _at_work(before, look):
+        if self.active or (before is not None and before.elsewhere != look.elsewhere):
             self._at_work = look.time
         quiet, limit = look.time - self._since, self.limit
         if self._at_work is not None and look.time - self._at_work < limit:
@@ -108,6 +115,6 @@ def _at_work(before: Look, now: Look) -> bool:
     elapsed = max(1e-3, now.time - before.time)
     for status in now.ranks:
         busy = (now.cpu.get(status.pid, 0.0) - before.cpu.get(status.pid, 0.0)) / elapsed >= _BUSY
-        if busy and (status.work or status.moves > moves.get(status.pid, status.moves)):
+        if status.work or (busy and status.moves > moves.get(status.pid, status.moves)):
             return True
     return False

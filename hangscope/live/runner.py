@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hangscope.live.capture import GAP, Taken, capture
-from hangscope.live.command import ANNOUNCING, ENDING, PASSED_ON, Command
+from hangscope.live.command import ANNOUNCING, ENDING, PASSED_ON, Command, check
 from hangscope.live.folder import RunFolder
 from hangscope.live.nodes import Nodes
 from hangscope.live.output import Output
@@ -50,6 +50,7 @@ class Runner:
 
     def __init__(self, words: Sequence[str], options: Options, environment: Mapping[str, str]) -> None:
         self.options = options
+        check(words[0])  # before anything is written
         self.folder = RunFolder.of_job(options.directory)
         self.folder.make()
         self.nodes = Nodes(self.folder.path)
@@ -95,6 +96,8 @@ class Runner:
             self._answer_others()
             look = self._look()
             frozen = self.patience.frozen(look)
+            if self.patience.active:
+                self.nodes.work()
             if self.reported is not None and mark_of(look).is_beyond(self.reported) and not self.ending:
                 self.reported, self.reporting.settled = None, False
                 self.reporting.say("it goes on; what the report tells of was a pause")
@@ -151,7 +154,11 @@ class Runner:
             s for p in self.processes if p.worker_of is None and (s := self.statuses.read(p.pid)) is not None
         ]
         return Look(
-            time.monotonic(), ranks, self.output.bytes, {rank.pid: cpu_seconds([rank.pid]) for rank in ranks}
+            time.monotonic(),
+            ranks,
+            self.output.bytes,
+            {rank.pid: cpu_seconds(rank.pid) for rank in ranks},
+            self.nodes.works_elsewhere(),
         )
 
     def _capture_twice(self) -> bool:

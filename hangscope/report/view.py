@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Any
 
 from hangscope.align.rankset import compress, ranks_phrase
@@ -11,9 +12,9 @@ from hangscope.analysis import Analysis
 from hangscope.errors import Note
 from hangscope.incident import Incident, Input, RankRecord
 from hangscope.knowledge.callsite import user_frame
-from hangscope.report.masking.redaction import Redaction
-from hangscope.report.masking.secrets import mask
-from hangscope.report.masking.walk import leaves
+from hangscope.report.masking.redaction import CONTRACT, Redaction
+from hangscope.report.masking.secrets import mask_text
+from hangscope.report.masking.walk import change_texts, texts_in
 from hangscope.report.pictures.gather import page_data
 from hangscope.report.pictures.stack_tree import merged
 from hangscope.report.schema.document import (
@@ -34,7 +35,6 @@ from hangscope.report.schema.document import (
     WindowPart,
 )
 from hangscope.report.schema.page import PageData
-from hangscope.report.schema.plain import from_plain, to_plain
 from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
@@ -103,12 +103,16 @@ def _pictures(subject: Subject, source: SourceFolder | None) -> PageData | None:
 
 
 def _fit_to_leave(document: Document, redacted: Collection[str], hosts: Collection[str]) -> Document:
-    """Return the document as every output may show it: masking works on plain data, so that it misses no field."""
-    plain: dict[str, Any] = to_plain(document)
-    if not redacted and all(mask(clean(leaf)) == leaf for leaf in leaves(plain)):
+    """Return the document as every output may show it: one walk over all its fields, so that masking misses none."""
+    shown = cache(lambda text: mask_text(clean(text)))  # most texts of a report stand in it many times
+    document = change_texts(document, shown)
+    if not redacted:
         return document
-    plain = mask(clean(plain))
-    return from_plain(Document, Redaction(plain, redacted, hosts).view(plain) if redacted else plain)
+    culprits = document.verdict.culprits if document.verdict is not None else ()
+    rows = (*(rank.host for rank in document.ranks), *(culprit.host for culprit in culprits))
+    known = {host for host in (*rows, *hosts) if host}
+    redaction = Redaction(texts_in(document), redacted, known)
+    return change_texts(document, redaction.text, CONTRACT)
 
 
 def _headline(analysis: Analysis) -> str:

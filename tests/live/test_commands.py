@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -63,6 +64,32 @@ def test_doctor_says_what_is_lacking_and_what_gives_it(run: Run, tmp_path: Path)
     assert re.search(r"LACK recorder dumps: of 0 .*\n +next time: `hangscope run`", logs)
     assert "LACK stacks" in logs
     assert run("doctor", tmp_path / "nothing").returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "--on-hang", "kill", "--", "true"), "--on-hang kill does nothing without --hang-timeout"),
+        (("run", "--", "./train.py"), "./train.py cannot be started: it was not found"),
+        (("capture",), "give either process ids or --job FOLDER"),
+        (("capture", "4194303"), "there is no process 4194303 on this node"),
+        (("capture", "--job", "nothing"), "nothing is not the folder of a `hangscope run`"),
+    ],
+)
+def test_a_wrong_call_is_a_sentence_and_leaves_nothing(
+    words: tuple[str, ...], said: str, run: Run, tmp_path: Path
+) -> None:
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith(f"hangscope: {said}")
+    assert not list((tmp_path / "here").iterdir())
+
+
+def test_a_rank_that_tells_nothing_is_no_input(run: Run) -> None:
+    with subprocess.Popen(["sleep", "60"], env={"RANK": "3", "PATH": os.environ["PATH"]}) as silent:
+        done = run("capture", silent.pid)
+        silent.kill()
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "hangscope: neither stacks nor recorders could be had: no Python stacks of rank 3" in done.stderr
 
 
 def test_hook_lists_and_prints_the_files(run: Run) -> None:

@@ -91,6 +91,17 @@ def test_a_newcomer_gets_the_report_of_a_frozen_job(tmp_path: Path, environment:
 
 
 @real
+@pytest.mark.parametrize("kind", ["compile", "save", "evaluate"])
+def test_long_work_of_a_rank_is_no_freeze(tmp_path: Path, environment: dict[str, str], kind: str) -> None:
+    words = ["run", "--dir", "left", "--hang-timeout", "8", "--on-hang", "kill", "--"]
+    done = subprocess.run(
+        hangscope(*words, *torchrun("long_work", 2), kind, "16"),
+        cwd=tmp_path, env=job("long_work", tmp_path, environment), capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "looking at the job" in done.stderr) == (0, False), done.stderr
+
+
+@real
 def test_what_hangscope_itself_uses_is_below_a_hundredth(environment: dict[str, str]) -> None:
     """By the clocks of its own threads, which a busy machine does not touch."""
     root = Path(__file__).resolve().parents[2]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hangscope.report.masking.redaction import Redaction
+from hangscope.report.masking.redaction import CONTRACT, Redaction
+from hangscope.report.masking.walk import change_texts, texts_in
 from tests.conftest import FIXTURES, analyze
 from tests.json_contract import check_json
 
 
 def redacted(text: str, *what: str, hosts: tuple[str, ...] = ()) -> str:
-    view: dict[str, Any] = {"ranks": [], "verdict": None, "headline": text}
-    redaction = Redaction(view, what or ("hosts", "paths", "users"), hosts)
-    return str(redaction.view(view)["headline"])
+    return Redaction([text], what or ("hosts", "paths", "users"), hosts).text(text)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +108,8 @@ def test_a_host_may_be_called_as_any_word(tmp_path: Path) -> None:
     shutil.copytree(FIXTURES / "raising_rank_torchrun" / "dumps", folder)
     plain = analyze(folder)
     hosts = ("hang", "rank", "medium", "high", "rank3", "gpu07.cluster")
-    view = Redaction(plain.to_dict(), ("hosts",), hosts).view(plain.to_dict())
+    data = plain.to_dict()
+    view = change_texts(data, Redaction(texts_in(data), ("hosts",), hosts).text, CONTRACT)
     for key in ("status", "schema", "headline"):
         assert view[key] == plain.to_dict()[key]
     assert view["verdict"].keys() == plain.to_dict()["verdict"].keys()
@@ -119,8 +118,8 @@ def test_a_host_may_be_called_as_any_word(tmp_path: Path) -> None:
         redacted("on host rank it hangs; rank 3 on rank", "hosts", hosts=("rank",))
         == "on host host-1 it hangs; rank 3 on host-1"
     )
-    data: dict[str, Any] = {"ranks": [{"rank": 0, "host": "rank"}], "verdict": None}
-    assert Redaction(data, ("hosts",)).view(data)["ranks"] == [{"rank": 0, "host": "host-1"}]
+    row = {"rank": 0, "host": "rank"}
+    assert change_texts(row, Redaction((), ("hosts",), ("rank",)).text) == {"rank": 0, "host": "host-1"}
 
 
 def test_the_library_is_redacted_too() -> None:

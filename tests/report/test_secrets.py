@@ -6,7 +6,10 @@ import time
 
 import pytest
 
-from hangscope.report.masking.secrets import mask, mask_text
+from hangscope.report.masking.secrets import mask_text
+from hangscope.report.masking.walk import change_texts, texts_in
+from hangscope.report.schema.plain import to_plain
+from tests.report.samples import document
 from tests.report.secret_shapes import HARMLESS, SECRETS, expand
 
 LEAST = 6  # characters of a secret in a row that may not be left
@@ -47,8 +50,18 @@ def test_what_stands_around_a_secret_stays() -> None:
 
 
 def test_every_string_of_the_data_is_masked() -> None:
-    data = {"a": ["password=abcdef7", 1, None], "b": {"c": ("token", "HF_TOKEN=abcdef7")}}
-    assert mask(data) == {"a": ["password=***", 1, None], "b": {"c": ["token", "HF_TOKEN=***"]}}
+    data = {"a": ["password=abcdef7", 1, None], "b": {"c": ["token", "HF_TOKEN=abcdef7"]}}
+    assert change_texts(data, mask_text) == {
+        "a": ["password=***", 1, None],
+        "b": {"c": ["token", "HF_TOKEN=***"]},
+    }
+
+
+@pytest.mark.parametrize("name", ["hang_8", "no_hang", "hostile", "stacks_1024"])
+def test_no_field_of_a_report_is_missed(name: str) -> None:
+    """The report as plain data, which another function makes, holds no text that did not go through."""
+    changed = to_plain(change_texts(document(name), lambda text: "x"))
+    assert set(texts_in(changed)) == {"x"}
 
 
 GROWING = (

@@ -7,7 +7,7 @@ from hangscope.causes.case import Case, Match, quote
 from hangscope.explain.finding import Absent
 from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.ras_snapshot import NcclRas
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
 
 

@@ -8,7 +8,7 @@ from hangscope.causes.participation import busy
 from hangscope.explain.finding import Absent, Unseen
 from hangscope.incident import Event, Evidence, Source
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.ras_snapshot import NcclRas
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, DumpSignal, WatchdogTimeout

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hangscope.explain.finding import Absent, AnyFinding, Extra, Finding, OwnCall, StuckCall, Unseen
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, Incident
-from hangscope.ingest.nccl.ras_snapshot import NcclRas
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 
 #: (communicator, op, rank in it, count)
 _Count = tuple[str, str, int, int]

@@ -23,6 +23,7 @@ from hangscope.ingest.evidence.told_size import sizes
 from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.job_logs.faults import OomHost, Xid
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk
+from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import join_processes
 from hangscope.ingest.nccl.unmade import unmade_events
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -216,9 +217,9 @@ def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note
     text.events += unmade_events(joined, communicators)
 
 
-def _file_of(recording: Recording, communicators: Sequence[object]) -> str:
+def _file_of(recording: Recording, communicators: Sequence[Communicator]) -> str:
     wanted = {group[0] for group in recording.groups}
-    return next((c.file for c in communicators if c.local_id in wanted), "nccl log")  # type: ignore[attr-defined]
+    return next((c.file for c in communicators if c.local_id in wanted), "nccl log")
 
 
 def _of_attempt(

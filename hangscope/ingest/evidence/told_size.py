@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hangscope.events import Event
 from hangscope.ingest.nccl.init import NcclInit
-from hangscope.ingest.nccl.ras_snapshot import NcclRas
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport

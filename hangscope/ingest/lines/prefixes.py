@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hangscope.events import Event
-from hangscope.ingest.lines.layers import CLOCK, CODE, peel, read_glog
+from hangscope.ingest.lines.layer_readers import take_glog
+from hangscope.ingest.lines.layers import CLOCK, CODE, peel
 
 TEXT_LIMIT = 500
 AnyEvent = TypeVar("AnyEvent", bound=Event)
@@ -124,4 +125,4 @@ def _read_common(match: re.Match[str], found: dict[str, Any], origin: list[str])
         origin.append(f"{local}/")
     origin.append(rank)
     if level:
-        read_glog(found, level, month, day, h, m, s, fraction, pid, code, line)
+        take_glog(found, level, month, day, h, m, s, fraction, pid, code, line)

@@ -2,25 +2,30 @@
 
 One parser reads one input, which may hold one process or all processes of a job interleaved. Processes are
 told apart by host and pid (and by the launcher's prefix, for containers that share both); the grammar of the
-lines is in `nccl_line`, `nccl_init`, `nccl_warn` and `nccl_calls`.
+lines is in `line`, `init`, `warn` and `calls`, what is known of a process in `process` and `life`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import Any
 
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.lines.parser import BulkParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.nccl import calls, init, warn
-from hangscope.ingest.nccl.calls import Process
 from hangscope.ingest.nccl.comm import Communicator
+from hangscope.ingest.nccl.life import (
+    count_split_without_color,
+    describe,
+    event_of,
+    life_fields,
+    passed_bootstrap,
+)
 from hangscope.ingest.nccl.line import LITERALS, NcclLine, banner_version, parse_line
-from hangscope.ingest.nccl.ras_snapshot import NcclRas
+from hangscope.ingest.nccl.process import Process
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.recorder.recording import Recording
 
 # Bounds on what a hostile file can make the parser keep.
@@ -155,7 +160,7 @@ class NcclParser(BulkParser):
             fields = warn.traceback_result(message.message)
             process.traced = fields is not None
         if fields is not None:
-            yield _event(line, process, warn.NcclWarn, fields)
+            yield event_of(line, process, warn.NcclWarn, fields)
 
     def _call(self, call: calls.CollLine | None, message: NcclLine, line: Line) -> None:
         pointer = call.pointer if call else calls.torn_pointer(message.message)
@@ -195,24 +200,24 @@ class NcclParser(BulkParser):
             return
         if (address := init.bootstrap_address(text)) is not None:
             if process.ip is None:
-                yield _event(line, process, init.NcclInit, {"phase": "process", "ip": address})
+                yield event_of(line, process, init.NcclInit, {"phase": "process", "ip": address})
             process.ip = address
         elif (version := banner_version(text)) is not None:
             process.version = self._version = version
         elif (network := init.network_name(text)) is not None:
             process.network = network
         elif (rank := init.rank_without_color(text)) is not None:
-            _count_split_without_color(process, rank)
+            count_split_without_color(process, rank)
         elif (dead := _RAS_DEAD.match(text)) is not None:
-            yield _event(line, process, NcclRas, {"what": "dead", "peer_host": dead["peer"]})
+            yield event_of(line, process, NcclRas, {"what": "dead", "peer_host": dead["peer"]})
         elif init.is_bootstrap_done(text):
             waiting = [c for c in process.communicators if c.phase == "start"]
             if waiting:
-                yield _passed_bootstrap(line, process, waiting[-1])
+                yield passed_bootstrap(line, process, waiting[-1])
         elif (pointer := init.layout_pointer(text)) is not None:
             track = process.live.get(pointer)
             if track is not None and track.comm.phase == "start":
-                yield _passed_bootstrap(line, process, track.comm)
+                yield passed_bootstrap(line, process, track.comm)
 
     def _life(self, life: init.LifeLine, line: Line, process: Process) -> Iterator[Event]:
         track = process.live.get(life.comm)
@@ -223,16 +228,16 @@ class NcclParser(BulkParser):
         ):
             track = process.create(life.comm, line.number)
             self._made += 1
-            _describe(track.comm, life, process)
+            describe(track.comm, life, process)
             # a log that begins with a communicator's end does not hold its beginning
             track.comm.completed = life.phase in ("abort", "destroy")
         comm = track.comm
         comm.phase, comm.last_line = life.phase, line.number
         comm.completed = comm.completed or life.phase == "complete"
         comm.comm_id = comm.comm_id or life.comm_id
-        yield _event(line, process, init.NcclInit, _life_fields(comm))
+        yield event_of(line, process, init.NcclInit, life_fields(comm))
         if life.phase == "start" and init.starts_after_bootstrap(life, process.version or self._version):
-            yield _passed_bootstrap(line, process, comm)
+            yield passed_bootstrap(line, process, comm)
         if life.ends:
             del process.live[life.comm]
             comm.intact = comm.intact and not track.suspect
@@ -311,55 +316,4 @@ def _joined_to_a_cut_head(message: NcclLine, process: Process) -> bool:
     joined = message.inner or message.before
     return bool(
         joined and process.host and message.host != process.host and message.host.endswith(process.host)
-    )
-
-
-def _describe(comm: Communicator, life: init.LifeLine, process: Process) -> None:
-    comm.comm_rank, comm.nranks, comm.cuda_dev = life.comm_rank, life.nranks, life.cuda_dev
-    comm.bus_id, comm.comm_id, comm.color, comm.api = life.bus_id, life.comm_id, life.color, life.api
-    if life.parent is None:
-        return
-    parent = process.live.get(life.parent)
-    comm.split_printed = life.split is not None
-    if parent is None:
-        comm.split = life.split or 0
-        return
-    comm.parent = parent.comm.local_id
-    comm.split = life.split if life.split is not None else parent.comm.children + 1
-    parent.comm.children = max(parent.comm.children + 1, comm.split)
-
-
-def _count_split_without_color(process: Process, rank: int) -> None:
-    """Count a split that this process took part in without joining, so that later ordinals agree."""
-    tracks = [t for t in process.live.values() if t.comm.comm_rank == rank and not t.comm.is_split]
-    if tracks:
-        max(tracks, key=lambda t: t.comm.nranks or 0).comm.children += 1
-
-
-def _life_fields(comm: Communicator) -> dict[str, Any]:
-    fields = {
-        "phase": comm.phase,
-        "comm": comm.pointer,
-        "local_id": comm.local_id,
-        "comm_id": comm.comm_id,
-        "comm_rank": comm.comm_rank,
-        "nranks": comm.nranks,
-        "bus_id": comm.bus_id,
-        "cuda_dev": comm.cuda_dev,
-        "parent": comm.parent,
-        "color": comm.color,
-        "split": comm.split,
-    }
-    return fields
-
-
-def _passed_bootstrap(line: Line, process: Process, comm: Communicator) -> Event:
-    comm.phase = "bootstrap"
-    return _event(line, process, init.NcclInit, _life_fields(comm))
-
-
-def _event(line: Line, process: Process, kind: type[Event], fields: dict[str, Any]) -> Event:
-    event = line.event(kind, fields.get("comm_rank"), **fields)
-    return replace(
-        event, host=process.host or line.host, pid=process.pid if process.pid is not None else line.pid
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 from array import array
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hangscope.errors import Note
 from hangscope.ingest.recorder.interning import Interner
@@ -20,18 +20,14 @@ from hangscope.ingest.recorder.own_sizes import OwnSizes
 
 WIRE_VERSION = 3
 
+if TYPE_CHECKING:
+    Column: TypeAlias = array[int]
+else:  # before Python 3.12 an array is no generic type
+    Column = array
+Sizes = tuple[tuple[int, ...], ...]
 #: (op, backend, input_sizes, output_sizes, input_dtypes, output_dtypes, src, dst, stack index, root)
 KindRow = tuple[
-    str,
-    str,
-    tuple[Any, ...],
-    tuple[Any, ...],
-    tuple[str, ...],
-    tuple[str, ...],
-    "int | None",
-    "int | None",
-    int,
-    "int | None",
+    str, str, Sizes, Sizes, tuple[str, ...], tuple[str, ...], int | None, int | None, int, int | None
 ]
 #: ((function, file, line), ...), innermost first
 StackRow = tuple[tuple[str, str, int], ...]
@@ -69,7 +65,7 @@ class Recording:
     status: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     kinds: list[KindRow] = field(default_factory=list)
     stacks: list[StackRow] = field(default_factory=list)
-    columns: dict[str, array[int]] = field(default_factory=lambda: {k: array(t) for k, t in COLUMNS.items()})
+    columns: dict[str, Column] = field(default_factory=lambda: {k: array(t) for k, t in COLUMNS.items()})
     notes: list[Note] = field(default_factory=list)
     attempt: int | None = None
     own_sizes: OwnSizes | None = None

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
 from hangscope.frames import Frame, Stack
-from hangscope.ingest.nccl import init, ras_snapshot, warn  # noqa: F401 - their kinds of events come back from children
+from hangscope.ingest.nccl import init, warn  # noqa: F401 - their kinds of events come back from children
 from hangscope.ingest.nccl.comm import Communicator
+from hangscope.ingest.nccl.ras import snapshot  # noqa: F401
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.answer import Wire

@@ -67,7 +67,7 @@ def _thread_rows(processes: Sequence[ProcessStacks]) -> list[tuple[Any, ...]]:
 
 def read_ras(stream: BinaryIO, shown: str) -> Wire:
     """Return the snapshots of an answer of RAS, and what else was printed beside it."""
-    from hangscope.ingest.nccl import ras
+    from hangscope.ingest.nccl.ras import reading as ras
 
     snapshots, notes = ras.read(stream.read(), shown)
     stream.seek(0)
@@ -77,7 +77,7 @@ def read_ras(stream: BinaryIO, shown: str) -> Wire:
 
 def read_inspector(stream: BinaryIO, shown: str) -> Wire:
     """Return what NCCL's Inspector wrote of the calls that ended."""
-    from hangscope.ingest.nccl import inspector
+    from hangscope.ingest.nccl.ras import inspector
 
     records, notes = inspector.read(stream, shown)
     return with_events("inspector", [record.event() for record in inspector.collectives(records)], notes)

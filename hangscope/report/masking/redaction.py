@@ -8,10 +8,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
 
 from hangscope.report.masking.user_names import HOME, UserNames
-from hangscope.report.masking.walk import texts_in
 
 # Fields whose words are the contract's own.
 CONTRACT = frozenset(
@@ -57,50 +55,37 @@ _WINDOWS = re.compile(r"(?<!\w)(?:[A-Za-z]:|\\\\[\w.-]{1,80})\\{1,2}(?:[^\\\s\"'
 class Redaction:
     """Hides what `what` says (any of hosts, paths, users) in one report; hosts become host-1, host-2, ... in the order of their names.
 
-    `hosts` are those that are known from the inputs; others are found in the texts of the view. Of paths only the last part
+    `hosts` are those that are known from the inputs; others are found in the texts. Of paths only the last part
     stays. `hosts` may be any words, such as `rank`: one without a digit or a dot is hidden where something says that it is a host.
     """
 
-    def __init__(self, view: dict[str, Any], what: Collection[str], hosts: Iterable[str] = ()) -> None:
+    def __init__(self, texts: Iterable[str], what: Collection[str], hosts: Iterable[str] = ()) -> None:
         steps: list[Callable[[str], str]] = []
+        told = list(texts)
         if "hosts" in what:
-            self._learn(view, set(hosts))
+            self._learn(told, set(hosts))
             steps.append(self._without_hosts)
         if "users" in what:
-            steps.append(UserNames(texts_in(view)).hidden)
+            steps.append(UserNames(told).hidden)
         if "paths" in what:
             steps.append(self._without_paths)
         self._steps = steps
 
     def text(self, text: str) -> str:
         """Return a text without them."""
+        if text in self._numbers:
+            return self._numbers[text]
         for step in self._steps:
             text = step(text)
         return text
-
-    def view(self, view: dict[str, Any]) -> dict[str, Any]:
-        """Return the view without them."""
-        result: dict[str, Any] = self._change(view, "")
-        return result
-
-    def _change(self, value: Any, key: str) -> Any:
-        if isinstance(value, str):
-            return value if key in CONTRACT else self._numbers.get(value) or self.text(value)
-        if isinstance(value, dict):
-            return {name: self._change(item, str(name)) for name, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [self._change(item, key) for item in value]
-        return value
 
     _numbers: dict[str, str] = {}  # noqa: RUF012 (replaced, never changed)
     _lowered: dict[str, str] = {}  # noqa: RUF012
     _anywhere: re.Pattern[str] | None = None
     _said: re.Pattern[str] | None = None
 
-    def _learn(self, view: dict[str, Any], known: set[str]) -> None:
-        rows = [*view["ranks"], *((view.get("verdict") or {}).get("culprits") or ())]
-        known |= {str(row["host"]) for row in rows if row.get("host")}
-        for text in texts_in(view):
+    def _learn(self, texts: Iterable[str], known: set[str]) -> None:
+        for text in texts:
             for pattern in (_NAMED, _PORT, _DOMAIN, _NUMBERED):
                 found = (next(filter(None, match.groups())) for match in pattern.finditer(text))
                 known |= {name for name in found if not _SOURCE.search(name)}

@@ -7,12 +7,10 @@ its characters starts, and what may repeat is bounded or ends the pattern.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from hangscope.report.masking.disguise import undisguised
 from hangscope.report.masking.key_names import MAX_NAME, Strength, is_secret, strength
 from hangscope.report.masking.token_forms import hide_tokens
-from hangscope.report.masking.walk import change_texts
 
 # Searched in text without capitals, which takes a fifth of the time of ignoring case.
 _HINT = re.compile(
@@ -44,11 +42,6 @@ _SCHEME = re.compile(
 _BARE = re.compile(r"[^\s\"'`]*")
 _NEXT = re.compile(r"[,;&<](?=[\w./-]{1,60}[=:>]|$)")
 _JUDGED = 128  # so many characters of a value decide whether it is a secret
-
-
-def mask(value: Any) -> Any:
-    """Return plain data with every secret in its strings replaced by `***`."""
-    return change_texts(value, mask_text)
 
 
 def mask_text(text: str) -> str:

@@ -1,25 +1,40 @@
-"""Go through every text of plain data, or of frozen dataclasses."""
+"""Go through every text of plain data, or of frozen dataclasses: one walk, so that no field is missed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-def change_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return plain data in which every string but the keys of dictionaries went through `change`."""
+def change_texts(value: T, change: Callable[[str], str], kept: Container[str] = ()) -> T:
+    """Return a value in which every string went through `change`, but keys of dictionaries and what stands under those `kept`."""
+    changed: Any = _changed(value, change, kept)
+    return changed  # type: ignore[no-any-return]
+
+
+def _changed(value: Any, change: Callable[[str], str], kept: Container[str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {key: change_texts(item, change) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [change_texts(item, change) for item in value]
-    return value
+        return {key: item if key in kept else _changed(item, change, kept) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_changed(item, change, kept) for item in value]
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(_changed(item, change, kept) for item in value)
+    if not is_dataclass(value):
+        return value
+    kind: Any = type(value)
+    old = {name: getattr(value, name) for name in _names(kind) if name not in kept}
+    new = {name: _changed(item, change, kept) for name, item in old.items()}
+    return replace(value, **new)  # type: ignore[type-var]
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Yield every string in plain data but the keys of dictionaries."""
+    """Yield every string in a value but the keys of dictionaries."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -28,37 +43,12 @@ def texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from texts_in(item)
+    elif is_dataclass(value):
+        kind: Any = type(value)
+        for name in _names(kind):
+            yield from texts_in(getattr(value, name))
 
 
-def leaves(value: Any) -> set[Any]:
-    """Return every different key and value of plain data that is neither a dictionary nor a list."""
-    found: set[Any] = set()
-    left = [value]
-    while left:
-        item = left.pop()
-        if isinstance(item, dict):
-            found.update(item)
-            left.extend(item.values())
-        elif isinstance(item, list):
-            left.extend(item)
-        else:
-            found.add(item)
-    return found
-
-
-def change_fields(value: Any, change: Callable[[str], str], kept: Container[str]) -> Any:
-    """Return a value of dataclasses, tuples and lists in which every string went through `change`, but those of the fields `kept`."""
-    if isinstance(value, str):
-        return change(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {
-            part.name: change_fields(getattr(value, part.name), change, kept)
-            for part in fields(value)
-            if part.init and part.name not in kept
-        }
-        return replace(value, **changed)
-    if isinstance(value, list):
-        return [change_fields(item, change, kept) for item in value]
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(change_fields(item, change, kept) for item in value)
-    return value
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(kind) if part.init)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from hangscope.align.nodes import Host
 from hangscope.align.rankset import compress
 from hangscope.report.pictures.topology import Mesh
-from hangscope.report.pictures.waits import Drawn
+from hangscope.report.pictures.wait_edges import Drawn
 from hangscope.report.schema.pictures import FoldRow, MapFold
 from hangscope.report.subject import Subject
 from hangscope.report.words import ROLES, some_ranks
@@ -48,8 +48,10 @@ def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tupl
         by_host[record.host or "host not known"].append(rank)
     if len(by_host) > 1:
         found.append(MapFold("host", _rows(subject, by_host, steps, since)))
-    for dimension in mesh.dimensions if mesh is not None else ():
-        places = mesh.places[dimension.name]  # type: ignore[union-attr]
+    if mesh is None:
+        return tuple(found)
+    for dimension in mesh.dimensions:
+        places = mesh.places[dimension.name]
         by_place: dict[str, list[int]] = defaultdict(list)
         for rank in sorted(places, key=lambda r: (places[r], r)):
             by_place[f"{dimension.name}{places[rank]}"].append(rank)
@@ -75,14 +77,14 @@ def _rows(
     since: Mapping[int, float],
 ) -> tuple[FoldRow, ...]:
     """Return a row per place; of many, those that look alike and hold no named rank are one."""
-    alike: dict[object, list[str]] = defaultdict(list)
+    alike: dict[tuple[str, tuple[int, ...], int], list[str]] = defaultdict(list)
     for name, ranks in places.items():
         roles = tuple(sum(subject.role(rank) == role for rank in ranks) for role in ROLES)
         near = sum(steps.get(rank) == 1 for rank in ranks)
         own = name if len(places) <= ROWS or subject.culprits.intersection(ranks) else ""
         alike[own, roles, near].append(name)
     rows = []
-    for (_, roles, near), names in alike.items():  # type: ignore[misc]
+    for (_, roles, near), names in alike.items():
         ranks = sorted(rank for name in names for rank in places[name])
         times = [since[rank] for rank in ranks if rank in since]
         rows.append(

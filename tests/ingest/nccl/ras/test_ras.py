@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hangscope.ingest.nccl import ras
+from hangscope.ingest.nccl.ras import reading as ras
 
 HEAD = (
     "NCCL version {} compiled with CUDA 12.6\nCUDA runtime version 12060, driver version 12060\n\n"

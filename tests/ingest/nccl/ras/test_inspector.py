@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from hangscope.ingest.nccl import inspector
+from hangscope.ingest.nccl.ras import inspector
 
 
 def row(

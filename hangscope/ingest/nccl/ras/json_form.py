@@ -6,10 +6,11 @@ import json
 import re
 from typing import Any
 
+from hangscope.checks import is_number
 from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
-from hangscope.ingest.nccl.ras_snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
+from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
 
 # 2.28.7 to 2.28.9 leave out a comma between the members of a missing rank.
 _MISSING_COMMA = re.compile(r'("nvml_dev": -?\d{1,9})(\s{0,200}"status")')
@@ -185,4 +186,4 @@ def _text(value: Any) -> str | None:
 
 def whole_number(value: Any) -> int | None:
     """Return an int of at most 64 bits, or None for anything else, True and False included."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
+    return value if is_number(value) else None

@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 
 from hangscope.errors import Note
-from hangscope.ingest.nccl.ras_json import read_json
-from hangscope.ingest.nccl.ras_snapshot import RasSnapshot
-from hangscope.ingest.nccl.ras_text import read_text
+from hangscope.ingest.nccl.ras.json_form import read_json
+from hangscope.ingest.nccl.ras.snapshot import RasSnapshot
+from hangscope.ingest.nccl.ras.text_form import read_text
 
 _TEXT_SIGN = re.compile(
     rb"^(?:NCCL version [\d.]+ compiled with CUDA|Job summary|\[[^\]\n]{1,40}\] PEER_[A-Z]+: )", re.M

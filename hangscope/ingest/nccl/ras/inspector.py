@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
-from hangscope.ingest.nccl.ras_json import whole_number
-from hangscope.ingest.nccl.ras_snapshot import NcclRas
+from hangscope.ingest.nccl.ras.json_form import whole_number
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 
 _SIGNS = (b'"coll_perf"', b'"p2p_perf"')
 _MAX_KEYS = 100_000

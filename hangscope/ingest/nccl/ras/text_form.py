@@ -9,7 +9,7 @@ from typing import Any
 
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
-from hangscope.ingest.nccl.ras_snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
+from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
 from hangscope.ingest.recorder.values import short_number
 
 _HEADER = re.compile(r"NCCL version (?P<version>\d{1,3}\.[\d.]{1,16}) compiled with CUDA")

@@ -1,0 +1,81 @@
+"""A job with nothing of hangscope in it, but with torch's debug server: `hangscope capture` asks that."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from hangscope import hooks
+from tests.live.jobs import hangscope, started, until
+from tests.live.torch_jobs import free_port, job, line_of, torchrun
+
+pytestmark = pytest.mark.real
+pytest.importorskip("torch.distributed.debug", reason="torch before 2.13 has no debug server")
+
+
+TRAIN = """
+import time, torch, torch.distributed as dist
+
+def main():
+    dist.init_process_group("gloo")
+    for step in range(100):
+        if step == 5 and dist.get_rank() == 1:
+            time.sleep(600)
+        dist.all_reduce(torch.ones(4))
+"""
+
+
+def test_the_page_of_the_hook_is_the_report_of_the_frozen_job(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    pytest.importorskip("tabulate", reason="torch's debug server needs tabulate: the `live` extra")
+    port = free_port()
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "hook.py").write_text(hooks.text("debug").replace("25999", str(port)))
+    settings = job("served", tmp_path, environment)
+    settings["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{settings['PYTHONPATH']}"
+    with started(torchrun("hook", 2), tmp_path, settings) as process:
+
+        def told() -> bool:
+            try:
+                with urllib.request.urlopen(f"http://localhost:{port}/hangscope", timeout=60) as reply:
+                    page = reply.read().decode()
+            except OSError:
+                return False  # the server is not there yet
+            return "train.py:9" in page and "stuck_rank" in page
+
+        until(told, 120)
+        assert process.poll() is None
+
+
+def test_the_debug_server_gives_stacks_and_recorders_of_all_ranks(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    pytest.importorskip("tabulate", reason="torch's debug server needs tabulate: the `live` extra")
+    settings = job("served", tmp_path, environment)
+    with started([*torchrun("served", 2), str(free_port())], tmp_path, settings) as process:
+        left = tmp_path / "left"
+
+        def captured() -> bool:
+            words = hangscope("capture", str(process.pid), "--dir", "left")
+            subprocess.run(words, cwd=tmp_path, env=settings, capture_output=True, timeout=60, check=False)
+            stacks = [path.read_text() for path in left.glob("capture_*/stack_rank_1.txt")]
+            dumps = list(left.glob("capture_*/comm_lib_trace_rank_1.json"))
+            return len(dumps) >= 2 and sum("load" in text for text in stacks) >= 2
+
+        until(captured, 90)
+        assert process.poll() is None
+    last = max(left.glob("capture_*"))
+    assert {f"comm_lib_trace_rank_{rank}.json" for rank in (0, 1)} <= {path.name for path in last.iterdir()}
+    done = subprocess.run(
+        hangscope("analyze", "-q", "--format", "json", "left"),
+        cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    told = json.loads(done.stdout)["verdict"]
+    assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [1])
+    assert told["location"]["line"] == line_of("served")
