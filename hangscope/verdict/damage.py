@@ -6,6 +6,8 @@ import re
 
 from hangscope.causes.case import Case, Match
 from hangscope.incident import Incident
+from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 
 #: Notes that say of a file that its bytes are not what was written. A file that was not read at all is no evidence.
@@ -25,6 +27,7 @@ CODES = frozenset(
         "too_many_members",
     }
 )
+_ABORTED = frozenset({-6, 134})  # by SIGABRT, as a launcher or a shell tells it
 _FEW = 64  # culprits whose own logs are looked at
 _REPLACED = "\ufffd"  # stands for bytes that are no text
 
@@ -89,7 +92,11 @@ def torn_death(case: Case, match: Match) -> str:
     for death in case.statements.first_deaths if match.cause == "crashed_rank" else []:
         event, told = death.event, case.statements.exits.get(death.rank)
         alone = told is None or told.code in (None, 0)
-        if death.rank not in match.culprits or not isinstance(event, RankException):
+        if death.rank not in match.culprits:
+            continue
+        if isinstance(event, Exit) and event.code in _ABORTED and case.statements.all(WatchdogTimeout):
+            return f"a watchdog aborts its process, too, as those of others did: what rank {death.rank} said of it may be lost"
+        if not isinstance(event, RankException):
             continue
         if any(_REPLACED in frame.file + frame.name for frame in event.frames):
             return f"the traceback of rank {death.rank} holds bytes that are no text"

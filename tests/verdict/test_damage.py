@@ -398,3 +398,17 @@ def test_a_job_whose_calls_did_not_fit_was_not_surely_ended_from_outside(tmp_pat
         + "slurmstepd: error: *** JOB 88125 ON node03 CANCELLED AT 2026-03-02T11:00:21 DUE TO TIME LIMIT ***\n"
     )
     assert certainty(analyze(log))[1] != "high"
+
+
+def test_an_abort_among_watchdogs_is_no_sure_fault_of_its_own(tmp_path: Path) -> None:
+    """Its watchdog's lines are lost: what is left of the rank is that it was aborted, as its peers were."""
+    recorders = stuck(4, culprit=3)
+    write_all(recorders, tmp_path)
+    timed_out = "[rank{0}]:[E312 07:30:14.211955268 ProcessGroupNCCL.cpp:683] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=11, OpType=ALLREDUCE, NumelIn=10, NumelOut=10, Timeout(ms)=600000) ran for 600002 milliseconds before timing out.\n"
+    for rank in range(3):
+        (tmp_path / f"rank{rank}.log").write_text(timed_out.format(rank))
+    (tmp_path / "slurm.out").write_text(
+        "".join(f"srun: error: node1: task {rank}: Aborted (core dumped)\n" for rank in range(4))
+    )
+    verdict = analyze(tmp_path).verdict
+    assert verdict is not None and (verdict.cause != "crashed_rank" or verdict.confidence != "high")
