@@ -35,6 +35,7 @@ from hangscope.verdict import confidence, ledger, substantiation
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.several import with_the_others
+from hangscope.verdict.status import status_without_verdict
 
 LEVELS = ("low", "medium", "high")
 CROWD = 4  # a guess may name at most this part of the job's ranks, or one
@@ -59,7 +60,7 @@ def judge(case: Case) -> Judgement:
     while matches and _names_a_crowd(case, matches[0]):
         del matches[0]
     if not matches:
-        status = confidence.status_without_verdict(case)
+        status = status_without_verdict(case)
         if status == "no_hang":
             return Judgement(status, None, missing=[])
         stop = find_stop(case.statements)
