@@ -128,9 +128,8 @@ class Entries:
             self.kept = range(len(calls))
         columns, kinds = self.recording.columns, self.recording.kinds
         is_p2p = [kind[6] is not None for kind in kinds]
-        look_at_seqs(
-            columns["group"], columns["seq"], [is_p2p[kind] for kind in columns["kind"]], self.oddities
-        )
+        sides = [is_p2p[kind] for kind in columns["kind"]] if True in is_p2p else []
+        look_at_seqs(columns["group"], columns["seq"], sides, self.oddities)
         if (odd := self.oddities.note()) is not None:
             self.recording.notes.append(odd)
         if self.own_sizes.picks:

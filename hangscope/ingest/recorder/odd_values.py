@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from operator import ge
+from itertools import compress
+from operator import ge, not_
 from typing import Any
 
 from hangscope.errors import Note
@@ -19,6 +20,7 @@ _TYPE = re.compile(r"[\w:.]{1,60}")
 _MEMBERS = re.compile(r"\[[\d, ]*\]")
 _NUMBER = re.compile(r"-?\d{1,19}")
 _LARGEST = 2**62
+_FEW = 16  # groups, so many that going through all calls for each is the quicker way
 _IN_PLACE = (":all_reduce", ":broadcast", ":barrier", ":all_reduce_barrier")  # their outputs are their inputs
 
 
@@ -199,20 +201,31 @@ def _falls(numbers: Sequence[int]) -> Iterator[int]:
     return (place for place, falls in enumerate(map(ge, numbers, numbers[1:])) if falls)
 
 
+def _by_group(groups: Sequence[int], seqs: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the seqs of each group, the group of the first call first."""
+    different = dict.fromkeys(groups)
+    if len(different) <= _FEW:
+        for group in different:
+            yield list(compress(seqs, map(group.__eq__, groups)))
+        return
+    found: dict[int, list[int]] = {}
+    for group, seq in zip(groups, seqs, strict=True):
+        found.setdefault(group, []).append(seq)
+    yield from found.values()
+
+
 def look_at_seqs(groups: Sequence[int], seqs: Sequence[int], p2p: Sequence[bool], found: Oddities) -> None:
     """Look at the seqs of a dump's calls, oldest first, each with its group and whether it is a send or receive.
 
     Where a group's numbers go on by two, the one between them is the one between: DETAIL leaves numbers out, and members of a
     coalesced call share theirs, but no recorder writes 12, 14, 14 or 12, 4, 14.
     """
-    whole = len(seqs) > 0 and seqs[-1] - seqs[0] == len(seqs) - 1
-    if whole and True not in p2p and list(seqs) == list(range(seqs[0], seqs[-1] + 1)):
-        return
-    of_group: dict[int, list[int]] = {}
-    for group, seq, is_p2p in zip(groups, seqs, p2p, strict=True):
-        if not is_p2p:
-            of_group.setdefault(group, []).append(seq)
-    for numbers in of_group.values():
+    if True in p2p:
+        collective = list(map(not_, p2p))
+        groups, seqs = list(compress(groups, collective)), list(compress(seqs, collective))
+    for numbers in _by_group(groups, seqs):
+        if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+            continue
         for before, between, after in zip(numbers, numbers[1:], numbers[2:], strict=False):
             if after - before == 2 and between != before + 1:
                 found.add("collective_seq_id", between)

@@ -7,7 +7,7 @@ numbers, and become sizes only where somebody asks for those of one call.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
@@ -47,12 +47,14 @@ class OwnSizes:
         self.numbers.extend(numbers)
         return len(self.form) - 1
 
-    def extend(self, sizes: Collection[tuple[Ranks, tuple[int, ...]]]) -> None:
-        """Add the sizes of which `add` takes one, all different from one another and from all before."""
+    def extend(self, forms: Sequence[Ranks], numbers: Sequence[int]) -> None:
+        """Add sizes that are all different from one another and from all before: the form of each, and the extents of all."""
         index = {form: number for number, form in enumerate(self.forms)}
-        self.form.extend([index.setdefault(form, len(index)) for form, _ in sizes])
+        for form in dict.fromkeys(forms):
+            index.setdefault(form, len(index))
         self.forms[:] = index
-        self.numbers.extend([number for _, numbers in sizes for number in numbers])
+        self.form.extend(array("i", map(index.__getitem__, forms)))
+        self.numbers.extend(array("q", numbers))
 
     def of(self, number: int) -> Both:
         """Return sizes by their number."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from hangscope.ingest.files import sniff
 from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
@@ -21,6 +21,9 @@ from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.templates import Templates
 from hangscope.ingest.workers.answer import Wire, answer, failed
+
+if TYPE_CHECKING:
+    from hangscope.ingest.recorder.forms.json_forms import JsonForms
 
 DEFAULT_MAX_BYTES = 2 * 2**30
 #: keys of a dump: where the first bytes hold one, a file that is not whole is a dump that was cut, and no log
@@ -34,6 +37,14 @@ class Known:
     """What helps to read a dump of those that were read before."""
 
     templates: Templates = field(default_factory=Templates)
+    json: JsonForms | None = None
+
+    def json_forms(self) -> JsonForms:
+        """Return what is known of dumps in JSON; its module is loaded with the first of them."""
+        from hangscope.ingest.recorder.forms.json_forms import JsonForms
+
+        self.json = self.json or JsonForms()
+        return self.json
 
 
 def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES, known: Known | None = None) -> Wire:
@@ -59,6 +70,11 @@ def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES, known: 
             if kind == "pickle":
                 with _collector_off():
                     return _read_pickle(data, known or Known())
+            if kind == "json" and _DUMP_SIGN.search(data, 0, sniff.HEAD_BYTES):
+                with _collector_off():
+                    recording = (known or Known()).json_forms().read(data)
+                if recording is not None:
+                    return _recorded(recording)
             return _WHOLE[kind](data, shown)
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))

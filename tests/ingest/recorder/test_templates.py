@@ -106,23 +106,23 @@ def test_stacks_of_a_ranks_own_are_parsed_for_the_first_rank_alone(
 
 
 def test_steps_that_repeat_themselves_are_read_as_one(tmp_path: Path) -> None:
-    from hangscope.ingest.recorder.forms.entry_forms import _Reader
+    from hangscope.ingest.recorder.forms.entry_forms import Reader
 
     dumps = dumps_of(tmp_path, Job(RANKS, entries=1000, layout="mesh", ragged=True))
     templates = taught(dumps[:8] * 2)
     alone = []
 
-    def read(self: Any) -> Any:
-        found = real(self)
+    def read(self: Any, *places: int) -> Any:
+        found = real(self, *places)
         alone.append(self.alone)
         return found
 
-    real, _Reader.read = _Reader.read, read  # type: ignore[method-assign]
+    real, Reader.read = Reader.read, read  # type: ignore[method-assign]
     try:
         templates._templates.clear()
         assert templates.read(dumps[3]) is not None
     finally:
-        _Reader.read = real  # type: ignore[method-assign]
+        Reader.read = real  # type: ignore[method-assign]
     assert alone[0] < 1000 // 4
 
 

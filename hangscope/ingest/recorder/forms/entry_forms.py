@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -20,7 +20,7 @@ from hangscope.ingest.recorder.entries import Entries, Stacks, names_a_call
 from hangscope.ingest.recorder.forms.form import Form, form_of
 from hangscope.ingest.recorder.forms.plain_entry import NewFrame, NotPlain, PlainEntry, parse
 from hangscope.ingest.recorder.forms.shapes import Shape
-from hangscope.ingest.recorder.forms.stretches import TAKEN, Stretch, learn
+from hangscope.ingest.recorder.forms.stretches import Picker, Stretch, learn
 from hangscope.ingest.recorder.odd_values import look_at_entry
 from hangscope.ingest.recorder.own_sizes import Ranks
 from hangscope.ingest.recorder.recording import Recording
@@ -79,8 +79,11 @@ class EntryForms:
         """
         if not body.startswith(b"](") or not body.endswith(b"eu."):
             raise NotPlain
-        reader = _Reader(self, body, memo, entries)
-        found = reader.read()
+        return self.found_by(Reader(self, body, memo, entries), 2, len(body) - 3)
+
+    def found_by(self, reader: Reader, begin: int, end: int) -> Found:
+        """Return what a reader finds between two places, and learn from it. Raises NotPlain."""
+        found = reader.read(begin, end)
         if reader.alone > len(found.forms) // LEARNED_SHARE:
             self._bytes += 4 * learn(found.forms)
         return found
@@ -116,13 +119,15 @@ class EntryForms:
 _Numbers: TypeAlias = defaultdict[tuple[int, ...], int]
 
 
-class _Reader:
-    """Reads the entries of one dump."""
+class Reader:
+    """Reads the entries of one dump. `digits`: whether numbers are written as digits."""
+
+    digits = False
 
     def __init__(self, forms: EntryForms, body: bytes, memo: dict[int, Any], entries: Entries) -> None:
         self.forms, self.body, self.memo, self.entries = forms, body, dict(memo), entries
         self.bound: dict[Form, Call] = {}
-        self.runs: dict[Stretch, tuple[list[Call], list[tuple[_Numbers, int, int]]]] = {}
+        self.runs: dict[Stretch, tuple[list[Call], list[tuple[_Numbers, Picker]]]] = {}
         self.parsed = self.alone = 0
         self.found = Found([], [], [], [])
         self.next_size = count().__next__
@@ -130,14 +135,15 @@ class _Reader:
             Ranks, _Numbers
         ] = {}  # of the different sizes of each form, in the order in which they come
 
-    def read(self) -> Found:
+    def read(self, at: int, end: int) -> Found:
+        """Return the entries between two places. Raises NotPlain."""
         body, bound, from_bytes = self.body, self.bound, int.from_bytes
         found = self.found
-        followers, at, end = self.forms.first, 2, len(body) - 3
+        followers = self.forms.first
         while at < end:
             for form in followers:
                 if from_bytes(body[at : at + form.length], "little") & form.mask == form.value:
-                    call = bound.get(form) or self._bind(form, at)
+                    call = bound.get(form) or self.bind(form, at)
                     if call is not None:
                         break
             else:
@@ -153,22 +159,34 @@ class _Reader:
             found.calls.append(call)
             found.forms.append(form)
             picked = form.numbers.unpack_from(body, at)
+            if self.digits and not b"".join(picked).isdigit():
+                raise NotPlain
             if form.own is not None:
-                found.own.append(self._sizes(form.own)[picked[TAKEN:]])
-                picked = picked[:TAKEN]
-            found.numbers += picked
+                found.own.append(self._sizes(form.own)[form.sizes(picked)])
+            found.numbers += picked if form.taken is None else form.taken(picked)
             self.alone += 1
             at += form.length
             followers = form.followers
         if at != end:
             raise NotPlain
+        room = sum(
+            len(numbers) * (sum(map(sum, ranks)) + sum(map(len, ranks)))
+            for ranks, numbers in self.sizes.items()
+        )
+        if not self.entries.tensors.room(room):
+            raise NotPlain
         sizes = [(ranks, one, n) for ranks, numbers in self.sizes.items() for one, n in numbers.items()]
         if len(self.sizes) > 1:
             sizes.sort(key=itemgetter(2))
-        if not self.entries.tensors.room(sum(len(one) + sum(map(len, ranks)) for ranks, one, _ in sizes)):
-            raise NotPlain
-        self.entries.own_sizes.extend([(ranks, one) for ranks, one, _ in sizes])
+        self.entries.own_sizes.extend(
+            [ranks for ranks, _, _ in sizes],
+            self.whole(tuple(chain.from_iterable([one for _, one, _ in sizes]))),
+        )
         return found
+
+    def whole(self, numbers: tuple[Any, ...]) -> tuple[int, ...]:
+        """Return numbers as they were picked out as whole numbers."""
+        return numbers
 
     def _sizes(self, ranks: Ranks) -> _Numbers:
         """Return the numbers of the different sizes of one form."""
@@ -183,13 +201,17 @@ class _Reader:
                 continue
             calls, own = run
             begin, length, mask, value = at, stretch.length, stretch.mask, stretch.value
-            while from_bytes(body[at : at + length], "little") & mask == value:
+            sign, sign_at = stretch.sign, stretch.sign_at
+            while (
+                body.startswith(sign, at + sign_at)
+                and from_bytes(body[at : at + length], "little") & mask == value
+            ):
                 picked = stretch.numbers.unpack_from(body, at)
-                if stretch.taken is None:
-                    found.numbers += picked
-                else:
-                    found.own += [numbers[picked[first:last]] for numbers, first, last in own]
-                    found.numbers += stretch.taken(picked)
+                if self.digits and not b"".join(picked).isdigit():
+                    raise NotPlain
+                if own:
+                    found.own += [numbers[pick(picked)] for numbers, pick in own]
+                found.numbers += picked if stretch.taken is None else stretch.taken(picked)
                 found.calls += calls
                 found.forms += stretch.forms
                 at += length
@@ -197,12 +219,12 @@ class _Reader:
                 return at
         return at
 
-    def _run(self, stretch: Stretch) -> tuple[list[Call], list[tuple[_Numbers, int, int]]] | None:
+    def _run(self, stretch: Stretch) -> tuple[list[Call], list[tuple[_Numbers, Picker]]] | None:
         """Return the calls of a stretch and where its own sizes are; None where one of them was not met in this dump yet."""
         if not self.bound.keys() >= stretch.different:
             return None
         calls = [self.bound[form] for form in stretch.forms]
-        own = [(self._sizes(ranks), first, last) for ranks, first, last in stretch.sizes]
+        own = [(self._sizes(ranks), pick) for ranks, pick in stretch.sizes]
         self.runs[stretch] = calls, own
         return calls, own
 
@@ -216,30 +238,38 @@ class _Reader:
         for shape in shapes:
             known = len(shape.known)
             form = shape.form_at(self.body, at, self.memo)
-            call = self.bound.get(form) or self._bind(form, at) if form is not None else None
+            call = self.bound.get(form) or self.bind(form, at) if form is not None else None
             if form is not None and call is not None:
                 if len(shape.known) > known:
                     self.forms.count(form)
                 return form, call
-        form, call = self._parse(at)
+        form, call = self.learnt(at)
         if form.shape is not None and form.shape not in shapes:
             shapes.insert(0, form.shape)
             del shapes[MAX_FOLLOWERS:]
         return form, call
 
-    def _parse(self, at: int) -> tuple[Form, Call]:
+    def group_of(self, value: dict[str, Any]) -> Any:
+        """Return what an entry says of its group."""
+        return value.get("process_group")
+
+    def parsed_at(self, at: int) -> PlainEntry:
+        """Return the entry at `at`. Raises NotPlain."""
+        return parse(self.body, at, self.memo)
+
+    def learnt(self, at: int) -> tuple[Form, Call]:
         """Return the form of the entry at `at`, which is not known, and its call."""
-        entry = parse(self.body, at, self.memo)
+        entry = self.parsed_at(at)
         if not names_a_call(entry.value):
             raise NotPlain
-        own = self.entries.call_of(entry.value, entry.value.get("process_group"), None).own
+        own = self.entries.call_of(entry.value, self.group_of(entry.value), None).own
         form = self.forms.learn(entry, self.body[at : at + entry.length], own)
-        call = self._bind(form, at)
+        call = self.bind(form, at)
         if call is None:
             raise NotPlain
         return form, call
 
-    def _bind(self, form: Form, at: int) -> Call | None:
+    def bind(self, form: Form, at: int) -> Call | None:
         """Return the call of a form in this dump, where it stands at `at`; None where it refers to something else here."""
         entry, memo = form.entry, self.memo
         if list(map(memo.get, entry.gets)) != list(entry.gets.values()):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
+from typing import Any
 
 from hangscope.ingest.recorder.forms.plain_entry import Field, NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.shapes import Shape
-from hangscope.ingest.recorder.forms.stretches import Stretch
+from hangscope.ingest.recorder.forms.stretches import Picker, Stretch, picker
 from hangscope.ingest.recorder.odd_values import is_odd
 from hangscope.ingest.recorder.own_sizes import Ranks
 
@@ -22,6 +24,8 @@ class Form:
     `steady` is the mask under which entries are equal in everything but times. `own` says of how many dimensions the tensors
     are, where its calls have sizes of their own; None where they have not. `odd` holds where a value is none that a recorder
     writes: names and frames that differ between dumps are text in all of them, so what holds of one entry holds of all.
+    `places` says which of the numbers are order, seq, p2p_seq and created, `taken` picks these (None: there are no others);
+    `extents` says which are its sizes, `sizes` picks them.
     """
 
     entry: PlainEntry
@@ -31,6 +35,10 @@ class Form:
     steady: bytes
     numbers: struct.Struct
     created: int
+    places: tuple[int, ...]
+    taken: itemgetter[Any] | None
+    extents: tuple[int, ...]
+    sizes: Picker
     own: Ranks | None
     odd: bool
     shape: Shape | None = None
@@ -44,7 +52,7 @@ def form_of(entry: PlainEntry, data: bytes, own: bool) -> Form:
     mask, steady = bytearray(b"\xff") * len(data), bytearray(b"\xff") * len(data)
     for number in (*entry.numbers, *entry.times):
         taken[number.key] = number
-        mask[number.start : number.end] = bytes(number.end - number.start)
+        mask[number.start : number.end] = number.mask
     for time in entry.times:
         steady[time.start : time.end] = bytes(time.end - time.start)
         if time.form == "q":
@@ -56,16 +64,18 @@ def form_of(entry: PlainEntry, data: bytes, own: bool) -> Form:
         mask[start:end] = steady[start:end] = b"\x80" * (end - start)  # other texts, too, are ASCII
     for start, end, _ in entry.texts:
         mask[start:end] = b"\x80" * (end - start)
-    fields = [taken[key] for key in _TAKEN if key in taken]
+    wanted = [taken[key] for key in _TAKEN if key in taken]
     ranks = _ranks(entry) if own else None
-    if own:
-        fields += entry.sizes
-        for size in entry.sizes:
-            mask[size.start : size.end] = bytes(size.end - size.start)
+    sizes = entry.sizes if own else []
+    for size in sizes:
+        mask[size.start : size.end] = size.mask
+    others = [one for key, one in taken.items() if key not in _TAKEN and one.is_text]
+    fields = sorted([*wanted, *sizes, *others], key=attrgetter("start"))
     ends = [0, *(one.end for one in fields)]
     gaps = [one.start - end for end, one in zip(ends, fields, strict=False)]
-    if len(fields) < len(_TAKEN) or min(gaps) < 0:
+    if len(wanted) < len(_TAKEN) or min(gaps) < 0:
         raise NotPlain
+    places = tuple(map(fields.index, wanted))
     bits = int.from_bytes(mask, "little")
     return Form(
         entry=entry,
@@ -77,6 +87,10 @@ def form_of(entry: PlainEntry, data: bytes, own: bool) -> Form:
             "<" + "".join(f"{gap}x{one.form}" for gap, one in zip(gaps, fields, strict=True))
         ),
         created=taken["time_created_ns"].start,
+        places=places,
+        taken=None if places == tuple(range(len(fields))) else itemgetter(*places),
+        extents=(extents := tuple(map(fields.index, sizes))),
+        sizes=picker(extents),
         own=ranks,
         odd=is_odd(entry.value),
     )

@@ -15,9 +15,9 @@ from typing import Any
 DEEPEST = 8  # containers in one another; an entry of torch's has three
 #: what a number or time is unpacked as, by its opcode; the width follows from the format
 _NUMBERS = {ord("K"): "B", ord("M"): "H", ord("J"): "i"}
-_COUNTED = frozenset({"record_id", "collective_seq_id", "p2p_seq_id", "op_id"})
-_TIMES = frozenset({"time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns"})
-_SIZES = frozenset({"input_sizes", "output_sizes"})
+COUNTED = frozenset({"record_id", "collective_seq_id", "p2p_seq_id", "op_id"})
+TIMES = frozenset({"time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns"})
+SIZES = frozenset({"input_sizes", "output_sizes"})
 # Opcodes, as the pickle module names them.
 _GET, _LONG_GET, _PUT, _LONG_PUT, _TEXT, _LONG, _FLOAT = b"hjqrX\x8aG"
 _MARK, _NONE, _PAIR = b"(N\x86"
@@ -50,6 +50,16 @@ class Field:
     def end(self) -> int:
         """Return where it ends."""
         return self.start + struct.calcsize("<" + self.form)
+
+    @property
+    def is_text(self) -> bool:
+        """Return whether it is written as digits."""
+        return self.form.endswith("s")
+
+    @property
+    def mask(self) -> bytes:
+        """Return the bits in which it is like any other that is as long: none, but of digits those that make them digits."""
+        return (b"\xf0" if self.is_text else b"\0") * (self.end - self.start)
 
 
 @dataclass(slots=True, eq=False)
@@ -136,7 +146,7 @@ class _Parser:
                 self._number(number)
             elif code == _LONG and data[at] == 8:
                 stack.append(int.from_bytes(data[at + 1 : at + 9], "little", signed=True))
-                if self._is_value() and self.key in _TIMES and 0 <= stack[-1] < 2**62:
+                if self._is_value() and self.key in TIMES and 0 <= stack[-1] < 2**62:
                     found.times.append(Field(self.key, at + 1 - self.start, "q"))
                 at += 9
             elif code == _FLOAT:
@@ -217,9 +227,9 @@ class _Parser:
         return self.key == "frames" and len(self.marks) == depth
 
     def _number(self, number: Field) -> None:
-        if self._is_value() and self.key in _COUNTED:
+        if self._is_value() and self.key in COUNTED:
             self.found.numbers.append(number)
-        elif not self._is_value() and self.key in _SIZES:
+        elif not self._is_value() and self.key in SIZES:
             self.found.sizes.append(number)
 
     def _get(self, number: int) -> None:

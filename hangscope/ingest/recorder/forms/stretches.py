@@ -6,19 +6,28 @@ Comparing a stretch under one mask is comparing its entries one by one, but for 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.forms.form import Form
     from hangscope.ingest.recorder.own_sizes import Ranks
 
+#: what picks some of the numbers of an entry
+Picker: TypeAlias = "Callable[[tuple[Any, ...]], tuple[Any, ...]]"
+_SIGN = 12  # bytes that tell a stretch from most others
 LONGEST = 256  # entries of a stretch
 OF_ONE_FORM = 4  # stretches that begin with one form
-TAKEN = 4  # numbers of every entry: order, seq, p2p_seq and created
+
+
+def picker(places: Sequence[int]) -> Picker:
+    """Return what picks values by their places out of a tuple, as a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +35,8 @@ class Stretch:
     """Forms in a row: their length, mask, value and numbers as those of one.
 
     `different` are those forms without repeats. `taken` picks the numbers that every entry has out of all numbers, None where there are no others; the others are sizes:
-    `sizes` holds of each entry with sizes of its own how many dimensions its tensors have, and where they begin and end.
+    `sizes` holds of each entry with sizes of its own how many dimensions its tensors have, and what picks them. `sign` stands at
+    `sign_at` in all that are alike: most others are told by it alone.
     """
 
     forms: tuple[Form, ...]
@@ -34,9 +44,11 @@ class Stretch:
     length: int
     mask: int
     value: int
+    sign: bytes
+    sign_at: int
     numbers: struct.Struct
     taken: itemgetter[Any] | None
-    sizes: tuple[tuple[Ranks, int, int], ...]
+    sizes: tuple[tuple[Ranks, Picker], ...]
 
 
 def learn(forms: Sequence[Form]) -> int:
@@ -69,25 +81,28 @@ def _stretch(forms: tuple[Form, ...]) -> Stretch:
     starts = list(accumulate((form.length for form in forms), initial=0))
     mask = sum(form.mask << 8 * start for form, start in zip(forms, starts, strict=False))
     value = sum(form.value << 8 * start for form, start in zip(forms, starts, strict=False))
+    sign_at = max(0, mask.to_bytes(starts[-1], "little").rfind(b"\xff" * _SIGN))
     layout, end = "<", 0
     taken: list[int] = []
-    sizes: list[tuple[Ranks, int, int]] = []
+    sizes: list[tuple[Ranks, Picker]] = []
     count = 0
     for form, start in zip(forms, starts, strict=False):
-        own = len(form.numbers.unpack(bytes(form.numbers.size))) - TAKEN
+        whole = len(form.numbers.unpack(bytes(form.numbers.size)))
         layout += f"{start - end}x{form.numbers.format[1:]}"
         end = start + form.numbers.size
-        taken += range(count, count + TAKEN)
+        taken += [count + place for place in form.places]
         if form.own is not None:
-            sizes.append((form.own, count + TAKEN, count + TAKEN + own))
-        count += TAKEN + own
+            sizes.append((form.own, picker([count + place for place in form.extents])))
+        count += whole
     return Stretch(
         forms,
         frozenset(forms),
         starts[-1],
         mask,
         value,
+        value.to_bytes(starts[-1], "little")[sign_at : sign_at + _SIGN] if sign_at else b"",
+        sign_at,
         struct.Struct(layout),
-        itemgetter(*taken) if sizes else None,
+        None if taken == list(range(count)) else itemgetter(*taken),
         tuple(sizes),
     )
