@@ -85,7 +85,7 @@ def _dumps_compared(case: Case, match: Match) -> set[str]:
 
 
 def torn_death(case: Case, match: Match) -> str:
-    """Return why a death may be none: its traceback's beginning is not there, and nothing else says that the rank ended."""
+    """Return why a death may be none: its traceback's beginning, or all of its frames, are not there, and nothing else says that the rank ended."""
     for death in case.statements.first_deaths if match.cause == "crashed_rank" else []:
         event, told = death.event, case.statements.exits.get(death.rank)
         alone = told is None or told.code in (None, 0)
@@ -94,7 +94,7 @@ def torn_death(case: Case, match: Match) -> str:
         if any(_REPLACED in frame.file + frame.name for frame in event.frames):
             return f"the traceback of rank {death.rank} holds bytes that are no text"
         if event.torn and alone:
-            return f"how the traceback of rank {death.rank} begins is not there: its last line may be of an error that was caught"
+            return f"the traceback of rank {death.rank} is not whole: its last line may be of an error that was caught"
     return ""
 
 

@@ -185,8 +185,9 @@ DEATH_OF_RANK_1 = (
         DEATH_OF_RANK_1.rpartition("[rank1]: ")[1] + DEATH_OF_RANK_1.rpartition("[rank1]: ")[2],
         DEATH_OF_RANK_1.replace("most recent call last):\n", "mo"),
         DEATH_OF_RANK_1.replace("[rank1]: Value", "[rank2]: Value"),
+        DEATH_OF_RANK_1.replace('  File "/workspace', "  step 3"),
     ],
-    ids=["no head", "last line", "torn head", "another's end"],
+    ids=["no head", "last line", "torn head", "another's end", "no frame"],
 )
 def test_a_traceback_without_its_beginning_is_no_sure_death(tmp_path: Path, damaged: str) -> None:
     """Its last line may be of an error that was caught, of another rank, or of another job."""

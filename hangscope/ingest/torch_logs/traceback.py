@@ -69,7 +69,7 @@ class RankException(Event):
     `type` is empty where the last line is missing (`truncated`). `code` is the source text of the deepest user frame; `symptom`:
     what the communication layer noticed of a peer or of calls that do not fit, and no cause of its own; `chain`: (type, message)
     of the exceptions raised because of this one, `last_frames` where the last of them was raised: the call in which the rank ended.
-    `torn`: how it begins is not here, so that the last line may be another's, or an error's that was caught.
+    `torn`: how it begins, or any frame, is not here, so that the last line may be another's, or an error's that was caught.
     """
 
     kind: ClassVar[str] = "exception"
@@ -283,7 +283,7 @@ class TracebackParser(LineParser):
                 chain=tuple(done.chain),
                 last_frames=tuple(reversed(done.last_frames)),
                 truncated=truncated,
-                torn=not opened.headed,
+                torn=not (opened.headed and opened.frames),
             )
         ]
 
