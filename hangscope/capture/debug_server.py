@@ -1,6 +1,6 @@
 """torch.distributed.debug (torch 2.13): a page with the diagnosis in its server.
 
-`start_debug_server(start_method="spawn", handlers=default_handlers() + [HangscopePage()])`, with `default_handlers` of
+`start_debug_server(start_method="spawn", handlers=[*default_handlers(), HangscopePage()])`, with `default_handlers` of
 `torch.distributed.debug._debug_handlers`. Its JSON dumps have no frames, so the stacks of its own endpoint are added.
 """
 

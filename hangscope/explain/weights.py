@@ -42,8 +42,8 @@ _OF_TEXT = {
     Source.OWN_WORDS: 0.05,
     Source.REPORT: 0.25,
     Source.HINT: 0.65,
-    Source.SILENCE: 0.7,
-    Source.OUTPUT: 0.8,
+    Source.SILENCE: 0.75,
+    Source.OUTPUT: 0.85,
 }
 #: A circle rests on the order in which a rank waits, which is assumed across groups.
 IN_A_CIRCLE = 0.5

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+_SAY = 5.0  # s at least between two words of a node that it is at work
+
 
 class Nodes:
     """The part of one node in the folder of a run."""
@@ -19,6 +21,7 @@ class Nodes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "nodes"
         self.name = f"{socket.gethostname().split('.')[0]}.{os.getpid()}"
+        self._said = -_SAY
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / f"{self.name}.here").touch()
 
@@ -26,6 +29,21 @@ class Nodes:
         """Say that this node has left what it has."""
         with suppress(OSError):
             (self._folder / f"{self.name}.done").touch()
+
+    def work(self) -> None:
+        """Say that ranks of this node make progress or are at work; others see it when their disk does."""
+        if time.monotonic() - self._said >= _SAY:
+            self._said = time.monotonic()
+            with suppress(OSError):
+                (self._folder / f"{self.name}.works").touch()
+
+    def works_elsewhere(self) -> int:
+        """Return a number that changes when another node says that it is at work."""
+        found = 0
+        for path in self._folder.glob("*.works"):
+            with suppress(OSError):
+                found += path.stat().st_mtime_ns if path.stem != self.name else 0
+        return found
 
     def others(self) -> set[str]:
         """Return the other nodes that take part."""

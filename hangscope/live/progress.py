@@ -5,7 +5,7 @@ the command prints where no rank shows itself for half a minute. Time counts fro
 import, no launcher's word and no start of a cluster is taken for a freeze. A job may pause for as long as it was
 asked to be given, or half as long again as the longest pause that it came back from: a checkpoint or an evaluation has
 its own time. A rank that is seen at work is given WORK times as long: its main thread moves and uses the processor, or it
-compiles or saves, which may wait for a compiler or a disk.
+compiles or saves, which may wait for a compiler or a disk. That counts on all nodes that share the folder.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ _BUSY = 0.2  # of a processor, for a rank whose main thread moves to be at work
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen at one moment: the clock in s, the ranks of this node, bytes that the command printed, processor seconds that main threads wanted."""
+    """What was seen at one moment: the clock in s, the ranks of this node, bytes that the command printed, processor seconds that main threads wanted.
+
+    `elsewhere` is a number that changes when another node says that its ranks are at work.
+    """
 
     time: float
     ranks: Sequence[Status]
     printed: int
     cpu: dict[int, float] = field(default_factory=dict)
+    elsewhere: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class Patience:
         self._since: float | None = None
         self._at_work: float | None = None
         self._last: Look | None = None
+        self.active = False  # in the last look there was progress, or a rank of this node was at work
 
     def frozen(self, look: Look) -> bool:
         """Take note of a look, and return whether the job has stood still for too long."""
@@ -76,10 +81,12 @@ class Patience:
             early = mark.told_by == "launcher" and look.time - self._first < START
             self._mark, self._since = mark, look.time if mark.count and not early else None
             self._at_work = None
+            self.active = True
             return False
+        self.active = before is not None and _at_work(before, look)
         if self._since is None:
             return False
-        if before is not None and _at_work(before, look):
+        if self.active or (before is not None and before.elsewhere != look.elsewhere):
             self._at_work = look.time
         quiet, limit = look.time - self._since, self.limit
         if self._at_work is not None and look.time - self._at_work < limit:

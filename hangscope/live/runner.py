@@ -96,6 +96,8 @@ class Runner:
             self._answer_others()
             look = self._look()
             frozen = self.patience.frozen(look)
+            if self.patience.active:
+                self.nodes.work()
             if self.reported is not None and mark_of(look).is_beyond(self.reported) and not self.ending:
                 self.reported, self.reporting.settled = None, False
                 self.reporting.say("it goes on; what the report tells of was a pause")
@@ -152,7 +154,11 @@ class Runner:
             s for p in self.processes if p.worker_of is None and (s := self.statuses.read(p.pid)) is not None
         ]
         return Look(
-            time.monotonic(), ranks, self.output.bytes, {rank.pid: cpu_seconds(rank.pid) for rank in ranks}
+            time.monotonic(),
+            ranks,
+            self.output.bytes,
+            {rank.pid: cpu_seconds(rank.pid) for rank in ranks},
+            self.nodes.works_elsewhere(),
         )
 
     def _capture_twice(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Any
 
 from hangscope.align.rankset import compress, ranks_phrase
@@ -103,7 +104,8 @@ def _pictures(subject: Subject, source: SourceFolder | None) -> PageData | None:
 
 def _fit_to_leave(document: Document, redacted: Collection[str], hosts: Collection[str]) -> Document:
     """Return the document as every output may show it: one walk over all its fields, so that masking misses none."""
-    document = change_texts(document, lambda text: mask_text(clean(text)))
+    shown = cache(lambda text: mask_text(clean(text)))  # most texts of a report stand in it many times
+    document = change_texts(document, shown)
     if not redacted:
         return document
     culprits = document.verdict.culprits if document.verdict is not None else ()

@@ -104,7 +104,7 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
         return False
     level = confidence.confidence(case, match)[0]
     return level == 0 or (
-        level == 1 and match.cause == "stuck_rank" and 2 * number > len(case.incident.ranks)
+        level == 1 and match.cause == "stuck_rank" and 2 * number >= len(case.incident.ranks)
     )
 
 

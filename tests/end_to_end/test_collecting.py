@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,15 @@ def entries(folder: Path) -> list[list[dict[str, Any]]]:
     return [pickle.loads(path.read_bytes())["entries"] for path in sorted((folder / "recorder").iterdir())]
 
 
+@cache
+def remains(fault: str) -> Remains:
+    return Remains(simulate(fault, 0, world_size=8))
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_applies_to_every_fault(way: str) -> None:
     for fault in FAULTS:
-        left = Remains(simulate(fault, 0, world_size=8))
+        left = remains(fault)
         kept = collect(left, way)
         assert isinstance(kept, Kept)
         assert kept.logs <= left.full.logs

@@ -17,7 +17,7 @@ from tests.dump_writer import stuck, write_all
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
-    """Return the dumps of a node of eight ranks, of which rank 5 is astray."""
+    """Return the dumps of a node of eight ranks, of which rank 5 stopped before the others."""
     pytest.importorskip("pyarrow.parquet", reason="packs need pyarrow, which the `test` extra installs")
     return write_all(stuck(8, culprit=5), tmp_path / "node")
 

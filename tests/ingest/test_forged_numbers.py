@@ -111,3 +111,27 @@ def test_runs_of_more_members_than_any_job_has_are_refused() -> None:
     with pytest.raises(ValueError, match="more members"):
         Members.of_runs(((0, 10**12, 1),))
     assert Members.of_runs(((0, 2, 1), (7, 1, 1))) == (0, 1, 7)
+
+
+def test_a_group_rank_that_no_job_has_makes_no_rank(tmp_path: Path) -> None:
+    """Its world was cut at 32,768, and the first rank beyond it was concluded from its number in the group: a KeyError."""
+    line = (
+        "[E1102 19:05:51.300711023 ProcessGroupNCCL.cpp:683] [Rank {}] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum={}, OpType=ALLREDUCE, NumelIn=10, NumelOut=10, Timeout(ms)=600000) ran for 600002 milliseconds before timing out.\n"
+    )
+    status = (
+        "[rank27]:[E312 07:30:00.488816520 ProcessGroupNCCL.cpp:2241] [PG ID 4 PG GUID 34(PIPELINE_MODEL_PARALLEL_GROUP) Rank 3]  "
+        "failure detected by watchdog at work sequence id: 2 PG status: last enqueued work: 20, last completed work: 20\n"
+    )
+    log = tmp_path / "job.log"
+    log.write_text(
+        status
+        + "[1,32768]<stderr>:[rank2147483647]:"
+        + line.format(32768, 32768)
+        + "[1,1]<stderr>:[rank3]:"
+        + line.format(3, 32768)
+    )
+    report = analyze(log)
+    assert report.status == "hang" and report.to_dict()["world_size"] <= 32768
+    assert report.verdict is None or 32768 not in report.verdict.culprit_ranks
+    report.to_html()

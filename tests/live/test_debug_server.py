@@ -3,16 +3,54 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
 
+from hangscope import hooks
 from tests.live.jobs import hangscope, started, until
 from tests.live.torch_jobs import free_port, job, line_of, torchrun
 
 pytestmark = pytest.mark.real
 pytest.importorskip("torch.distributed.debug", reason="torch before 2.13 has no debug server")
+
+
+TRAIN = """
+import time, torch, torch.distributed as dist
+
+def main():
+    dist.init_process_group("gloo")
+    for step in range(100):
+        if step == 5 and dist.get_rank() == 1:
+            time.sleep(600)
+        dist.all_reduce(torch.ones(4))
+"""
+
+
+def test_the_page_of_the_hook_is_the_report_of_the_frozen_job(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    pytest.importorskip("tabulate", reason="torch's debug server needs tabulate: the `live` extra")
+    port = free_port()
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "hook.py").write_text(hooks.text("debug").replace("25999", str(port)))
+    settings = job("served", tmp_path, environment)
+    settings["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{settings['PYTHONPATH']}"
+    with started(torchrun("hook", 2), tmp_path, settings) as process:
+
+        def told() -> bool:
+            try:
+                with urllib.request.urlopen(f"http://localhost:{port}/hangscope", timeout=60) as reply:
+                    page = reply.read().decode()
+            except OSError:
+                return False  # the server is not there yet
+            return "train.py:9" in page and "stuck_rank" in page
+
+        until(told, 120)
+        assert process.poll() is None
 
 
 def test_the_debug_server_gives_stacks_and_recorders_of_all_ranks(

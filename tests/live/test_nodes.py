@@ -17,25 +17,29 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.real
 
 
-def freeze_on_two_nodes(
-    folder: Path, environment: dict[str, str], directories: tuple[Path, Path]
+def run_on_two_nodes(
+    folder: Path,
+    environment: dict[str, str],
+    directories: tuple[Path, Path],
+    script: str = "sleeping",
+    words_of_script: tuple[str, ...] = (),
 ) -> list[tuple[int, str]]:
-    """Run a job of two nodes with a rank each until it was found frozen; return each node's exit code and stderr."""
+    """Run a job of two nodes with a rank each until it ends, or was found frozen; return each node's exit code and stderr."""
     port, running = free_port(), []
-    options = ["--hang-timeout", "6", "--on-hang", "kill"]
+    options = ["--hang-timeout", "8" if words_of_script else "6", "--on-hang", "kill"]
     try:
         for number, directory in enumerate(directories):
             home = folder / f"node{number}"
             home.mkdir()
-            settings = job("sleeping", home, environment)
-            words = torchrun("sleeping", 1, nodes=2, node=number, port=port)
+            settings = job(script, home, environment)
+            words = [*torchrun(script, 1, nodes=2, node=number, port=port), *words_of_script]
             running.append(
                 subprocess.Popen(
                     hangscope("run", "--dir", str(directory), *options, "--", *words),
                     cwd=home, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                 )
             )  # fmt: skip
-        told = [process.communicate(timeout=100)[1] for process in running]
+        told = [process.communicate(timeout=180)[1] for process in running]
         assert not left_in(folder / "node0") and not left_in(folder / "node1")
         return [(process.returncode, text) for process, text in zip(running, told, strict=True)]
     finally:
@@ -54,7 +58,7 @@ def report(folder: Path) -> dict[str, Any]:
 
 def test_nodes_that_share_a_disk_make_one_report(tmp_path: Path, environment: dict[str, str]) -> None:
     left = tmp_path / "left"
-    ends = freeze_on_two_nodes(tmp_path, environment, (left, left))
+    ends = run_on_two_nodes(tmp_path, environment, (left, left))
     assert all(code != 0 for code, _ in ends)
     told = [text for _, text in ends]
     assert sum("hangscope: Wrote " in text for text in told) == 1
@@ -67,11 +71,19 @@ def test_nodes_that_share_a_disk_make_one_report(tmp_path: Path, environment: di
     assert not [w for w in report(left)["warnings"] if w["code"] == "ranks_elsewhere"]
 
 
+def test_a_node_that_waits_for_long_work_on_another_is_not_frozen(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    left = tmp_path / "left"
+    ends = run_on_two_nodes(tmp_path, environment, (left, left), "long_work", ("evaluate", "16"))
+    assert [(code, "looking at the job" in text) for code, text in ends] == [(0, False)] * 2, ends
+
+
 def test_nodes_without_a_shared_disk_say_what_is_missing_and_how_to_join_it(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     folders = (tmp_path / "node0" / "left", tmp_path / "node1" / "left")
-    ends = freeze_on_two_nodes(tmp_path, environment, folders)
+    ends = run_on_two_nodes(tmp_path, environment, folders)
     packs = []
     for number, (folder, (_, text)) in enumerate(zip(folders, ends, strict=True)):
         answer = report(folder)

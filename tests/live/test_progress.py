@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from hangscope.live.folder import RunFolder
@@ -84,6 +85,21 @@ def test_work_that_is_seen_has_four_times_as_long() -> None:
             if patience.frozen(look(time, 1, moves=time, cpu=float(time), **seen))
         ]  # type: ignore[arg-type]
         assert times[0] == 40
+
+
+def test_work_on_another_node_counts_here(tmp_path: Path) -> None:
+    here, there = Nodes(tmp_path), Nodes(tmp_path)
+    there.name = "other.7"
+    before = here.works_elsewhere()
+    here.work()
+    assert here.works_elsewhere() == before == 0
+    there.work()
+    assert here.works_elsewhere() != before
+    patience = Patience(10)
+    patience.frozen(look(0, 1))
+    looks = [replace(look(time, 1), elsewhere=time // 5) for time in range(1, 60)]
+    assert next(each.time for each in looks if patience.frozen(each)) == 40
+    assert not patience.active, "what others do is theirs to say"
 
 
 def test_a_thread_that_waits_busily_is_at_no_work() -> None:

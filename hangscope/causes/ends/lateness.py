@@ -20,7 +20,7 @@ def late(case: Case) -> Match | None:
         "slow_rank",
         culprits,
         f"{ranks_phrase(culprits)} made the same call after the others had given up waiting",
-        strength=1 if case.finding.guess else 2,
+        strength=1 if case.finding.events else 2,
         evidence=[quote(e) for e in case.finding.events]
         + [quote(e) for r in culprits for e in case.statements.of(r, CallFingerprint)[:1]]
         + [quote(e) for e in case.statements.all(MonitoredBarrier)[:1]],

@@ -56,10 +56,7 @@ class TextEvidence:
 
     def leave_out(self, limit: int) -> None:
         """Forget whose it is what is told of ranks from `limit` on."""
-        self.events = [
-            e if e.rank is None or e.rank < limit else replace(e, rank=None, group_rank=None)
-            for e in self.events
-        ]
+        self.events = [_without_from(e, limit) for e in self.events]
         self.threads = {rank: told for rank, told in self.threads.items() if rank < limit}
         self.files = {rank: files for rank, files in self.files.items() if rank < limit}
         self.recorded = [claim for claim in self.recorded if claim.rank < limit]
@@ -112,6 +109,15 @@ class TextEvidence:
                     record.local_rank = event.local_rank
                 if record.pid is None and event.pid is not None and not isinstance(event, CleanupSignal):
                     record.pid = event.pid
+
+
+def _without_from(event: Event, limit: int) -> Event:
+    """Return an event that names no rank from `limit` on, nor lets one be concluded from its number in a group."""
+    if event.rank is not None and event.rank >= limit:
+        return replace(event, rank=None, group_rank=None)
+    if event.group_rank is not None and event.group_rank >= limit:
+        return replace(event, group_rank=None)
+    return event
 
 
 def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str | None = None) -> TextEvidence:

@@ -19,6 +19,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from hangscope.ingest.lines.rules import integer
+
 #: What a line must contain to be worth parsing (`CCL version` is in NCCL's and RCCL's banner).
 LITERALS: tuple[bytes, ...] = (b"NCCL INFO", b"NCCL WARN", b"NCCL ABORT", b"CCL version")
 
@@ -92,11 +94,11 @@ def parse_line(text: str) -> list[NcclLine]:
                 level=at.group(1),
                 message=text[at.end() : end].rstrip(),
                 host=fields.get("host") or "",
-                pid=_number(fields.get("pid")),
-                tid=_number(fields.get("tid")),
-                dev=_number(fields.get("dev")),
+                pid=integer(fields.get("pid")),
+                tid=integer(fields.get("tid")),
+                dev=integer(fields.get("dev")),
                 file=fields.get("file") or "",
-                line=_number(fields.get("line")) or 0,
+                line=integer(fields.get("line")) or 0,
                 func=fields.get("func") or "",
                 before=text[max(0, start - _HEAD_WINDOW) : start] if i == 0 else "",
                 truncated=len(found) > 1,
@@ -129,7 +131,3 @@ def _head(text: str, floor: int, marker: re.Match[str]) -> tuple[dict[str, str |
     if match is None:
         return {}, marker.start()
     return match.groupdict(), match.start()
-
-
-def _number(value: str | None) -> int | None:
-    return int(value) if value is not None else None

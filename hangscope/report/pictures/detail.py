@@ -7,7 +7,7 @@ from hangscope.align.rankset import compress
 from hangscope.report import told
 from hangscope.report.pictures.behaviour import Behaviour
 from hangscope.report.pictures.topology import Mesh
-from hangscope.report.pictures.waits import Drawn
+from hangscope.report.pictures.wait_edges import Drawn
 from hangscope.report.schema.document import FOLD_ABOVE
 from hangscope.report.schema.page import DetailData, RankDetail
 from hangscope.report.schema.pictures import RankMapData

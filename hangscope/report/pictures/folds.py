@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from hangscope.align.nodes import Host
 from hangscope.align.rankset import compress
 from hangscope.report.pictures.topology import Mesh
-from hangscope.report.pictures.waits import Drawn
+from hangscope.report.pictures.wait_edges import Drawn
 from hangscope.report.schema.pictures import FoldRow, MapFold
 from hangscope.report.subject import Subject
 from hangscope.report.words import ROLES, some_ranks

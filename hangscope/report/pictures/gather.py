@@ -10,7 +10,8 @@ from hangscope.report.pictures.ranks import rank_map
 from hangscope.report.pictures.stacks import sides
 from hangscope.report.pictures.strip import strip
 from hangscope.report.pictures.topology import mesh_of, topology
-from hangscope.report.pictures.waits import steps_to_root, wait_graph, wait_picture
+from hangscope.report.pictures.wait_edges import steps_to_root, wait_graph
+from hangscope.report.pictures.waits import wait_picture
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.stories import EndStory
 from hangscope.report.sources import SourceFolder, snippets

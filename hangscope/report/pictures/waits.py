@@ -1,62 +1,20 @@
-"""Who waits for whom, as the report draws it: the wait-for graph with the verdict's root, condensed to nodes of equal standing.
-
-The root is what the headline says it is: the named ranks as a node of their own, although a rank that made another call is
-*in* the call that the others wait in; without a named rank the call, or the circle, in which all waiting ends. Hosts and
-calls fold where they wait for the same and are waited for alike, whatever group it is.
-"""
+"""The wait-for graph as it is drawn: hosts and calls fold where they wait for the same and are waited for alike, whatever group it is."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from hangscope.align.components import components
-from hangscope.align.nodes import Called, Host, Instance, Node, PairInstance, Unnamed, Untold
+from hangscope.align.nodes import Called, Host, Instance, PairInstance, Unnamed, Untold
 from hangscope.align.rankset import compress
+from hangscope.report.pictures.wait_edges import Drawn, Edges, VerdictCall
 from hangscope.report.pictures.wait_words import sentences
 from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.subject import Subject
 from hangscope.report.words import counted, some_ranks
 
 NODES = 30
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictCall:
-    """The call of a verdict that text alone tells."""
-
-
-Drawn = Node | VerdictCall
-Edges = dict[Drawn, dict[Drawn, bool]]  # who waits for what, and whether that is assumed
-
-
-def wait_graph(subject: Subject) -> tuple[Edges, frozenset[Drawn]]:
-    """Return who waits for what, and the roots; empty where nobody is seen to wait."""
-    edges = _edges(subject) or _told_edges(subject)
-    verdict = subject.verdict
-    if edges and verdict is not None and verdict.explained >= len(verdict.waiting_ranks):
-        for rank in verdict.waiting_ranks:  # of some only text tells that they wait, and not where
-            edges.setdefault(Host(rank), {})
-    roots = _roots(subject, edges) if edges else frozenset()
-    _lead_to_the_root(subject, edges, roots)
-    return edges, roots
-
-
-def steps_to_root(edges: Edges, roots: frozenset[Drawn]) -> dict[Drawn, Drawn]:
-    """Return for each node that leads to a root the next node on a shortest way there."""
-    back: dict[Drawn, list[Drawn]] = defaultdict(list)
-    for node, targets in edges.items():
-        for target in targets:
-            back[target].append(node)
-    step: dict[Drawn, Drawn] = {}
-    work = sorted(roots, key=str)
-    for node in work:  # grows as it is walked: breadth first
-        for before in back[node]:
-            if before not in step and before not in roots:
-                step[before] = node
-                work.append(before)
-    return step
 
 
 def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> WaitPicture | None:
@@ -91,112 +49,6 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> Wai
         sentences(subject, nodes, arrows, _awaited(edges, classes, names)),
         max(0, len(order) - NODES),
     )
-
-
-def _edges(subject: Subject) -> Edges:
-    """Return what the graph says: of each rank's open calls the first, and what that waits for."""
-    graph = subject.graph
-    calls: dict[Node, bool] = {}
-    edges: Edges = {}
-    # Where text names no call of any rank, the verdict itself is drawn.
-    any_told = any(
-        not isinstance(call.node, Untold) for found in graph.open_calls.values() for call in found[:1]
-    )
-    for rank in graph.waiting:
-        first = subject.first_open(rank)
-        host = Host(rank)
-        if first is None or (isinstance(first.node, Untold) and not any_told):
-            continue
-        assumed = (
-            next((a for t, a in graph.targets(host) if t == first.node), True)
-            if host in graph.index
-            else True
-        )
-        edges[host] = {first.node: assumed}
-        calls[first.node] = True
-    for root in graph.roots:
-        calls.update((n, True) for n in root.nodes if not isinstance(n, Host))
-    for node in calls:
-        edges[node] = _through(subject, node, calls)
-    for targets in list(edges.values()):
-        for target in targets:
-            edges.setdefault(target, {})
-    circular = any(root.kind == "cycle" and subject.culprits & set(root.ranks) for root in graph.roots)
-    if not circular:
-        for rank in subject.culprits:  # the headline's root waits for nobody
-            if Host(rank) in edges or subject.node is not None:
-                edges[Host(rank)] = {}
-    if subject.node is not None and subject.node in edges:
-        for rank in sorted(subject.culprits):
-            inside = any(r == rank for r, _ in graph.calls_of(subject.node))
-            if inside and not circular:
-                edges[subject.node][Host(rank)] = False
-    return edges
-
-
-def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Drawn, bool]:
-    """Return the hosts and kept calls that a call waits for, straight or behind calls that are not kept."""
-    found: dict[Drawn, bool] = {}
-    seen = {node}
-    work = [(node, False)]
-    while work:
-        at, assumed = work.pop()
-        for target, step in subject.graph.targets(at):
-            if isinstance(target, Host | Untold | Unnamed) or target in kept:
-                if target != node:
-                    found[target] = found.get(target, True) and (assumed or step)
-            elif target not in seen:
-                seen.add(target)
-                work.append((target, assumed or step))
-    return found
-
-
-def _told_edges(subject: Subject) -> Edges:
-    """Return the verdict as a graph, where only text tells who waits."""
-    verdict = subject.verdict
-    if verdict is None or not verdict.waiting_ranks:
-        return {}
-    call = VerdictCall()
-    edges: Edges = {Host(rank): {call: False} for rank in verdict.waiting_ranks}
-    edges[call] = {Host(rank): False for rank in verdict.culprit_ranks}
-    edges.update({Host(rank): {} for rank in verdict.culprit_ranks})
-    return edges
-
-
-def _roots(subject: Subject, edges: Edges) -> frozenset[Drawn]:
-    named = frozenset(n for n in edges if isinstance(n, Host) and n.rank in subject.culprits)
-    if named:
-        return named
-    if subject.culprits:
-        edges.update({Host(rank): {} for rank in subject.culprits})
-        return frozenset(Host(rank) for rank in subject.culprits)
-    cycles = [root for root in subject.graph.roots if root.kind == "cycle"]
-    if subject.node is not None and subject.node in edges:
-        around = next((root.nodes for root in cycles if subject.node in root.nodes), None)
-        return frozenset(around or (subject.node,))
-    found = frozenset(n for root in subject.graph.roots for n in root.nodes if n in edges)
-    sinks = frozenset(n for n in edges if not edges[n])
-    return found or frozenset(n for n in sinks if not isinstance(n, Host)) or sinks
-
-
-def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> None:
-    """Let every chain end at the root where the verdict says that it explains all; such steps are assumed."""
-    verdict = subject.verdict
-    if verdict is None or not roots or verdict.explained < len(verdict.waiting_ranks):
-        return
-    reached = _reaching(edges, roots)
-    lost = [node for node in edges if node not in reached]
-    ends = [node for node in lost if not any(target in lost for target in edges[node])] or lost[:1]
-    target = min(roots, key=str)
-    for node in ends:
-        edges[node][target] = True
-    reached = _reaching(edges, roots) if ends else reached
-    for node in [n for n in edges if ends and n not in reached and not isinstance(n, Host)]:
-        edges[node][target] = True  # circles among those that wait
-
-
-def _reaching(edges: Edges, roots: frozenset[Drawn]) -> set[Drawn]:
-    return set(steps_to_root(edges, roots)) | set(roots)
 
 
 def _on_a_cycle(edges: Edges) -> frozenset[Drawn]:
@@ -247,24 +99,7 @@ def _node(
     root, bold = any(n in roots for n in members), any(n in cycle for n in members)
     first = members[0]
     if isinstance(first, Host):
-        ranks = sorted(n.rank for n in members if isinstance(n, Host))
-        culprit = bool(subject.culprits.intersection(ranks))
-        role = (
-            ""
-            if culprit
-            else {"waiting": "", "idle": "in no call", "unseen": "not seen"}[subject.role(ranks[0])]
-        )
-        return WaitNode(
-            name,
-            "host",
-            f"{'Rank' if len(ranks) == 1 else 'Ranks'} {some_ranks(ranks)}",
-            role,
-            compress(ranks),
-            len(ranks),
-            root,
-            bold,
-            culprit,
-        )
+        return _hosts(subject, name, members, root, bold)
     if isinstance(first, VerdictCall):
         verdict = subject.verdict
         assert verdict is not None
@@ -273,36 +108,37 @@ def _node(
         inside = sorted(verdict.waiting_ranks)
         return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
     if isinstance(first, Untold | Unnamed):
-        inside = sorted(_callers(subject, members) - subject.culprits)
-        told = compress(inside) if inside else ""
-        return WaitNode(name, "call", subject.call_name(first), "", told, len(inside), root, bold)
-    calls = [n for n in members if isinstance(n, Called)]
-    gids = sorted({n.gid for n in calls})
-    lowest = subject.incident.groups[gids[0]]
-    group = (
-        f"group {lowest.label}"
-        if len(gids) == 1
-        else f"{counted(len(gids), 'group')}, {lowest.role or lowest.desc or lowest.name} and others"
-    )
-    if (
-        len(gids) > 1
-        and len({subject.incident.groups[g].role or subject.incident.groups[g].desc for g in gids}) == 1
-    ):
-        group = f"{counted(len(gids), 'group')} ({lowest.role or lowest.desc or 'alike'})"
-    # A named rank that made another call there is a node of its own, and no part of this one; in a circle it is both.
-    left_out = subject.culprits if not bold else frozenset()
+        group, left_out = "", subject.culprits
+    else:
+        group = _groups(subject, [n for n in members if isinstance(n, Called)])
+        # A named rank that made another call there is a node of its own, and no part of this one; in a circle it is both.
+        left_out = subject.culprits if not bold else frozenset()
     inside = sorted(_callers(subject, members) - left_out)
-    return WaitNode(
-        name,
-        "call",
-        subject.call_name(first),
-        group,
-        compress(inside) if inside else "",
-        len(inside),
-        root,
-        bold,
-        call=f"{lowest.label}/{first.seq}" if len(members) == 1 and isinstance(first, Instance) else "",
-    )
+    told = compress(inside) if inside else ""
+    alone = first if len(members) == 1 and isinstance(first, Instance) else None
+    call = f"{subject.incident.groups[alone.gid].label}/{alone.seq}" if alone is not None else ""
+    return WaitNode(name, "call", subject.call_name(first), group, told, len(inside), root, bold, call=call)
+
+
+def _hosts(subject: Subject, name: str, members: list[Drawn], root: bool, bold: bool) -> WaitNode:
+    ranks = sorted(n.rank for n in members if isinstance(n, Host))
+    culprit = bool(subject.culprits.intersection(ranks))
+    states = {"waiting": "", "idle": "in no call", "unseen": "not seen"}
+    label = f"{'Rank' if len(ranks) == 1 else 'Ranks'} {some_ranks(ranks)}"
+    role = "" if culprit else states[subject.role(ranks[0])]
+    return WaitNode(name, "host", label, role, compress(ranks), len(ranks), root, bold, culprit)
+
+
+def _groups(subject: Subject, calls: list[Called]) -> str:
+    """Return on which groups calls of one standing are, for a node's second line."""
+    gids = sorted({n.gid for n in calls})
+    groups = [subject.incident.groups[gid] for gid in gids]
+    lowest = groups[0]
+    if len(groups) == 1:
+        return f"group {lowest.label}"
+    if len({group.role or group.desc for group in groups}) == 1:
+        return f"{counted(len(groups), 'group')} ({lowest.role or lowest.desc or 'alike'})"
+    return f"{counted(len(groups), 'group')}, {lowest.role or lowest.desc or lowest.name} and others"
 
 
 def _callers(subject: Subject, nodes: Iterable[Drawn]) -> set[int]:

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from hangscope.checks import is_number
 from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
@@ -185,4 +186,4 @@ def _text(value: Any) -> str | None:
 
 def whole_number(value: Any) -> int | None:
     """Return an int of at most 64 bits, or None for anything else, True and False included."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
+    return value if is_number(value) else None

@@ -1,0 +1,156 @@
+"""Who waits for whom, as the report tells it: the analysis's wait-for graph with the verdict's root.
+
+The root is what the headline says it is: the named ranks as a node of their own, although a rank that made another call is
+*in* the call that the others wait in; without a named rank the call, or the circle, in which all waiting ends.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from hangscope.align.nodes import Host, Node, Unnamed, Untold
+from hangscope.report.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictCall:
+    """The call of a verdict that text alone tells."""
+
+
+Drawn = Node | VerdictCall
+Edges = dict[Drawn, dict[Drawn, bool]]  # who waits for what, and whether that is assumed
+
+
+def wait_graph(subject: Subject) -> tuple[Edges, frozenset[Drawn]]:
+    """Return who waits for what, and the roots; empty where nobody is seen to wait."""
+    edges = _edges(subject) or _told_edges(subject)
+    verdict = subject.verdict
+    if edges and verdict is not None and verdict.explained >= len(verdict.waiting_ranks):
+        for rank in verdict.waiting_ranks:  # of some only text tells that they wait, and not where
+            edges.setdefault(Host(rank), {})
+    roots = _roots(subject, edges) if edges else frozenset()
+    _lead_to_the_root(subject, edges, roots)
+    return edges, roots
+
+
+def steps_to_root(edges: Edges, roots: frozenset[Drawn]) -> dict[Drawn, Drawn]:
+    """Return for each node that leads to a root the next node on a shortest way there."""
+    back: dict[Drawn, list[Drawn]] = defaultdict(list)
+    for node, targets in edges.items():
+        for target in targets:
+            back[target].append(node)
+    step: dict[Drawn, Drawn] = {}
+    work = sorted(roots, key=str)
+    for node in work:  # grows as it is walked: breadth first
+        for before in back[node]:
+            if before not in step and before not in roots:
+                step[before] = node
+                work.append(before)
+    return step
+
+
+def _edges(subject: Subject) -> Edges:
+    """Return what the graph says: of each rank's open calls the first, and what that waits for."""
+    graph = subject.graph
+    calls: dict[Node, bool] = {}
+    edges: Edges = {}
+    # Where text names no call of any rank, the verdict itself is drawn.
+    any_told = any(
+        not isinstance(call.node, Untold) for found in graph.open_calls.values() for call in found[:1]
+    )
+    for rank in graph.waiting:
+        first = subject.first_open(rank)
+        host = Host(rank)
+        if first is None or (isinstance(first.node, Untold) and not any_told):
+            continue
+        assumed = (
+            next((a for t, a in graph.targets(host) if t == first.node), True)
+            if host in graph.index
+            else True
+        )
+        edges[host] = {first.node: assumed}
+        calls[first.node] = True
+    for root in graph.roots:
+        calls.update((n, True) for n in root.nodes if not isinstance(n, Host))
+    for node in calls:
+        edges[node] = _through(subject, node, calls)
+    for targets in list(edges.values()):
+        for target in targets:
+            edges.setdefault(target, {})
+    circular = any(root.kind == "cycle" and subject.culprits & set(root.ranks) for root in graph.roots)
+    if not circular:
+        for rank in subject.culprits:  # the headline's root waits for nobody
+            if Host(rank) in edges or subject.node is not None:
+                edges[Host(rank)] = {}
+    if subject.node is not None and subject.node in edges:
+        for rank in sorted(subject.culprits):
+            inside = any(r == rank for r, _ in graph.calls_of(subject.node))
+            if inside and not circular:
+                edges[subject.node][Host(rank)] = False
+    return edges
+
+
+def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Drawn, bool]:
+    """Return the hosts and kept calls that a call waits for, straight or behind calls that are not kept."""
+    found: dict[Drawn, bool] = {}
+    seen = {node}
+    work = [(node, False)]
+    while work:
+        at, assumed = work.pop()
+        for target, step in subject.graph.targets(at):
+            if isinstance(target, Host | Untold | Unnamed) or target in kept:
+                if target != node:
+                    found[target] = found.get(target, True) and (assumed or step)
+            elif target not in seen:
+                seen.add(target)
+                work.append((target, assumed or step))
+    return found
+
+
+def _told_edges(subject: Subject) -> Edges:
+    """Return the verdict as a graph, where only text tells who waits."""
+    verdict = subject.verdict
+    if verdict is None or not verdict.waiting_ranks:
+        return {}
+    call = VerdictCall()
+    edges: Edges = {Host(rank): {call: False} for rank in verdict.waiting_ranks}
+    edges[call] = {Host(rank): False for rank in verdict.culprit_ranks}
+    edges.update({Host(rank): {} for rank in verdict.culprit_ranks})
+    return edges
+
+
+def _roots(subject: Subject, edges: Edges) -> frozenset[Drawn]:
+    named = frozenset(n for n in edges if isinstance(n, Host) and n.rank in subject.culprits)
+    if named:
+        return named
+    if subject.culprits:
+        edges.update({Host(rank): {} for rank in subject.culprits})
+        return frozenset(Host(rank) for rank in subject.culprits)
+    cycles = [root for root in subject.graph.roots if root.kind == "cycle"]
+    if subject.node is not None and subject.node in edges:
+        around = next((root.nodes for root in cycles if subject.node in root.nodes), None)
+        return frozenset(around or (subject.node,))
+    found = frozenset(n for root in subject.graph.roots for n in root.nodes if n in edges)
+    sinks = frozenset(n for n in edges if not edges[n])
+    return found or frozenset(n for n in sinks if not isinstance(n, Host)) or sinks
+
+
+def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> None:
+    """Let every chain end at the root where the verdict says that it explains all; such steps are assumed."""
+    verdict = subject.verdict
+    if verdict is None or not roots or verdict.explained < len(verdict.waiting_ranks):
+        return
+    reached = _reaching(edges, roots)
+    lost = [node for node in edges if node not in reached]
+    ends = [node for node in lost if not any(target in lost for target in edges[node])] or lost[:1]
+    target = min(roots, key=str)
+    for node in ends:
+        edges[node][target] = True
+    reached = _reaching(edges, roots) if ends else reached
+    for node in [n for n in edges if ends and n not in reached and not isinstance(n, Host)]:
+        edges[node][target] = True  # circles among those that wait
+
+
+def _reaching(edges: Edges, roots: frozenset[Drawn]) -> set[Drawn]:
+    return set(steps_to_root(edges, roots)) | set(roots)

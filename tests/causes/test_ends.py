@@ -1,0 +1,47 @@
+"""Ranks that ended without an error while others still called, and ranks that only came late."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from tests.small_jobs import ODD_ONES, due, frozen, loop
+from tests.text_lines import timeout
+from tests.verdicts import blame, level
+
+LAST = 25  # the number of the call behind twelve rounds of two
+
+
+def gave_up(size: int, odd: int) -> dict[str, list[str]]:
+    """Return the logs of ranks that waited until their watchdogs gave up."""
+    return {f"rank{rank}": [timeout(rank, seq=LAST)] for rank in range(size) if rank != odd}
+
+
+@settings(max_examples=6)
+@given(job_of=ODD_ONES)
+def test_a_rank_whose_process_ended_well_left_the_others(job_of: tuple[int, int]) -> None:
+    size, odd = job_of
+    logs = {**gave_up(size, odd), f"rank{odd}": [f"[rank{odd}]: Process 77 exits successfully"]}
+    report = frozen(loop(size), (odd,), lambda r, is_odd: None if is_odd else due(r), **logs)
+    assert blame(report) == ("hang", "early_exit", (odd,))
+
+
+@settings(max_examples=6)
+@given(job_of=ODD_ONES)
+def test_a_call_that_was_completed_after_all_froze_nothing(job_of: tuple[int, int]) -> None:
+    """The watchdogs gave up, the dumps show the call complete: the one that did not give up was late."""
+    size, odd = job_of
+    logs = {**gave_up(size, odd), f"rank{odd}": [f"[rank{odd}]: step 12"]}
+    report = frozen(loop(size), (), lambda r, is_odd: due(r, "completed"), **logs)
+    assert blame(report) == ("no_hang", "slow_rank", (odd,))
+
+
+def test_of_a_rank_whose_log_is_not_here_it_is_not_said_that_it_was_late() -> None:
+    report = frozen(loop(4), (), lambda r, is_odd: due(r, "completed"), **gave_up(4, 2))
+    assert blame(report)[2] == () and level(report) != "high"
+
+
+@settings(max_examples=4)
+@given(job_of=ODD_ONES)
+def test_where_all_calls_are_over_and_nobody_complains_nothing_hangs(job_of: tuple[int, int]) -> None:
+    report = frozen(loop(job_of[0]), (), lambda r, is_odd: due(r, "completed"))
+    assert blame(report) == ("no_hang", None, ())

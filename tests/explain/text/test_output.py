@@ -1,0 +1,89 @@
+"""What output tells: totals of steps that differ, who is apart from a backward pass, who is past the making of a group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.dump_writer import SCRIPT, TORCH
+from tests.text_lines import CLOSED, short, told
+from tests.verdicts import TIMED_OUT
+
+ABORTED = (
+    "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+    "  what():  [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes."
+    " 17220 vs 4. Received data size doesn't match expected size. Is there a distributed collective mismatch in your code?"
+)
+
+
+def _backward(rank: int, line: int = 40) -> str:
+    lines = [
+        "Traceback (most recent call last):",
+        f'  File "{SCRIPT}", line {line}, in train',
+        "    loss.backward()",
+        f'  File "{TORCH}/autograd/graph.py", line 979, in _engine_run_backward',
+        "    return Variable._execution_engine.run_backward(",
+        CLOSED,
+    ]
+    return "\n".join(f"[rank{rank}]: {text}" for text in lines)
+
+
+def _in_call(rank: int, op: str, line: int) -> str:
+    lines = [
+        "Traceback (most recent call last):",
+        f'  File "{SCRIPT}", line {line}, in main',
+        f"    dist.{op}(x)",
+        f'  File "{TORCH}/distributed/distributed_c10d.py", line 900, in {op}',
+        "    work.wait()",
+        TIMED_OUT,
+    ]
+    return "\n".join(f"[rank{rank}]: {text}" for text in lines)
+
+
+def _logs(totals: dict[int, int], step: int = 20) -> dict[str, str | list[str]]:
+    """Return logs of ranks that count to `step` of their totals; the one with the fewest is aborted, the others are in a backward pass."""
+    least = min(totals, key=lambda rank: totals[rank])
+    return {
+        f"rank_{rank}.log": f"epoch 0 step {step}/{total} loss 1.25\n"
+        + (ABORTED if rank == least else _backward(rank))
+        + "\n"
+        for rank, total in totals.items()
+    }
+
+
+def test_the_rank_whose_steps_have_another_total_ran_out_of_batches(tmp_path: Path) -> None:
+    report = told(tmp_path, _logs({0: 30, 1: 31, 2: 26}))
+    assert short(report)[:2] == ("uneven_loader", (2,))
+    assert "counts 26 steps, fewer than the others' 30" in report.to_text(width=500)
+
+
+def test_totals_tell_nothing_in_the_first_half_of_a_loop(tmp_path: Path) -> None:
+    assert short(told(tmp_path, _logs({0: 60, 1: 60, 2: 59})))[0] != "uneven_loader"
+
+
+def test_whose_buffer_does_not_fit_a_gradient_bucket_is_in_another_call(tmp_path: Path) -> None:
+    assert short(told(tmp_path, _logs({0: 30, 1: 30, 2: 30})))[1] == (
+        0,
+    )  # aborted, where two are in one backward pass
+
+
+def test_two_lines_of_a_backward_pass_set_nobody_apart(tmp_path: Path) -> None:
+    logs = {
+        "rank_0.log": ABORTED + "\n",
+        "rank_1.log": _backward(1) + "\n",
+        "rank_2.log": _backward(2, 44) + "\n",
+    }
+    assert short(told(tmp_path, logs))[1] == ()
+
+
+@pytest.mark.parametrize("size", [3, 6])
+def test_who_is_past_the_making_of_a_group_is_not_blamed_for_it(tmp_path: Path, size: int) -> None:
+    lines = [_in_call(0, "all_reduce", 17), *(_in_call(rank, "new_group", 10) for rank in range(1, size))]
+    cause, ranks, confidence = short(told(tmp_path, lines))
+    assert ranks == () and confidence == "low" and cause != "unknown"
+
+
+def test_who_alone_makes_a_group_is(tmp_path: Path) -> None:
+    lines = [_in_call(0, "new_group", 10), *(_in_call(rank, "all_reduce", 17) for rank in range(1, 4))]
+    assert short(told(tmp_path, lines))[1] == (0,)

@@ -1,0 +1,54 @@
+"""What others show of a rank: it lost its peers after all of them had waited until their timeouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.dump_writer import SCRIPT, TORCH
+from tests.text_lines import CLOSED, short, told
+from tests.verdicts import TIMED_OUT
+
+
+def _raised(
+    rank: int, error: str, second: int | None = None, line: int = 23, op: str = "broadcast"
+) -> list[str]:
+    stamp = "" if second is None else f"2026-11-20T15:13:{second:02}.000Z "
+    lines = [
+        "Traceback (most recent call last):",
+        f'  File "{SCRIPT}", line {line}, in load',
+        f"    dist.{op}(table, 0)",
+        f'  File "{TORCH}/distributed/distributed_c10d.py", line 2900, in {op}',
+        "    work.wait()",
+        error,
+    ]
+    return [f"{stamp}[rank{rank}]: {text}" for text in lines]
+
+
+def _three(late: list[str], second: int | None = None) -> list[str]:
+    return [line for rank in (1, 2, 3) for line in _raised(rank, TIMED_OUT, second)] + late
+
+
+def test_who_made_the_same_call_after_the_timeouts_was_too_slow(tmp_path: Path) -> None:
+    assert short(told(tmp_path, _three(_raised(0, CLOSED, 45), 30))) == ("slow_rank", (0,), "medium")
+
+
+def test_without_times_it_is_a_guess(tmp_path: Path) -> None:
+    assert short(told(tmp_path, _three(_raised(0, CLOSED)))) == ("slow_rank", (0,), "low")
+
+
+def test_who_loses_a_neighbour_in_the_same_second_is_not_told_from_a_victim(tmp_path: Path) -> None:
+    assert short(told(tmp_path, _three(_raised(0, CLOSED, 30), 30)))[1] == ()
+
+
+def test_who_was_in_another_call_is_named_for_that(tmp_path: Path) -> None:
+    cause, ranks, _ = short(told(tmp_path, _three(_raised(0, CLOSED, 45, line=61, op="all_reduce"), 30)))
+    assert ranks == (0,) and cause in ("rank_conditional_collective", "collective_mismatch")
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_nothing_follows_where_a_rank_is_silent(tmp_path: Path, missing: int) -> None:
+    lines = [line for line in _three(_raised(0, CLOSED, 45), 30) if f"[rank{missing}]" not in line]
+    report = told(tmp_path, lines)
+    assert report.verdict is None or report.verdict.cause != "slow_rank"
