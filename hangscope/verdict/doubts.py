@@ -104,7 +104,7 @@ def guessed(case: Case, match: Match) -> Doubt | None:
 
 
 def died_beside(case: Case, match: Match) -> Doubt | None:
-    """A device seems to lag where a rank may have died, whose peers abort their communicators."""
+    """Who seems to lag may be the peer of a rank that died, whose communicators are aborted."""
     doubtful = _doubtful(case, match)
     if doubtful and isinstance(case.finding, Lagging) and match.cause == "gpu_stall":
         why = f"{ranks_phrase(doubtful)} may have died, whose peers' communicators then finish calls unevenly"
