@@ -62,7 +62,7 @@ def damaged(case: Case, match: Match) -> Doubt | None:
 
 
 def number_alone(case: Case, match: Match) -> Doubt | None:
-    """The call that the others wait in is known by its number alone."""
+    """Nothing but its number is known of the call that the others wait in."""
     stuck = case.finding.stuck
     if isinstance(case.finding, Absent) and stuck.view is not None and stuck.kind is None and case.solid:
         return Doubt(MEDIUM, "the call that they wait in was not recorded: a number alone tells of it")
@@ -97,7 +97,7 @@ def leaves_waiting(case: Case, match: Match) -> Doubt | None:
 
 
 def guessed(case: Case, match: Match) -> Doubt | None:
-    """What ranks printed last is all that tells, or counts of one moment."""
+    """Nothing but what ranks printed last tells, or counts of one moment."""
     if _by_calls(case, match) and case.finding.guess:
         return Doubt(LOW, "it rests on what the ranks printed last, or on counts of one moment")
     return None

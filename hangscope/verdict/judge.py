@@ -139,7 +139,7 @@ def _verdict(
         waiting_ranks=waiting,
         in_call=in_call,
         explained=min(explained, len(waiting)),
-        culprit_call=_ref(finding.own.kind, finding.own.seq),
+        culprit_call=_ref(finding.own.kind, finding.own.seq, _label(case, finding.own.gid)),
         waiting_call=_ref(kind, finding.stuck.seq),
         location=location,
         api=match.api,
@@ -197,7 +197,11 @@ def _inside(case: Case) -> set[int] | None:
     return {rank for rank, _ in case.graph.calls_of(node)}
 
 
-def _ref(kind: CallKind | None, seq: int | None) -> CallRef | None:
+def _label(case: Case, gid: int | None) -> str | None:
+    return case.incident.groups[gid].label if gid is not None else None
+
+
+def _ref(kind: CallKind | None, seq: int | None, group: str | None = None) -> CallRef | None:
     if kind is None:
         return None
     return CallRef(
@@ -206,6 +210,7 @@ def _ref(kind: CallKind | None, seq: int | None) -> CallRef | None:
         kind.stack,
         kind.input_sizes or kind.output_sizes,
         kind.input_dtypes or kind.output_dtypes,
+        group,
     )
 
 
