@@ -309,13 +309,14 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class CallRef:
-    """One call as a verdict quotes it. Frames are innermost first."""
+    """One call as a verdict quotes it. Frames are innermost first; `group` is set where it is another than the verdict's."""
 
     op: str
     seq: int | None
     frames: Stack = ()
     sizes: Sizes = ()
     dtypes: tuple[str, ...] = ()
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,11 @@ class Programs:
             self._keeping[key] = continues(tokens[max(0, row - HISTORY) : row], tokens[row])
         return self._keeping[key]
 
+    def keeps_groups(self, rank: int, row: int) -> bool | None:
+        """Return whether a rank entered the groups in the order that it repeated before, whatever it called there; None: unknown."""
+        groups = self.of(rank).gid[max(0, row - HISTORY) : row + 1].tolist()
+        return continues(groups[:-1], groups[-1])
+
     def row_of(self, rank: int, order: int) -> int | None:
         """Return the row of a rank's call with this enqueue number."""
         rows = np.flatnonzero(self.of(rank).order == order)

@@ -249,14 +249,16 @@ class Difference:
                     return last
         return None
 
-    def uneven(self, ranks: Sequence[int]) -> tuple[Progress, int] | None:
-        """Return a culprit's line that counts steps out of another total than all waiting ranks', and the nearest of theirs."""
+    def uneven(self, ranks: Sequence[int]) -> tuple[Progress, Progress] | None:
+        """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
         totals = batches(self.case.statements)
-        others = [totals[r] for r in self.finding.waiting if r in totals]
+        others = sorted((totals[r], r) for r in self.finding.waiting if r in totals)
         for rank in ranks:
             own, last = totals.get(rank), self._last_progress(rank)
-            if own is not None and last is not None and others and own not in others:
-                return last, min(others, key=lambda total: abs(total - own))
+            if own is not None and last is not None and others and own not in {total for total, _ in others}:
+                nearest = min(others, key=lambda other: (abs(other[0] - own), other))[1]
+                theirs = self._last_progress(nearest)
+                return (last, theirs) if theirs is not None else None
         return None
 
     def _says_over(self, rank: int, done: Progress) -> bool:

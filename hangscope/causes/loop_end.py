@@ -32,9 +32,9 @@ def left_the_loop(case: Case) -> Match | None:
         and not d.skips(culprits)
     ):
         line, theirs = counted
-        number = "fewer" if (line.total or 0) < theirs else "more"
-        strength, why = 2, f"its output counts {line.total} steps, {number} than the others' {theirs}"
-        evidence = [quote(line, f"rank {line.rank}'s output: {line.text}")]
+        number = "fewer" if (line.total or 0) < (theirs.total or 0) else "more"
+        strength, why = 2, f"its output counts {line.total} steps, {number} than the others' {theirs.total}"
+        evidence = [quote(line), quote(theirs)]
     elif isinstance(finding, Different) and finding.change.edit is not None:
         return None  # its calls match again behind the edit: it went on inside the loop
     elif (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from hangscope.align.program import Programs
 from hangscope.align.rankset import ranks_phrase
-from hangscope.align.sequence_diff import continues
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
@@ -13,6 +13,7 @@ from hangscope.explain.finding import Circular, Different
 from hangscope.incident import CallKind, Evidence, Source
 from hangscope.knowledge.callsite import user_frame
 
+LEAST_BEFORE = 4  # calls of a rank before one that may leave its pattern
 LOOKED_AT = 64  # ranks on either side of a circle whose orders are compared
 
 
@@ -174,7 +175,8 @@ def _opposite_orders(heads: dict[int, list[OpenCall]]) -> bool:
 
 def _odd_order(case: Case, heads: dict[int, list[OpenCall]]) -> tuple[int, ...]:
     """Return the few ranks in the cycle whose first open call breaks the order that they repeated before, or that others have."""
-    broken = [rank for rank, calls in sorted(heads.items()) if _breaks_own_pattern(case, rank, calls[0])]
+    programs = Programs(case.incident)
+    broken = [rank for rank, calls in sorted(heads.items()) if _breaks_own_pattern(programs, rank, calls[0])]
     if 0 < 2 * len(broken) <= len(heads):
         return tuple(broken)
     orders = {rank: _roles(case, calls) for rank, calls in sorted(heads.items())}
@@ -189,23 +191,13 @@ def _roles(case: Case, calls: list[OpenCall]) -> tuple[tuple[str, int], ...]:
     return tuple((group.desc, len(group.ranks)) for group in groups)
 
 
-def _breaks_own_pattern(case: Case, rank: int, call: OpenCall) -> bool:
-    record = case.incident.ranks[rank]
-    rows: list[tuple[int, int, int]] = []
-    for gid, queue in record.queues.items():
-        rows += [(int(o), gid, int(k)) for o, k in zip(queue.order[-512:], queue.kind[-512:], strict=True)]
-    rows.sort()
-    position = next((i for i, row in enumerate(rows) if row[0] == call.order), None)
-    if position is None or position < 4:
+def _breaks_own_pattern(programs: Programs, rank: int, call: OpenCall) -> bool:
+    """Return whether a rank's call leaves its pattern: with call sites, or by group alone where it stands on a line of its own."""
+    row = programs.row_of(rank, call.order)
+    if row is None or row < LEAST_BEFORE:
         return False
-    tokens: dict[tuple[int, int], int] = {}
-    sequence = [tokens.setdefault((gid, kind), len(tokens)) for _, gid, kind in rows]
-    # Two reads of the pattern: with call sites, and by group alone where the odd call stands on a line of its own.
-    by_group = [gid for _, gid, _ in rows]
-    by_site = continues(sequence[:position], sequence[position])
-    return (by_site is False and continues(by_group[:position], by_group[position]) is not True) or continues(
-        by_group[:position], by_group[position]
-    ) is False
+    by_site, by_group = programs.keeps_pattern(rank, row), programs.keeps_groups(rank, row)
+    return by_group is False or (by_site is False and by_group is not True)
 
 
 def _kind(case: Case, rank: int, call: OpenCall) -> CallKind | None:

@@ -11,14 +11,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope import incident
+from hangscope.align.nodes import Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
     Absent,
     Candidate,
+    Different,
     Explanation,
     Finding,
     Lagging,
     Nothing,
+    OwnCall,
     Source,
     Stalled,
     Unseen,
@@ -108,12 +111,27 @@ def _by_text(aligned: Aligned) -> list[Weighed]:
     replay = Replay(aligned.graph)
     waiting = frozenset(aligned.waiting)
     weighed = []
-    for finding, source in told(aligned.incident, aligned.stated):
+    for stated, source in told(aligned.incident, aligned.stated):
+        finding = _in_its_own_call(aligned, stated) if source is Source.REPORT else stated
         culprits = frozenset(finding.culprits)
         left = replay.stuck(culprits) - culprits if waiting and culprits else frozenset()
         share = 1 - len(left) / max(1, len(waiting - culprits))
         weighed.append(Weighed(finding, source, share - price(finding, source)))
     return weighed
+
+
+def _in_its_own_call(aligned: Aligned, finding: Finding) -> Finding:
+    """Return a report's word on who is absent, where all of them are in a call of their own, as that they are in another one."""
+    calls = [aligned.graph.open_calls.get(rank, [None])[0] for rank in finding.culprits]
+    nodes = [call.node for call in calls if call is not None and isinstance(call.node, Instance)]
+    if not isinstance(finding, Absent) or not nodes or len(nodes) < len(calls):
+        return finding
+    view = aligned.views[nodes[0].gid]
+    own = OwnCall(view.kind_of(finding.culprits[0], nodes[0].seq), nodes[0].seq)
+    return Different(
+        finding.culprits, finding.stuck, own, waiting=finding.waiting, reached=finding.reached, assumed=finding.assumed,
+        events=finding.events,
+    )  # fmt: skip
 
 
 def _without_artefacts(aligned: Aligned, lag: DeviceLag, found: Sequence[Finding]) -> list[Finding]:

@@ -40,10 +40,11 @@ class StuckCall:
 
 @dataclass(frozen=True, slots=True)
 class OwnCall:
-    """The last or odd call of the culprits themselves, as far as it is known."""
+    """The last or odd call of the culprits themselves, as far as it is known; `gid` where it is on another group than the stuck one."""
 
     kind: CallKind | None = None
     seq: int | None = None
+    gid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

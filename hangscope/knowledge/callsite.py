@@ -31,10 +31,14 @@ _BACKWARD = re.compile(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$
 _GRADIENT_OPS = frozenset({"all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce"})
 
 
-@lru_cache(maxsize=65536)
 def is_user(frame: Frame) -> bool:
     """Return whether a frame is the user's code, not torch's, the standard library's or an installed package's."""
-    file = frame.file.replace("\\", "/")
+    return _is_users(frame.file)
+
+
+@lru_cache(maxsize=65536)
+def _is_users(file: str) -> bool:
+    file = file.replace("\\", "/")
     return not (_NATIVE.search(file) or _LIBRARY.search(file) or _SHORTENED.match(file))
 
 
@@ -54,9 +58,9 @@ def _is_installed(frame: Frame) -> bool:
 
 
 def user_frame(stack: Stack) -> Frame | None:
-    """Return the deepest user frame, or None."""
-    frames = user_frames(stack)
-    return frames[0] if frames else None
+    """Return the deepest user frame, or None: the first of `user_frames`, without a look at the others."""
+    users = next(filter(is_user, stack), None)
+    return next(filter(_is_installed, stack), None) if users is None else users
 
 
 @lru_cache(maxsize=65536)

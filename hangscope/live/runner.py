@@ -87,22 +87,9 @@ class Runner:
         self._note(started=time.time())
         while (code := self.command.wait(_LOOK)) is None:
             self._search()
-            while self.signals:
-                received = self.signals.pop(0)
-                if received in ANNOUNCING:
-                    self._announce(received)
-                else:
-                    self._end_by(received)
+            self._heed_signals()
             self._answer_others()
-            look = self._look()
-            frozen = self.patience.frozen(look)
-            if self.patience.active:
-                self.nodes.work()
-            if self.reported is not None and mark_of(look).is_beyond(self.reported) and not self.ending:
-                self.reported, self.reporting.settled = None, False
-                self.reporting.say("it goes on; what the report tells of was a pause")
-            if frozen and self.options.hang_timeout is not None and self.reported is None:
-                self._freeze()
+            self._watch()
         if self.ending:
             self._end_rest()
         self.output.close()
@@ -122,6 +109,26 @@ class Runner:
         else:
             self.ending = True
             self.signals.append(number)
+
+    def _heed_signals(self) -> None:
+        while self.signals:
+            received = self.signals.pop(0)
+            if received in ANNOUNCING:
+                self._announce(received)
+            else:
+                self._end_by(received)
+
+    def _watch(self) -> None:
+        """Look once whether the job makes progress, and act where it does not, or does again."""
+        look = self._look()
+        frozen = self.patience.frozen(look)
+        if self.patience.active:
+            self.nodes.work()
+        if self.reported is not None and mark_of(look).is_beyond(self.reported) and not self.ending:
+            self.reported, self.reporting.settled = None, False
+            self.reporting.say("it goes on; what the report tells of was a pause")
+        if frozen and self.options.hang_timeout is not None and self.reported is None:
+            self._freeze()
 
     def _pass_on(self, number: int) -> None:
         self.hurried = True

@@ -67,6 +67,8 @@ def _sentence(verdict: VerdictPart) -> EvidencePart:
         )
     elif call is None:
         text = f"{who} {'is' if len(verdict.culprit_ranks) == 1 else 'are'} not in the {stuck} that {others} wait in"
+    elif call.group is not None:
+        text = f"{who}: {call_words(call)} on group {call.group}, while {others} wait in {stuck}"
     elif call.seq == verdict.seq and call.op == verdict.op:
         text = f"{who}: {call_words(call)}{_arguments(call)}, as {others}{_arguments(waiting)}"
     elif call.seq == verdict.seq:

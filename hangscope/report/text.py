@@ -66,8 +66,10 @@ class _Screen:
             places = {(frame.file, frame.line) for frame in call.frames} if call is not None else set()
             tail = ""
             if call is not None and call.op and (not places or (location.file, location.line) in places):
-                word = "in" if call.seq == verdict.seq else "last call on that group:"
-                tail = f", {word} {call.op}" + (f" seq {call.seq}" if call.seq is not None else "")
+                there = call.seq == verdict.seq or call.group is not None
+                tail = f", {'in' if there else 'last call on that group:'} {call.op}"
+                tail += f" seq {call.seq}" if call.seq is not None else ""
+                tail += f" on group {call.group}" if call.group is not None else ""
             self.place(f"{location.file}:{location.line} in {location.function}", f"{who}{tail}")
         if waiting is not None and verdict.in_call:
             frame = user_frame(waiting.frames)

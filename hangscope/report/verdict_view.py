@@ -90,6 +90,7 @@ def _call(call: CallRef | None) -> CallPart | None:
         tuple(tuple(s) for s in call.sizes[:_TENSORS]),
         tuple(call.dtypes[:_TENSORS]),
         tuple(FramePart(f.name, f.file, f.line) for f in call.frames),
+        call.group,
     )
 
 
@@ -138,4 +139,4 @@ def _ref(call: CallPart | None) -> CallRef | None:
     if call is None:
         return None
     frames = tuple(Frame(f.name, f.file, f.line) for f in call.frames)
-    return CallRef(call.op, call.seq, frames, call.sizes, call.dtypes)
+    return CallRef(call.op, call.seq, frames, call.sizes, call.dtypes, call.group)

@@ -35,6 +35,7 @@ from hangscope.verdict import confidence, ledger, substantiation
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.several import with_the_others
+from hangscope.verdict.status import status_without_verdict
 
 LEVELS = ("low", "medium", "high")
 CROWD = 4  # a guess may name at most this part of the job's ranks, or one
@@ -59,7 +60,7 @@ def judge(case: Case) -> Judgement:
     while matches and _names_a_crowd(case, matches[0]):
         del matches[0]
     if not matches:
-        status = confidence.status_without_verdict(case)
+        status = status_without_verdict(case)
         if status == "no_hang":
             return Judgement(status, None, missing=[])
         stop = find_stop(case.statements)
@@ -138,7 +139,7 @@ def _verdict(
         waiting_ranks=waiting,
         in_call=in_call,
         explained=min(explained, len(waiting)),
-        culprit_call=_ref(finding.own.kind, finding.own.seq),
+        culprit_call=_ref(finding.own.kind, finding.own.seq, _label(case, finding.own.gid)),
         waiting_call=_ref(kind, finding.stuck.seq),
         location=location,
         api=match.api,
@@ -196,7 +197,11 @@ def _inside(case: Case) -> set[int] | None:
     return {rank for rank, _ in case.graph.calls_of(node)}
 
 
-def _ref(kind: CallKind | None, seq: int | None) -> CallRef | None:
+def _label(case: Case, gid: int | None) -> str | None:
+    return case.incident.groups[gid].label if gid is not None else None
+
+
+def _ref(kind: CallKind | None, seq: int | None, group: str | None = None) -> CallRef | None:
     if kind is None:
         return None
     return CallRef(
@@ -205,6 +210,7 @@ def _ref(kind: CallKind | None, seq: int | None) -> CallRef | None:
         kind.stack,
         kind.input_sizes or kind.output_sizes,
         kind.input_dtypes or kind.output_dtypes,
+        group,
     )
 
 

@@ -261,11 +261,11 @@ def test_progress_is_told(hang: Path) -> None:
 def test_a_report_on_eight_ranks_takes_less_than_a_second_and_a_half(
     environment: Environment, tmp_path: Path
 ) -> None:
-    """The whole process, 2000 calls a rank; the best of three on a machine that may be busy."""
+    """Seconds of the processor, of the whole process and its children, 2000 calls a rank; the best of three."""
     folder = write_all(stuck(8, culprit=5, steps=1000), tmp_path / "dumps")
     times = []
     for _ in range(3):
-        began = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [sys.executable, "-m", "hangscope", "analyze", folder, "-q", "-o", tmp_path / "r.html"],
             env=environment,
@@ -274,6 +274,7 @@ def test_a_report_on_eight_ranks_takes_less_than_a_second_and_a_half(
             timeout=60,
             check=False,
         )
-        times.append(time.perf_counter() - began)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime)
         assert done.stdout.startswith("hang[stuck_rank]: Rank 5 "), done.stderr
     assert min(times) < 1.5, times

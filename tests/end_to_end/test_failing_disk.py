@@ -32,17 +32,19 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@pytest.fixture
-def job(hang: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / "job"
+@pytest.fixture(scope="module")
+def job(hang: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a job's files, which no test changes."""
+    parent = tmp_path_factory.mktemp("parent")
+    folder = parent / "job"
     shutil.copytree(hang, folder)
     (folder / "rank0.log").write_text("[rank0]: step 3 loss 2.0\n" * 60_000)
     (folder / "rank1.log.gz").write_bytes(
         gzip.compress(b"".join(b"step %d\n" % (n * n) for n in range(300_000)))
     )
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "rank3.log").write_bytes(os.urandom(200_000).hex().encode() + b"\n[rank3]: step 3\n")
-    shutil.make_archive(str(folder / "more"), "gztar", tmp_path / "more")
+    (parent / "more").mkdir()
+    (parent / "more" / "rank3.log").write_bytes(os.urandom(200_000).hex().encode() + b"\n[rank3]: step 3\n")
+    shutil.make_archive(str(folder / "more"), "gztar", parent / "more")
     (folder / "logs").mkdir()
     (folder / "logs" / "rank2.log").write_text("[rank2]: step 3 loss 2.0\n")
     return folder

@@ -116,6 +116,16 @@ def test_the_users_own_sitecustomize_runs_and_the_agent_is_not_seen(
     assert done.stdout.decode() == f"{mine} [] []\n"
 
 
+def test_a_launcher_that_passes_on_the_python_path_alone_brings_the_agent_along(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    call(["-q", "--", "true"], tmp_path, environment)
+    left = tmp_path / "left"
+    settings = {"PATH": environment["PATH"], "PYTHONPATH": str(left / "agent"), "RANK": "5"}
+    subprocess.run([sys.executable, "-c", "print('hi')"], env=settings, capture_output=True, check=True)
+    assert (left / "logs" / "restart_0" / "rank_5.out").read_text() == "hi\n"
+
+
 def test_each_ranks_output_is_kept_and_nothing_of_it_is_changed(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:

@@ -107,6 +107,6 @@ class Circles:
         if len(view.members) > 1 and set(view.members) <= set(own):
             # All members of their group are in their call: it stands still itself, and nobody is apart.
             return Stalled((), self.aligned.stuck_in(made), assumed=True)
-        call = OwnCall(view.kind_of(own[0], made.seq), made.seq)
+        call = OwnCall(view.kind_of(own[0], made.seq), made.seq, made.gid if made.gid != node.gid else None)
         change = Change(last_word=True, elsewhere=made.gid != node.gid)
         return Different(tuple(own), self.aligned.stuck_in(node, own), call, change, assumed=True)

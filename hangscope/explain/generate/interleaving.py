@@ -115,7 +115,7 @@ class Interleaving:
         return parting if odd is None else self.blame(parting, odd)
 
     def blame(self, parting: Parting, odd: int) -> Parting:
-        """Return the parting with `odd` as the rank that went astray, and what it left out or added."""
+        """Return the parting with `odd` as the rank that went off its pattern, and what it left out or added."""
         if parting.odd == odd:
             return parting
         (behind, ahead), (i, j) = parting.ranks, parting.rows

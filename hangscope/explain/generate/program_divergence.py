@@ -126,7 +126,7 @@ class ProgramDivergence:
         rows = dict(zip(parting.ranks, parting.rows, strict=True))
         gid, seq, kind, _ = self.aligned.programs.call(peer, rows[peer])
         own_gid, own_seq, own_kind, _ = self.aligned.programs.call(odd, rows[odd])
-        own = OwnCall(own_kind, own_seq)
+        own = OwnCall(own_kind, own_seq, own_gid if own_gid != gid else None)
         if parting.skipped and all(k.is_p2p for k in parting.skipped):
             halves = [
                 n

@@ -41,18 +41,19 @@ def owners(reading: Reading, mapping: LocalRanks, rank: int | None) -> tuple[dic
 def numbered(files: Iterable[str]) -> dict[str, int]:
     """Return the rank of each of these files where their names differ in one number alone and count from 0 on: `py-spy.2.txt`.
 
-    Process ids do not count from 0, and of one file alone nothing tells that its number counts.
+    Process ids do not count from 0, and of one file alone nothing tells that its number counts; what is there twice counts
+    within its node.
     """
-    series: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
+    series: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for file in files:
         found = _NUMBER.fullmatch(file.replace("\\", "/").rsplit("/", 1)[-1])
         if found:
-            series[(found[1], found[3])].setdefault(int(found[2]), file)
+            series[(found[1], found[3])].append((int(found[2]), file))
     return {
         file: rank
         for of_names in series.values()
-        if len(of_names) > 1 and sorted(of_names) == list(range(len(of_names)))
-        for rank, file in of_names.items()
+        if len(of_names) > 1 and sorted(rank for rank, _ in of_names) == list(range(len(of_names)))
+        for rank, file in of_names
     }
 
 

@@ -105,7 +105,9 @@ def what(verdict: VerdictPart | None) -> tuple[str, ...]:
         and culprit.op
     ):
         seq = f" seq {culprit.seq}" if culprit.seq is not None else ""
-        if culprit.seq == verdict.seq:
+        if culprit.group is not None:
+            lines.append(f"the culprit made {culprit.op}{seq} on group {culprit.group}")
+        elif culprit.seq == verdict.seq:
             lines.append(f"the culprit made {culprit.op}{seq} there")
         else:
             lines.append(f"the culprit's last call on that group: {culprit.op}{seq}")

@@ -52,7 +52,8 @@ def _culprit(subject: Subject) -> SidePart | None:
     if call is None:
         return None
     who = f"Rank {rank}" if rank is not None else "The other side"
-    word = "its call" if call.seq == verdict.seq else "its last call on that group"
+    there = call.seq == verdict.seq or call.group is not None
+    word = "its call" if there else "its last call on that group"
     return SidePart("culprit", f"{who}, {word}", _call(call), rank, _frames(call.frames))
 
 

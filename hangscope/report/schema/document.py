@@ -71,13 +71,14 @@ class FramePart:
 
 @dataclass(frozen=True, slots=True)
 class CallPart:
-    """One call as the verdict quotes it; frames are innermost first."""
+    """One call as the verdict quotes it; frames are innermost first. `group`: its label where it is another than the verdict's."""
 
     op: str
     seq: int | None
     sizes: tuple[tuple[int, ...], ...] = ()
     dtypes: tuple[str, ...] = ()
     frames: tuple[FramePart, ...] = ()
+    group: str | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True, slots=True)

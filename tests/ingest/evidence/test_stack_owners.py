@@ -1,56 +1,43 @@
+"""Which ranks stacks are of whose files no word names."""
+
 from __future__ import annotations
 
-import io
+from pathlib import Path
 
-from hangscope.incident import Incident
-from hangscope.ingest.assemble import assemble
-from hangscope.ingest.workers.log_reading import read_log
-from hangscope.ingest.workers.reading import Reading
-from hangscope.ingest.workers.text_files import read_stacks
+from hangscope.ingest.evidence.stack_owners import numbered
+from tests.conftest import analyze
 
-SPY = """Process 101: python train.py
-Python v3.11.4 (/opt/venv/bin/python3.11)
+INSIDE = """Process {pid}: python3 -u train.py
+Python v3.11.7 (/usr/bin/python3.11)
 
-Thread 101 (idle): "MainThread"
-    all_reduce (torch/distributed/distributed_c10d.py:3252)
-    main (train.py:10)
-Process 102: python train.py
-Python v3.11.4 (/opt/venv/bin/python3.11)
-
-Thread 102 (active): "MainThread"
-    load (train.py:33)
-    main (train.py:10)
+Thread {pid} (idle): "MainThread"
+    all_gather (torch/distributed/distributed_c10d.py:4287)
+    wrapper (torch/distributed/c10d_logger.py:83)
+    <module> (train.py:33)
 """
-PIDS = "".join(
-    f"[rank{r}]:W1120 15:13:24.451000 {pid} torch/nn/parallel/distributed.py:12] RuntimeError: x\n"
-    f"[rank{r}]:W1120 15:13:24.451000 {pid} torch/nn/parallel/distributed.py:12] CUDA error: unspecified launch failure\n"
-    for r, pid in ((4, 101), (5, 102))
-)
+BUSY = """Process {pid}: python3 -u train.py
+Python v3.11.7 (/usr/bin/python3.11)
+
+Thread {pid} (active+gil): "MainThread"
+    _clip (numpy/_core/_methods.py:102)
+    step (train.py:8)
+    <module> (train.py:32)
+"""
 
 
-def joined(name: str, log: str = "") -> Incident:
-    stacks = Reading.from_wire(name, read_stacks(io.BytesIO(SPY.encode()), name))
-    job = Reading("job.log", "log", "used", "", log=read_log(io.BytesIO(log.encode()), "job.log"))
-    return assemble([stacks, job], world_size=6)
+def test_files_that_count_from_0_are_the_ranks() -> None:
+    assert numbered(["a/py-spy.1.txt", "a/py-spy.0.txt"]) == {"a/py-spy.0.txt": 0, "a/py-spy.1.txt": 1}
 
 
-def where(incident: Incident) -> dict[int, str]:
-    return {r: record.threads[0][1][0].name for r, record in incident.ranks.items() if record.threads}
+def test_process_ids_a_single_file_and_numbers_within_nodes_are_none() -> None:
+    assert numbered(["stack_4711.txt", "stack_4712.txt"]) == {}
+    assert numbered(["stack_0.txt"]) == {}
+    assert numbered(["n0/stack_0.txt", "n0/stack_1.txt", "n1/stack_0.txt", "n1/stack_1.txt"]) == {}
 
 
-def test_processes_of_one_file_are_placed_by_their_ids() -> None:
-    incident = joined("stacks.txt", PIDS)
-    assert where(incident) == {4: "all_reduce", 5: "load"} and not incident.notes
-
-
-def test_the_name_speaks_of_the_first_process() -> None:
-    incident = joined("rank3.txt")
-    assert where(incident) == {3: "all_reduce"}
-    assert [n.message for n in incident.notes] == [
-        "1 of the 2 processes in it are of no known rank, so their stacks were set aside"
-    ]
-
-
-def test_processes_of_no_known_rank_are_noted() -> None:
-    incident = joined("stacks.txt")
-    assert where(incident) == {} and [n.code for n in incident.notes] == ["rank_unknown"]
+def test_the_busy_rank_is_found_by_stacks_alone_and_at_its_own_line(tmp_path: Path) -> None:
+    for rank in range(4):
+        (tmp_path / f"py-spy.{rank}.txt").write_text((BUSY if rank == 2 else INSIDE).format(pid=6500 + rank))
+    verdict = analyze(tmp_path).verdict
+    assert verdict is not None and (verdict.cause, verdict.culprit_ranks) == ("stuck_rank", (2,))
+    assert verdict.location is not None and (verdict.location.file, verdict.location.line) == ("train.py", 8)

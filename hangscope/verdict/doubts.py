@@ -1,0 +1,232 @@
+"""What lowers the confidence of a verdict: each doubt by its name, with the level that it leaves at most.
+
+A doubt is a function from the case and its match to a `Doubt`, or None where it does not apply. They are asked in the order of
+`DOUBTS`, and only those that lower the level are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hangscope.align.nodes import Untold
+from hangscope.align.rankset import ranks_phrase
+from hangscope.causes.case import Case, Match
+from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Shifted, Unseen
+from hangscope.explain.predict import MOST_REPLAYED, Replay
+from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
+from hangscope.incident import Absence
+from hangscope.ingest.torch_logs.c10d import DumpObserved
+from hangscope.verdict.damage import damage, only_communication_failed, torn_death
+
+LOW, MEDIUM = 0, 1
+EXPLAINS = 0.9  # of the waiting ranks, below which a root is not the whole story
+LEFT = 0.1  # of them that still wait once the named ranks are imagined to behave
+UNSEEN = 0.5  # of a group's members, or of the ranks whose text is read, from which on nobody knows the most
+
+#: Causes that say how a rank's program differs, and not only that its call does.
+_OF_PROGRAMS = frozenset(
+    {
+        "shape_mismatch", "gradient_sync_mismatch", "rank_conditional_collective", "uneven_loader", "collective_order_mismatch",
+        "collective_mismatch",
+    }
+)  # fmt: skip
+#: Causes that lines of text establish by themselves, whatever the calls show.
+_TOLD = frozenset({"crashed_rank", "early_exit", "model_mismatch", "init_hang"})
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A level that a verdict has at most (0 low, 1 medium), and why."""
+
+    most: int
+    why: str
+
+
+def _by_calls(case: Case, match: Match) -> bool:
+    """Return whether a match stands or falls with what the finding says of calls."""
+    return not isinstance(case.finding, Nothing) and match.cause not in _TOLD
+
+
+def _doubtful(case: Case, match: Match) -> list[int]:
+    """Return the ranks without a usable dump at which waiting ends, but for those that are named."""
+    return sorted(
+        {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks} - set(match.culprits)
+    )
+
+
+def damaged(case: Case, match: Match) -> Doubt | None:
+    """Files are damaged or lines torn, or on an error that a peer's end brings about as well."""
+    why = damage(case, match) or torn_death(case, match) or only_communication_failed(case, match)
+    return Doubt(MEDIUM, why) if why else None
+
+
+def number_alone(case: Case, match: Match) -> Doubt | None:
+    """Nothing but its number is known of the call that the others wait in."""
+    stuck = case.finding.stuck
+    if isinstance(case.finding, Absent) and stuck.view is not None and stuck.kind is None and case.solid:
+        return Doubt(MEDIUM, "the call that they wait in was not recorded: a number alone tells of it")
+    return None
+
+
+def even_sides(case: Case, match: Match) -> Doubt | None:
+    """Nobody is named, for the sides are even."""
+    if case.finding.tie and not match.culprits:
+        return Doubt(MEDIUM, "the sides are even and history does not tell which is wrong")
+    return None
+
+
+def explains_few(case: Case, match: Match) -> Doubt | None:
+    """Too few of the waiting ranks lead to the root."""
+    explained, waiting = case.finding.explained, len(case.finding.waiting)
+    if _by_calls(case, match) and waiting and explained < EXPLAINS * waiting:
+        return Doubt(MEDIUM, f"it explains only {explained} of {waiting} waiting ranks")
+    return None
+
+
+def leaves_waiting(case: Case, match: Match) -> Doubt | None:
+    """Ranks would still wait if the named ones did what is expected of them."""
+    if not (_by_calls(case, match) and 0 < len(match.culprits) <= MOST_REPLAYED and case.graph.waiting):
+        return None
+    unseen = {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks}
+    freed = {*match.culprits, *(unseen if isinstance(case.finding, Different) else ())}
+    left = Replay(case.graph).stuck(freed) - freed - _nowhere(case)
+    if len(left) > LEFT * len(case.graph.waiting):
+        return Doubt(MEDIUM, f"it leaves unexplained why {ranks_phrase(left)} would wait")
+    return None
+
+
+def guessed(case: Case, match: Match) -> Doubt | None:
+    """Nothing but what ranks printed last tells, or counts of one moment."""
+    if _by_calls(case, match) and case.finding.guess:
+        return Doubt(LOW, "it rests on what the ranks printed last, or on counts of one moment")
+    return None
+
+
+def died_beside(case: Case, match: Match) -> Doubt | None:
+    """Who seems to lag may be the peer of a rank that died, whose communicators are aborted."""
+    doubtful = _doubtful(case, match)
+    if doubtful and isinstance(case.finding, Lagging) and match.cause == "gpu_stall":
+        why = f"{ranks_phrase(doubtful)} may have died, whose peers' communicators then finish calls unevenly"
+        return Doubt(LOW, why)
+    return None
+
+
+def others_unseen(case: Case, match: Match) -> Doubt | None:
+    """Other ranks that calls wait for left no usable dump."""
+    doubtful = _doubtful(case, match)
+    if _by_calls(case, match) and doubtful and not isinstance(case.finding, Different):
+        return Doubt(MEDIUM, f"calls also lack {ranks_phrase(doubtful)}, of which no usable dump was seen")
+    return None
+
+
+def assumed(case: Case, match: Match) -> Doubt | None:
+    """Who waits for whom is assumed."""
+    if _by_calls(case, match) and case.finding.assumed:
+        why = "it rests on an assumption about who waits for whom, or about which group a log line means"
+        return Doubt(MEDIUM, why)
+    return None
+
+
+def members_unknown(case: Case, match: Match) -> Doubt | None:
+    """Somebody is called absent from a group whose members nobody recorded."""
+    view = case.finding.stuck.view
+    if not _by_calls(case, match) or view is None or not isinstance(case.finding, Absent | Unseen):
+        return None
+    if view.group.members_known or match.frame:
+        return None
+    why = "the members of the group are not recorded, so that nobody can be called absent for certain"
+    return Doubt(MEDIUM, why)
+
+
+def half_unseen(case: Case, match: Match) -> Doubt | None:
+    """Half of the group's members were not seen."""
+    view = case.finding.stuck.view
+    if (
+        not _by_calls(case, match)
+        or view is None
+        or not isinstance(case.finding, Absent | Different | Shifted | Lagging)
+    ):
+        return None
+    ranks, gid = case.incident.ranks, view.group.gid
+    # Of a group with sends and receives a frontier is not always known, although the rank was seen.
+    others = [
+        r for r in view.unseen if r not in match.culprits and not (ranks[r].seen and gid in ranks[r].p2p)
+    ]
+    if others and len(others) >= UNSEEN * len(view.members):
+        return Doubt(MEDIUM, f"half of the group's members were not seen ({ranks_phrase(others)})")
+    return None
+
+
+def text_alone(case: Case, match: Match) -> Doubt | None:
+    """No call was recorded."""
+    if case.from_text and not case.solid and match.cause not in _TOLD | {"slow_rank"}:
+        return Doubt(MEDIUM, "there is no record of the calls: it rests on lines of text")
+    return None
+
+
+def no_history(case: Case, match: Match) -> Doubt | None:
+    """Lines tell the odd call, and nothing of what was called before it."""
+    finding, ranks = case.finding, case.incident.ranks
+    own, peer = finding.own.kind, finding.stuck.kind
+    other_op = own is not None and peer is not None and own.op != peer.op
+    if other_op and not finding.change.elsewhere and not finding.assumed:
+        return None
+    told = all(ranks[r].absence is Absence.TOLD for r in match.culprits if r in ranks)
+    if match.cause in _OF_PROGRAMS and match.culprits and told and finding.stuck.view is not None:
+        why = "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well"
+        return Doubt(LOW, why)
+    return None
+
+
+def sides_not_here(case: Case, match: Match) -> Doubt | None:
+    """Those whose lines are here are even, and others' lines are not here."""
+    unread = beyond_the_text(case.incident, case.statements) | without_a_log(case.incident, case.statements)
+    if case.from_text and case.finding.tie and unread:
+        return Doubt(LOW, f"the sides are even, and the lines of {ranks_phrase(unread)} are not here")
+    return None
+
+
+def not_here(case: Case, match: Match) -> Doubt | None:
+    """Nothing was collected of ranks for whom the named one may wait in its turn."""
+    gone = not_collected(case.incident, case.statements) - set(match.culprits)
+    if not gone or case.from_text:
+        return None
+    placed = any(case.statements.of(r, DumpObserved) for r in match.culprits)
+    own_words = any(i.rank in match.culprits and i.kind in ("log", "exit", "stack") for i in match.evidence)
+    absent = isinstance(case.finding, Absent) and len(gone) > 1 and not placed
+    lagging = isinstance(case.finding, Lagging) and match.cause == "gpu_stall"
+    if absent or ((isinstance(case.finding, Unseen) or lagging) and not own_words):
+        return Doubt(LOW, f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn")
+    return None
+
+
+def no_frames(case: Case, match: Match) -> Doubt | None:
+    """No frames tell calls of one op apart."""
+    blind = not case.frames_recorded and not case.from_text
+    if match.cause not in _OF_PROGRAMS or not blind or case.finding.stuck.view is None:
+        return None
+    shown = case.finding.change.edit is not None or match.cause == "collective_order_mismatch"
+    why = "no frames were recorded, so that calls of one op from other lines look alike"
+    return Doubt(MEDIUM if shown else LOW, why)
+
+
+def mostly_silent(case: Case, match: Match) -> Doubt | None:
+    """Most ranks left no text, where text is all there is."""
+    ranks = case.incident.ranks
+    silent = [r for r, record in ranks.items() if not record.files and not record.events]
+    if case.from_text and len(silent) > UNSEEN * len(ranks):
+        return Doubt(MEDIUM, f"most ranks left no text ({len(silent)} of {len(ranks)})")
+    return None
+
+
+DOUBTS: tuple[Callable[[Case, Match], Doubt | None], ...] = (
+    damaged, number_alone, even_sides, explains_few, leaves_waiting, guessed, died_beside, others_unseen, assumed,
+    members_unknown, half_unseen, text_alone, no_history, sides_not_here, not_here, no_frames, mostly_silent,
+)  # fmt: skip
+
+
+def _nowhere(case: Case) -> set[int]:
+    """Return the ranks of which text says that they waited, and not for whom."""
+    opened = case.graph.open_calls.items()
+    return {rank for rank, calls in opened if calls and isinstance(calls[0].node, Untold)}

@@ -1,0 +1,89 @@
+"""Whether there is proof that nothing hangs, where no rule answers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from hangscope.causes.case import Case
+from hangscope.incident import State
+from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
+from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.c10d import AsyncError, HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
+from hangscope.verdict.damage import damaged_files
+
+
+def status_without_verdict(case: Case) -> str:
+    """Return no_hang only with positive proof, else inconclusive."""
+    incident, statements = case.incident, case.statements
+    trouble = statements.all(
+        RankException,
+        Exit,
+        GlooTimeout,
+        GlooClosed,
+        WatchdogTimeout,
+        Terminate,
+        CallFingerprint,
+        MonitoredBarrier,
+        StoreTimeout,
+        NcclWarn,
+        ExternalEnd,
+        HeartbeatTimeout,
+        Desync,
+        AsyncError,
+        NoProgress,
+        RendezvousTimeout,
+        StoreUnreachable,
+        CudaError,
+        Xid,
+        OomCuda,
+        OomHost,
+        DdpUnused,
+    )
+    trouble = [e for e in trouble if not (isinstance(e, Exit) and e.code == 0)]
+    if trouble or case.graph.waiting or damaged_files(incident):
+        return "inconclusive"
+    ranks = incident.ranks.values()
+    # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.
+    blind = any(n.code == "detail_recording" for n in incident.notes)
+    all_seen = not blind and bool(incident.ranks) and all(r.seen and r.dump_file for r in ranks)
+    logged = any(f != r.dump_file for r in ranks for f in r.files)
+    all_seen = all_seen and (logged or not _half_retired(case))
+    all_exited = bool(incident.ranks) and all(r.rank in statements.left_quietly for r in ranks)
+    return "no_hang" if (all_seen and _equal_frontiers(case)) or all_exited else "inconclusive"
+
+
+def _half_retired(case: Case) -> bool:
+    """Return whether some members retired their last call on gloo and others did not: done or failed, it does not tell."""
+    states: dict[tuple[int, int], set[bool]] = defaultdict(set)
+    for record in case.incident.ranks.values():
+        for gid, queue in record.queues.items():
+            if len(queue) and case.incident.kinds.without_sizes(int(queue.kind[-1])).backend == "gloo":
+                states[(gid, int(queue.seq[-1]))].add(int(queue.state[-1]) == State.PENDING)
+    return any(len(found) > 1 for found in states.values())
+
+
+def _equal_frontiers(case: Case) -> bool:
+    """Return whether all members of every group stand at the same seq, with calls made at all."""
+    made = False
+    for group in case.incident.groups:
+        ends = set()
+        for rank in group.ranks:
+            queue = case.incident.ranks[rank].queues.get(group.gid) if rank in case.incident.ranks else None
+            ends.add(
+                max(
+                    int(queue.seq.max()) if queue is not None and len(queue) else 0,
+                    (queue.frontier.enqueued or 0) if queue is not None else 0,
+                )
+            )
+        made = made or bool(ends - {0})
+        if len(ends) > 1 and not any(
+            r in case.incident.ranks and group.gid in case.incident.ranks[r].p2p for r in group.ranks
+        ):
+            return False
+    return made
