@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope import incident
-from hangscope.align.nodes import Instance
+from hangscope.align.nodes import Instance, Untold
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
     Absent,
@@ -109,12 +109,14 @@ def _by_calls(aligned: Aligned, found: Sequence[Finding]) -> list[Weighed]:
 def _by_text(aligned: Aligned) -> list[Weighed]:
     """Return what text tells, held against the calls that are open."""
     replay = Replay(aligned.graph)
-    waiting = frozenset(aligned.waiting)
+    # Of whom no line tells for whom they wait, every root may be the one.
+    opened = aligned.graph.open_calls.items()
+    waiting = frozenset(rank for rank, calls in opened if calls and not isinstance(calls[0].node, Untold))
     weighed = []
     for stated, source in told(aligned.incident, aligned.stated):
         finding = _in_its_own_call(aligned, stated) if source is Source.REPORT else stated
         culprits = frozenset(finding.culprits)
-        left = replay.stuck(culprits) - culprits if waiting and culprits else frozenset()
+        left = replay.stuck(culprits) & waiting - culprits if waiting and culprits else frozenset()
         share = 1 - len(left) / max(1, len(waiting - culprits))
         weighed.append(Weighed(finding, source, share - price(finding, source)))
     return weighed
