@@ -251,12 +251,13 @@ def _unknown(kinds: Kinds, queue: Queue, retired: list[int]) -> tuple[int, ...]:
     if not retired or int(queue.seq[last]) != retired[-1]:
         return tuple(retired)
     stack = kinds.without_sizes(int(queue.kind[last])).stack
-    row = last
+    row, begun = last, {int(queue.kind[last])}  # a bucket that comes again is of the pass before
     while row > 0 and stack and runs_backward(kinds.without_sizes(int(queue.kind[row]))):
         before = kinds.without_sizes(int(queue.kind[row - 1]))
-        if before.stack != stack or queue.state[row - 1] != State.DONE:
+        if before.stack != stack or queue.state[row - 1] != State.DONE or int(queue.kind[row - 1]) in begun:
             break
         row -= 1
+        begun.add(int(queue.kind[row]))
     return tuple(sorted({*retired, *queue.seq[row:last].tolist()}))
 
 
