@@ -236,13 +236,9 @@ def build(
                 graph.connect(graph.add(Host(rank)), node, True)
         _connect_batches(graph, ordered)
     first: dict[int, int] = {}
-    elsewhere = {view.group.gid: _may_be_members(incident, view) for view in views}
     for called in [n for n in graph.nodes if isinstance(n, Instance)]:
-        group = by_gid[called.gid].group
-        if group.partial or (not group.members_known and len(group.ranks) == 1 and not elsewhere[called.gid]):
+        if by_gid[called.gid].group.partial:
             graph.connect(graph.index[called], graph.add(Unnamed(called.gid)), True)
-        for rank in elsewhere[called.gid]:
-            graph.connect(graph.index[called], graph.add(Host(rank)), True)
         first[called.gid] = min(called.seq, first.get(called.gid, called.seq))
     edges = 0
     for instance in [n for n in graph.nodes if isinstance(n, Called)]:
@@ -254,6 +250,7 @@ def build(
         edges += len(absent)
         for rank in absent:
             graph.connect(graph.index[instance], graph.add(Host(rank)), False)
+    _wait_for_unknown_members(incident, graph, by_gid)
     early = {rank for view in views for rank in view.early}
     _find_roots(incident, graph, early, idle)
     return graph
@@ -269,6 +266,17 @@ def _connect_batches(graph: WaitGraph, ordered: Sequence[OpenCall]) -> None:
         for one, other in zip(batch, [*batch[1:], batch[0]], strict=True):
             if one.node != other.node:
                 graph.connect(graph.add(one.node), graph.add(other.node), False)
+
+
+def _wait_for_unknown_members(incident: Incident, graph: WaitGraph, views: dict[int, GroupFrontier]) -> None:
+    """Let a call that all known members joined wait for those that its group may have besides: all else is in it."""
+    for called in [n for n in graph.nodes if isinstance(n, Instance) and not graph.edges[graph.index[n]]]:
+        view = views[called.gid]
+        may_be = _may_be_members(incident, view)
+        for rank in may_be:
+            graph.connect(graph.index[called], graph.add(Host(rank)), True)
+        if not may_be and not view.group.members_known and len(view.group.ranks) == 1:
+            graph.connect(graph.index[called], graph.add(Unnamed(called.gid)), True)
 
 
 def _may_be_members(incident: Incident, view: GroupFrontier) -> list[int]:
