@@ -56,7 +56,7 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
             completed = (
                 "its log tells no completions"
                 if not told
-                else "its last call's end not recorded"
+                else "its completion not recorded"
                 if member.unknown and done < (member.enqueued or 0)
                 else f"last completed {done}"
             )
