@@ -17,6 +17,7 @@ from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence
 from hangscope.ingest.torch_logs.c10d import DumpObserved
+from hangscope.knowledge.callsite import user_frame
 from hangscope.verdict.damage import damage, only_communication_failed, torn_death
 
 LOW, MEDIUM = 0, 1
@@ -66,6 +67,21 @@ def number_alone(case: Case, match: Match) -> Doubt | None:
     stuck = case.finding.stuck
     if isinstance(case.finding, Absent) and stuck.view is not None and stuck.kind is None and case.solid:
         return Doubt(MEDIUM, "the call that they wait in was not recorded: a number alone tells of it")
+    return None
+
+
+def raised_elsewhere(case: Case, match: Match) -> Doubt | None:
+    """Tracebacks of those who are called absent stand in another call than the one that the others wait in."""
+    waited = user_frame(case.finding.stuck.kind.stack) if case.finding.stuck.kind is not None else None
+    if not isinstance(case.finding, Absent) or case.from_text or waited is None:
+        return None
+    for rank in match.culprits:
+        where = case.statements.whereabouts.get(rank)
+        if where is None or where.kind != "log" or not where.inside or where.op is None:
+            continue
+        if not any((f.file, f.line) == (waited.file, waited.line) for f in where.stack):
+            why = f"rank {rank}'s traceback stands in another call, so that its dump may be older than the freeze"
+            return Doubt(LOW, why)
     return None
 
 
@@ -221,7 +237,7 @@ def mostly_silent(case: Case, match: Match) -> Doubt | None:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubt | None], ...] = (
-    damaged, number_alone, even_sides, explains_few, leaves_waiting, guessed, died_beside, others_unseen, assumed,
+    damaged, number_alone, raised_elsewhere, even_sides, explains_few, leaves_waiting, guessed, died_beside, others_unseen, assumed,
     members_unknown, half_unseen, text_alone, no_history, sides_not_here, not_here, no_frames, mostly_silent,
 )  # fmt: skip
 

@@ -124,3 +124,42 @@ def test_stacks_of_the_debug_server(tmp_path: Path) -> None:
     verdict = judged(told(tmp_path, {"stacks.txt": text}))
     assert (verdict.cause, verdict.culprit_ranks) == ("stuck_rank", (1,))
     assert verdict.location is not None and (verdict.location.file, verdict.location.line) == ("data.py", 3)
+
+
+def _ended(codes: dict[int, int]) -> list[str]:
+    """Return the lines in which torchrun lists how its workers ended."""
+    lines = [
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "=" * 60,
+        "train.py FAILED",
+        "-" * 60,
+    ]
+    for number, (rank, code) in enumerate(codes.items()):
+        lines += ["Root Cause (first observed failure):" if number == len(codes) - 1 else "Failures:"] * (
+            number in (0, len(codes) - 1)
+        )
+        lines += [
+            f"[{number}]:",
+            "  time      : 2026-11-22_11:36:19",
+            "  host      : localhost",
+            f"  rank      : {rank} (local_rank: {rank})",
+            f"  exitcode  : {code} (pid: {5570 + rank})",
+            "  error_file: <N/A>",
+            "  traceback : Signal",
+        ]
+    return [*lines, "=" * 60]
+
+
+def test_an_abort_of_which_the_rank_itself_says_nothing_is_no_death_on_gloo(tmp_path: Path) -> None:
+    """Gloo aborts whoever gets a message that does not fit, and its words may not be here."""
+    lines = raised(1, CLOSED) + _ended({2: -15, 1: 1, 0: -6})
+    report = told(tmp_path, {"launcher.log": lines, "rank_0.log": ["step 5 loss 1.0"]})
+    assert report.verdict is None or 0 not in report.verdict.culprit_ranks
+
+
+def test_a_kill_of_which_the_rank_itself_says_nothing_is_one(tmp_path: Path) -> None:
+    lines = raised(1, CLOSED) + _ended({2: -15, 1: 1, 0: -9})
+    assert short(told(tmp_path, {"launcher.log": lines, "rank_0.log": ["step 5 loss 1.0"]}))[:2] == (
+        "crashed_rank",
+        (0,),
+    )

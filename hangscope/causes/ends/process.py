@@ -162,7 +162,7 @@ def _remedy(case: Case, death: Death) -> list[str]:
     )
     keep = (
         "Do not raise the timeout: the others wait for a process that does not come back."
-        if case.incident.kinds and on_gloo
+        if (case.incident.kinds and on_gloo) or case.statements.all(GlooClosed, GlooTimeout)
         else "Leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default (3), so that survivors abort and dump; do not raise the timeout."
     )
     kind = death.event.kind

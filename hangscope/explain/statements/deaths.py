@@ -12,6 +12,7 @@ from hangscope.events import Event
 from hangscope.explain.statements.statements import INTERRUPTS, Death, Statements
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import (
@@ -129,9 +130,13 @@ _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 1
 
 
 def _unheard_abort(rank: int, statements: Statements) -> bool:
-    """Return whether a rank of which only the launcher tells was aborted in a job whose watchdogs abort the waiting."""
-    heard = any(not e.by_launcher for events in statements.of_rank[rank].values() for e in events)
-    return not heard and bool(statements.all(WatchdogTimeout))
+    """Return whether a rank of which only the launcher tells was aborted in a job whose communication layer aborts processes.
+
+    NCCL's watchdogs abort those that wait, and gloo whoever gets a message that does not fit its buffer.
+    """
+    said = (e for events in statements.of_rank[rank].values() for e in events)
+    heard = any(not e.by_launcher and not isinstance(e, Progress | PrintedTail) for e in said)
+    return not heard and bool(statements.all(WatchdogTimeout, GlooClosed, GlooTimeout))
 
 
 def _went_on(rank: int, event: Event, statements: Statements) -> bool:

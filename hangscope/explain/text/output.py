@@ -87,7 +87,10 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
     if statements.all(*_BEGINNINGS) and not statements.all(*_LOST, *_WAITED, NcclWarn, AsyncError):
         return None  # the group never formed: who is missing is told by the store
     swept = [r for r in quiet if (e := statements.exits.get(r)) is not None and e.code in _ENDED_BY_LAUNCHER]
-    if swept and (len(quiet) > 1 or statements.all(GlooSizeMismatch)):
+    aborted = statements.all(GlooSizeMismatch)
+    if aborted and any(r not in statements.exits for r in quiet):
+        return None  # a process was aborted: the others may have been ended before they could print
+    if swept and (len(quiet) > 1 or aborted):
         return None  # the launcher ended them before they could print, the innocent with the guilty
     lost = [r for r in failed if _lost_a_peer(r, statements)]
     # Who left no file at all may have timed out like the others.

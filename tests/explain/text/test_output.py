@@ -87,3 +87,12 @@ def test_who_is_past_the_making_of_a_group_is_not_blamed_for_it(tmp_path: Path, 
 def test_who_alone_makes_a_group_is(tmp_path: Path) -> None:
     lines = [_in_call(0, "new_group", 10), *(_in_call(rank, "all_reduce", 17) for rank in range(1, 4))]
     assert short(told(tmp_path, lines))[1] == (0,)
+
+
+def test_who_is_silent_beside_an_aborted_rank_may_have_been_ended_first(tmp_path: Path) -> None:
+    logs = {
+        "rank_0.log": ABORTED + "\n",
+        "rank_1.log": _in_call(1, "all_gather", 9) + "\n",
+        "rank_2.log": "step 3/9\n",
+    }
+    assert short(told(tmp_path, logs))[1] == ()
