@@ -58,8 +58,8 @@ def _within(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
 def _patterns() -> dict[str, re.Pattern[Any]]:
     found: dict[str, re.Pattern[Any]] = {}
     for info in pkgutil.walk_packages(hangscope.__path__, "hangscope."):
-        if info.name.endswith("__main__") or info.name.startswith("hangscope.hooks."):
-            continue  # of the hooks, which are files for users to copy, the source is read below
+        if info.name.endswith(("__main__", ".sitecustomize")) or info.name.startswith("hangscope.hooks."):
+            continue  # what acts when it is imported; of the hooks, files for users to copy, the source is read below
         try:
             module = importlib.import_module(info.name)
         except ImportError:

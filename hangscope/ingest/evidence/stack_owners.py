@@ -11,7 +11,7 @@ from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.workers.log_reading import only_writer
 from hangscope.ingest.workers.reading import Reading, Thread
 
-_NUMBER = re.compile(r"(\D*)(\d{1,7})(\D*)")
+_NUMBER = re.compile(r"\d{1,7}")
 
 
 def owners(reading: Reading, mapping: LocalRanks, rank: int | None) -> tuple[dict[int, list[Thread]], int]:
@@ -46,9 +46,10 @@ def numbered(files: Iterable[str]) -> dict[str, int]:
     """
     series: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for file in files:
-        found = _NUMBER.fullmatch(file.replace("\\", "/").rsplit("/", 1)[-1])
-        if found:
-            series[(found[1], found[3])].append((int(found[2]), file))
+        name = file.replace("\\", "/").rsplit("/", 1)[-1]
+        found = list(_NUMBER.finditer(name))
+        if len(found) == 1:
+            series[(name[: found[0].start()], name[found[0].end() :])].append((int(found[0].group()), file))
     return {
         file: rank
         for of_names in series.values()

@@ -287,7 +287,7 @@ def test_a_line_of_another_rank_ends_no_report() -> None:
 def test_reports_of_two_writers_are_told_apart() -> None:
     def of(local: int) -> list[str]:
         return [
-            f"[default{local}]:{line.replace('[rank0]', f'[rank{local}]').replace('train.py:42', f'train.py:{local}')}"
+            f"[default{local}]:{line.replace('[rank0]', f'[rank{local}]').replace(' Rank 0]', f' Rank {local}]').replace('train.py:42', f'train.py:{local}')}"
             for line in STACK_LINES
             if "other line" not in line
         ]
