@@ -88,8 +88,8 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
         return None  # the group never formed: who is missing is told by the store
     swept = [r for r in quiet if (e := statements.exits.get(r)) is not None and e.code in _ENDED_BY_LAUNCHER]
     aborted = statements.all(GlooSizeMismatch)
-    if aborted and any(r not in statements.exits for r in quiet):
-        return None  # a process was aborted: the others may have been ended before they could print
+    if any(e.rank is not None for e in aborted) and any(r not in statements.exits for r in quiet):
+        return None  # another rank was aborted: these may have been ended before they could print
     if swept and (len(quiet) > 1 or aborted):
         return None  # the launcher ended them before they could print, the innocent with the guilty
     lost = [r for r in failed if _lost_a_peer(r, statements)]

@@ -96,3 +96,13 @@ def test_who_is_silent_beside_an_aborted_rank_may_have_been_ended_first(tmp_path
         "rank_2.log": "step 3/9\n",
     }
     assert short(told(tmp_path, logs))[1] == ()
+
+
+def test_who_is_silent_beside_an_abort_that_names_no_rank_may_be_the_aborted_one(tmp_path: Path) -> None:
+    lines = [
+        _in_call(0, "all_gather", 9),
+        _in_call(1, "all_gather", 9),
+        _in_call(3, "all_gather", 9),
+        *ABORTED.split("\n"),
+    ]
+    assert short(told(tmp_path, lines))[1] == (2,)
