@@ -111,7 +111,8 @@ def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | 
     elif d.position is not None and d.position[0] == "beyond":
         if culprits == (0,) and told is None:
             return None  # what rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call
-        if not (d.peer_gradient or told or d.finding.stuck.history is None) and not _forward(d):
+        handmade = not (d.peer_gradient or told or d.finding.stuck.history is None) and not _forward(d)
+        if handmade and not d.left_between_rounds:
             return None  # a loop of hand-made calls: an extra call at its end looks the same
         strength = 1
         why = f"{its} call stands at {d.position[1]}, beyond the lines of the loop that {its} peers are in"
