@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hangscope.align.waitgraph import WaitGraph
+from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source, Stack
+from hangscope.incident import CallKind, Event, Frame, Incident, Stack
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import Knowledge, own_knowledge
 

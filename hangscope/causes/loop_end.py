@@ -5,8 +5,9 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Unseen
-from hangscope.incident import Evidence, Frame
+from hangscope.incident import Frame
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 

@@ -8,8 +8,9 @@ from math import prod
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Nothing, Shifted, Unseen
-from hangscope.incident import CallKind, Event, Evidence
+from hangscope.incident import CallKind, Event
 from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
 

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from hangscope.incident import (
-    Alternative,
-    CallRef,
-    Evidence,
-    Frame,
-    Group,
-    Incident,
-    Location,
-    Source,
-    Verdict,
-)
+from hangscope.conclusion import Alternative, CallRef, Evidence, Location, Source, Verdict
+from hangscope.incident import Frame, Group, Incident
 from hangscope.report.schema.document import (
     AlternativePart,
     CallPart,

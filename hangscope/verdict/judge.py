@@ -14,19 +14,10 @@ from hangscope.align.nodes import Instance, Node
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
+from hangscope.conclusion import CallRef, Evidence, Hypothesis, Location, Source, Verdict
 from hangscope.explain.finding import Candidate, Finding, Late
 from hangscope.explain.text.stop import Stop, find_stop, told_of
-from hangscope.incident import (
-    CallKind,
-    CallRef,
-    Event,
-    Evidence,
-    Group,
-    Hypothesis,
-    Location,
-    Source,
-    Verdict,
-)
+from hangscope.incident import CallKind, Event, Group
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.conclusion import Evidence, Hypothesis
 from hangscope.explain.predict import MOST_REPLAYED, Replay
-from hangscope.incident import Evidence, Hypothesis
 from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 

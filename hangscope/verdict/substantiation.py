@@ -8,13 +8,9 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.corroboration import corroboration
 from hangscope.causes.mismatch import describe
+from hangscope.conclusion import Alternative, Evidence, Source
 from hangscope.explain.finding import Candidate, Finding
-from hangscope.incident import (
-    Alternative,
-    CallKind,
-    Evidence,
-    Source,
-)
+from hangscope.incident import CallKind
 from hangscope.knowledge.callsite import user_frame
 
 
