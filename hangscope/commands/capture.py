@@ -27,9 +27,9 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
     PID is a launcher, a rank, or several: everything below it is looked at. Ranks are told by the variables that their
     launcher gave them. Prints where they stand as one tree; `hangscope analyze` the folder for the verdict.
     """
-    from hangscope.live import capture as live
-    from hangscope.live import processes as table
     from hangscope.live.folder import RunFolder
+    from hangscope.live.look import capture as look
+    from hangscope.live.look import processes as table
 
     if bool(pids) == bool(job):
         raise UsageError("give either process ids or --job FOLDER", "hangscope capture 4711")
@@ -53,8 +53,8 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
         )
     for number in range(2):
         if number:
-            time.sleep(live.GAP)
-        taken = live.capture(folder, found, everywhere=bool(job))
+            time.sleep(look.GAP)
+        taken = look.capture(folder, found, everywhere=bool(job))
     if not taken.stacks and not taken.recorders:
         raise NoInputError(
             f"neither stacks nor recorders could be had: {'; '.join(taken.missing)}",
