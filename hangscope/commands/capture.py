@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from hangscope.commands.options import quiet_option
 from hangscope.errors import NoInputError, UsageError
 from hangscope.frames import Stack
 
@@ -20,7 +21,7 @@ from hangscope.frames import Stack
     metavar="DIR",
     help="Where the captures go (default: hangscope-<PID>, or the job's folder).",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+@quiet_option
 def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet: bool) -> None:
     """Take the stacks and recorders of all ranks on this node, twice, without disturbing the job.
 
