@@ -1,12 +1,18 @@
-"""The nouns of what is concluded: a fact and where it stands, a call as it is quoted, the verdict. Ranks are global."""
+"""The nouns of what is concluded: a fact and where it stands, a call as it is quoted, the verdict. Ranks are global.
+
+Reports show these objects as they are: the order of the fields is that of the JSON report.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hangscope.frames import Stack
 from hangscope.incident import Group, Sizes
+
+#: Metadata of a field that a report leaves out where it is None.
+OMITTED = {"omit_none": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +22,9 @@ class Source:
     file: str
     line: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -24,8 +33,13 @@ class Evidence:
     kind: str
     text: str
     rank: int | None = None
+    stance: str = field(default="for", kw_only=True)
     source: Source | None = None
-    stance: str = "for"
+
+    @property
+    def at(self) -> str:
+        """Return where it stands, as text; empty where that is not known."""
+        return str(self.source) if self.source is not None and self.source.file else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +70,10 @@ class CallRef:
 
     op: str
     seq: int | None
-    frames: Stack = ()
     sizes: Sizes = ()
     dtypes: tuple[str, ...] = ()
-    group: str | None = None
+    frames: Stack = ()
+    group: str | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,11 +156,13 @@ class Group:
     @property
     def label(self) -> str:
         """Return how the group is written for a person: `0 (default_pg)`."""
-        return (
-            f"{self.name or '(unnamed)'} ({self.desc})"
-            if self.desc and self.desc != self.name
-            else self.name or "(unnamed)"
-        )
+        return group_label(self.name, self.desc)
+
+
+def group_label(name: str, desc: str) -> str:
+    """Return how a group is written for a person: `0 (default_pg)`."""
+    name = name or "(unnamed)"
+    return f"{name} ({desc})" if desc and desc != name else name
 
 
 @dataclass(frozen=True, slots=True)

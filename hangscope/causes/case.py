@@ -113,4 +113,4 @@ Rule = Callable[[Case], "Match | None"]
 
 def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: str = "for") -> Evidence:
     """Return a text event as evidence, with where it stands."""
-    return Evidence(kind, text or event.text, event.rank, Source(event.file, event.line), stance)
+    return Evidence(kind, text or event.text, event.rank, Source(event.file, event.line), stance=stance)

@@ -205,9 +205,9 @@ def _ref(kind: CallKind | None, seq: int | None, group: str | None = None) -> Ca
     return CallRef(
         kind.op,
         seq,
-        kind.stack,
         kind.input_sizes or kind.output_sizes,
         kind.input_dtypes or kind.output_dtypes,
+        kind.stack,
         group,
     )
 

@@ -124,7 +124,7 @@ def _against(case: Case, match: Match) -> list[Evidence]:
                     f"the launcher names rank {rank} as its first observed failure; it names whom it polled first",
                     rank,
                     Source(event.file, event.line),
-                    "against",
+                    stance="against",
                 )
             )
     for death in case.statements.deaths:
@@ -135,7 +135,7 @@ def _against(case: Case, match: Match) -> list[Evidence]:
                     f"rank {death.rank} {death.how}: a fault of its own, though the calls point elsewhere",
                     death.rank,
                     Source(death.event.file, death.event.line),
-                    "against",
+                    stance="against",
                 )
             )
     return result[:6]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.report.schema.document import Document, EvidencePart, VerdictPart
+from hangscope.conclusion import Evidence
+from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.pictures import Moment, StripData
 from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.words import counted, cut, cut_path, duration, sizes_words, some_ranks, utc
@@ -114,7 +115,7 @@ def what(verdict: VerdictPart | None) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def shown_facts(facts: Sequence[EvidencePart]) -> tuple[tuple[str, str, bool], ...]:
+def shown_facts(facts: Sequence[Evidence]) -> tuple[tuple[str, str, bool], ...]:
     """Return facts cut to fit: text, source, and whether it is a quoted line."""
     return tuple((cut(f.text, FACT_CHARS), cut_path(f.at, 60), f.kind == "log") for f in facts)
 
