@@ -119,7 +119,8 @@ def _verdict(
     explained = finding.explained if set(culprits) == set(finding.culprits) else sum(1 for r in waiting)
     in_call = _in_call(case, waiting)
     frame = match.frame or user_frame(finding.own.kind.stack if finding.own.kind else ())
-    frame_rank = match.frame_rank if match.frame is not None else (culprits[0] if culprits else None)
+    at = match.frame_rank if match.frame is not None else None
+    frame_rank = culprits[0] if at is None and culprits else at
     location = Location(frame.file, frame.line, frame.name, frame_rank) if frame is not None else None
     kind = finding.stuck.kind
     view = finding.stuck.view
