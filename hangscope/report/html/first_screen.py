@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import Evidence
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.pictures import Moment, StripData
 from hangscope.report.schema.stories import PageFrame, SidePart
@@ -183,13 +184,7 @@ def headline(document: Document) -> str:
 def commands(document: Document, strip: StripData | None) -> tuple[str, ...]:
     """Return what to run now, of a job that may still live: a stack of each named process, with its host and pid."""
     verdict = document.verdict
-    if verdict is None or verdict.cause not in (
-        "stuck_rank",
-        "slow_rank",
-        "gpu_stall",
-        "unknown",
-        "network_stall",
-    ):
+    if verdict is None or verdict.cause not in CATALOG or not CATALOG[verdict.cause].stack_tells:
         return ()
     if strip is not None and strip.life == "ended":
         return ()
