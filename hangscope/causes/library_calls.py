@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
+from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Different
-from hangscope.incident import CallKind, Evidence, Frame, Source, Stack
+from hangscope.incident import CallKind, Frame, Stack
 from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.library import Knowledge, Reading
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Unseen
-from hangscope.incident import Evidence
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch

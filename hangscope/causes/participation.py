@@ -6,8 +6,9 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe
+from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Different, Extra, Shifted
-from hangscope.incident import Evidence, Frame, Source
+from hangscope.incident import Frame
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame

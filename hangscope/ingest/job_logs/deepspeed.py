@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
@@ -28,12 +27,8 @@ _SPAWNED = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spawned(Event):
+class Spawned(Event, by_launcher=True, calm=True):
     """A process was started as the rank that the event carries; `pid` is its process id on `host`."""
-
-    kind: ClassVar[str] = "spawned"
-    by_launcher: ClassVar[bool] = True
-    calm: ClassVar[bool] = True
 
 
 @dataclass(slots=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import clean, strip_prefix
@@ -30,11 +29,9 @@ _NOT_ITS_OWN = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrintedTail(Event):
+class PrintedTail(Event, kind="printed", calm=True):
     """The last lines of one log that are the program's own, the oldest first, numbers masked as `#` and without its rank."""
 
-    kind: ClassVar[str] = "printed"
-    calm: ClassVar[bool] = True
     lines: tuple[str, ...]
 
 

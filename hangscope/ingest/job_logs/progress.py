@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
@@ -52,7 +51,6 @@ _NOT_PROGRESS = re.compile(
 class Progress(Event):
     """The last line of a rank's output that counts steps (of `total`, where it says so), or one that says that a loop or epoch ended (`done`) or that the process stops (`leaving`)."""
 
-    kind: ClassVar[str] = "progress"
     step: int | None = None
     total: int | None = None
     epoch: int | None = None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
 
 from hangscope.events import Event
 from hangscope.ingest.nccl.line import version_tuple
@@ -45,14 +44,12 @@ START_BEFORE_BOOTSTRAP = (2, 23)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NcclInit(Event):
+class NcclInit(Event, calm=True):
     """One step in a communicator's life as one process prints it, or (`phase` process) where that process is.
 
     `phase`: process, start, bootstrap, complete, abort or destroy.
     """
 
-    kind: ClassVar[str] = "nccl_init"
-    calm: ClassVar[bool] = True
     phase: str
     comm: str | None = None
     local_id: str | None = None

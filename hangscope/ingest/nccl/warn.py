@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from hangscope.events import Event
 from hangscope.ingest.lines.rules import compiled
@@ -35,7 +35,6 @@ class NcclWarn(Event):
     `result` an ncclResult_t. `retrying`: it goes on trying, so that nothing failed yet.
     """
 
-    kind: ClassVar[str] = "nccl_warn"
     fault: str
     blames: str
     tier: int

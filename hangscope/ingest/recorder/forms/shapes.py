@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from hangscope.ingest.recorder.forms.plain_entry import NewFrame
+from hangscope.ingest.recorder.forms.entry_parts import NewFrame
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.forms.form import Form
