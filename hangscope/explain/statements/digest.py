@@ -37,7 +37,7 @@ def digest(incident: Incident) -> Statements:
 
 def _external(statements: Statements) -> ExternalEnd | None:
     events = statements.all(ExternalEnd)
-    if events:
+    if events and not _after_a_task(events[0], statements):
         return events[0]
     pressed = [e for e in statements.all(RankException) if e.type == CTRL_C]
     if not pressed or any(not e.symptom and e.type not in INTERRUPTS for e in statements.all(RankException)):
@@ -47,6 +47,12 @@ def _external(statements: Statements) -> ExternalEnd | None:
         first.file, first.line, first.text, host=first.host, time=first.time, stamp=first.stamp,
         reason="cancelled", signal="SIGINT",
     )  # fmt: skip
+
+
+def _after_a_task(end: ExternalEnd, statements: Statements) -> bool:
+    """Return whether srun cancelled its step because a task had ended: then the task's end is the fault, and nothing came from outside."""
+    ended = (e for e in statements.all(Exit) if e.via == "srun" and e.code not in (0, -15))
+    return end.reason == "cancelled" and any(e.file == end.file and e.line < end.line for e in ended)
 
 
 def _quiet_leavers(incident: Incident, statements: Statements) -> None:

@@ -126,7 +126,13 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     notes += misplaced(readings)
     readings, job_numbers = without_job_numbers(readings)
     mapping = LocalRanks(readings)
-    by_number = numbered(r.file for r in readings if r.threads and rank_of_log(r.file) == (None, None))
+    by_number = numbered(
+        {
+            r.file: mapping.of_pid(r.threads[0].pid)
+            for r in readings
+            if r.threads and rank_of_log(r.file) == (None, None)
+        }
+    )
     events: list[Event] = []
     for reading in readings:
         rank = reading.log.rank if reading.log else None
