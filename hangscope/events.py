@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from typing import Any, ClassVar, get_type_hints
 
 from hangscope.checks import is_rank, wrong_field
+from hangscope.dataclass import dataclass
 from hangscope.frames import Frame, Stack
 
 LEAP = 2024  # the year that stamps without one are counted in

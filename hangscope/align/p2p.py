@@ -8,9 +8,10 @@ aligned at their last completed call, because a send and its receive complete to
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hangscope.align.nodes import PairInstance
+from hangscope.dataclass import dataclass
 from hangscope.incident import Group, Incident, State
 
 

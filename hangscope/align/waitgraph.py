@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hangscope.align.components import components
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import match_key
 from hangscope.align.nodes import Called, Host, Instance, Node, PairInstance, Unnamed, Untold
 from hangscope.align.p2p import Pair, pairs
+from hangscope.dataclass import dataclass
 from hangscope.incident import Incident, State
 
 MOST_EDGES = (

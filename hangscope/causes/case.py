@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hangscope.align.waitgraph import WaitGraph
+from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source, Stack

@@ -8,9 +8,9 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.live.capture import GAP, Taken, capture
 from hangscope.live.command import ANNOUNCING, ENDING, PASSED_ON, Command, check
 from hangscope.live.folder import RunFolder

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.report.schema.document import Document
 from hangscope.report.ticket import Block, Line, Piece, ticket
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from hangscope.align.nodes import Instance, Node
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
+from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Candidate, Finding, Late
 from hangscope.explain.text.stop import Stop, find_stop, told_of
 from hangscope.incident import (

@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told

@@ -15,9 +15,10 @@ import datetime
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.prefixes import Line

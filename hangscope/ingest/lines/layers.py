@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.lines.layer_readers import (
     Found,
     Reader,

@@ -9,8 +9,9 @@ others.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
+
+from hangscope.dataclass import dataclass
 
 LIMIT = 1 << 18  # bytes; no paste is longer, and what is longer is read as it is
 _WIDTH = 400  # of a terminal, in characters

@@ -14,8 +14,8 @@ counts kernel launches or groups, stays 0 on one node since 2.27, and differs be
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import KindRow

@@ -9,9 +9,9 @@ from 2.29.2.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.nccl.line import version_tuple
 from hangscope.ingest.recorder.members import MAX_RANKS

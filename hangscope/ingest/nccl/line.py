@@ -17,8 +17,8 @@ truncated.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.lines.rules import integer
 
 #: What a line must contain to be worth parsing (`CCL version` is in NCCL's and RCCL's banner).

@@ -9,9 +9,9 @@ src/transport/net_ib*.cc, src/misc/{ibvwrap,shmutils,cudawrap}.cc, src/include/{
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.rules import compiled
 from hangscope.ingest.nccl.line import NcclLine

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from sys import (
     intern,
 )  # one object for equal texts: what two dumps have in common is told by its pickled bytes
 from typing import Any, TypeAlias
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.recorder.coalesced import (
     COALESCED_END,

@@ -18,10 +18,11 @@ import re
 import struct
 from array import array
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.entries import Entries
 from hangscope.ingest.recorder.forms.entry_forms import EntryForms, Found

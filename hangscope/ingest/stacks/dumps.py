@@ -18,9 +18,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO
 
+from hangscope.dataclass import dataclass
 from hangscope.incident import Frame, Stack
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.stacks.engine_titles import ranks_of_titles

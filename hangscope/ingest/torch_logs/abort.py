@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.parser import LineParser

@@ -13,9 +13,10 @@ is local to its group, and on `WorkNCCL` lines it is even that of the first grou
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Build, Rule, RuleParser, integer, rule, told

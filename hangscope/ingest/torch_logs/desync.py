@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.parser import LineParser

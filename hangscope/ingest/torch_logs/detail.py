@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.incident import State

@@ -11,9 +11,9 @@ peer's fingerprint.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.torch_logs.c10d_names import OP_TYPES, user_op
 
 RANDOM_START = 10_000_000  # gloo counted from a random number before 2.1; such a number joins nothing

@@ -10,9 +10,9 @@ that of the communicator and the name the process group's; no line names the cal
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, rule

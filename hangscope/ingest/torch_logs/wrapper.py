@@ -12,9 +12,9 @@ connections are symptoms.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told

@@ -11,10 +11,11 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.files import sniff
 from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
 from hangscope.ingest.recorder import flight_recorder, safe_pickle

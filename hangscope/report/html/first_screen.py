@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
+from hangscope.dataclass import dataclass
 from hangscope.report.schema.document import Document, EvidencePart, VerdictPart
 from hangscope.report.schema.pictures import Moment, StripData
 from hangscope.report.schema.stories import PageFrame, SidePart

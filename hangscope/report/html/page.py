@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hangscope.dataclass import dataclass
 from hangscope.report.html import first_screen as first
 from hangscope.report.html import tables
 from hangscope.report.html.diff_rows import DiffList, diff_list

@@ -6,8 +6,9 @@ lose integers above 2^53; ranks and inputs are folded into classes above `FOLD_A
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hangscope.dataclass import dataclass
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.plain import OMITTED
 

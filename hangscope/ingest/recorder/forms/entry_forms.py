@@ -11,11 +11,11 @@ what it was, so that it would be loaded as the first one was.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import chain, count
 from operator import itemgetter
 from typing import Any, TypeAlias
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.entries import Entries, Stacks, names_a_call
 from hangscope.ingest.recorder.forms.form import Form, form_of
 from hangscope.ingest.recorder.forms.plain_entry import NewFrame, NotPlain, PlainEntry, parse

@@ -9,8 +9,10 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from hangscope.dataclass import dataclass
 
 DEEPEST = 8  # containers in one another; an entry of torch's has three
 #: what a number or time is unpacked as, by its opcode; the width follows from the format
