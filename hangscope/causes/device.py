@@ -45,7 +45,6 @@ def device_fault(case: Case) -> Match | None:
             category="hardware",
             evidence=evidence,
             frame=case.frame_of(finding.own.kind),
-            frame_rank=culprits[0],
             advice=[
                 f"Drain the GPU of {ranks_phrase(culprits)} and look for the first CUDA error or Xid in its host's kernel log; the timeout came later.",
                 "With compute-sanitizer or CUDA_LAUNCH_BLOCKING=1 a kernel that never ends can be found in a rerun.",

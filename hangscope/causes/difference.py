@@ -5,36 +5,22 @@ One object per case, shared by the rules about calls that differ.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
-from hangscope.explain.text.output import batches
-from hangscope.incident import CallKind, Event, Frame
-from hangscope.ingest.job_logs.faults import Skip
-from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.causes.steps import Steps
+from hangscope.incident import CallKind, Frame
 from hangscope.knowledge.callsite import is_buffer_sync, is_gradient, position_to_loop, user_frames
-
-_RANK_TEST = re.compile(
-    r"\b(?:if|unless|while|and|or)\b[^#]*\b(?:\w*rank\w*|is_main\w*|is_master\w*|main_process\w*|R)\b",
-    re.IGNORECASE,
-)
-_OF_STEPS = re.compile(r"\b(?:step|iter(?:ation)?|batch|it)\W{0,3}(\d{1,9})\s*/\s*(\d{1,9})\b", re.IGNORECASE)
-_WORDS = re.compile(r"[^a-z ]+|rank\s*\d*", re.IGNORECASE)  # what differs between ranks that say the same
-_SKIPS = re.compile(
-    r"\bskip(?:s|ped|ping)?\b|\bempty batch\b|\b(?:loss|grad\w{0,20}|norm|is)[ =:]{1,3}nan\b", re.IGNORECASE
-)
 
 
 class Difference:
     """Compares the culprit's call with the waiting one; both may be unknown."""
 
     def __init__(self, case: Case) -> None:
-        self.case, self.finding = case, case.finding
+        self.case, self.finding, self.steps = case, case.finding, Steps(case)
         self.own: CallKind | None = case.finding.own.kind
         self.peer: CallKind | None = case.finding.stuck.kind
 
@@ -108,7 +94,7 @@ class Difference:
         """Return whether the culprit's call is one that everybody makes when an epoch is over."""
         return (
             self._made_per_epoch(self.own)
-            and not self.mid_epoch(self.finding.culprits)
+            and not self.steps.mid_epoch(self.finding.culprits)
             and (self.position is None or self.position[0] != "inside" or self.times_before(self.own) > 1)
         )
 
@@ -161,56 +147,10 @@ class Difference:
         culprits = self.finding.culprits
         return (
             self.skipped_part_of_a_step
-            or self.ran_further(culprits)
-            or self.mid_epoch(culprits)
-            or bool(self.skips(culprits))
+            or self.steps.ran_further(culprits)
+            or self.steps.mid_epoch(culprits)
+            or bool(self.steps.skips(culprits))
         )
-
-    def ran_further(self, ranks: Sequence[int]) -> bool:
-        """Return whether a culprit's output counts a step of the same epoch that no waiting rank has reached."""
-        for rank in ranks:
-            own = self._steps(rank)
-            others = [s for r in self.finding.waiting for s in [self._steps(r)] if s is not None]
-            if own is not None and others and own > max(others):
-                return True
-        return False
-
-    def mid_epoch(self, ranks: Sequence[int]) -> bool:
-        """Return whether a culprit's last output counts a step well before the last of its own loop (`step 10/18`)."""
-        for rank in ranks:
-            last = self._last_progress(rank)
-            found = _OF_STEPS.search(last.text) if last is not None and not last.done else None
-            if found and int(found.group(1)) + 1 < int(found.group(2)):
-                return True
-        return False
-
-    def skips(self, ranks: Sequence[int]) -> list[Event]:
-        """Return a culprit's own words about a batch or step that it skipped alone.
-
-        What all ranks skip together, rank 0 may say for all: without logs of those who wait, nothing follows from it.
-        """
-        statements, records = self.case.statements, self.case.incident.ranks
-        waiting = self.case.finding.waiting
-        if not any(f != records[r].dump_file for r in waiting if r in records for f in records[r].files):
-            return []
-        common = {_WORDS.sub("", e.text) for r in waiting for e in statements.of(r, Skip)}
-        said: list[Event] = [
-            e
-            for r in ranks
-            for e in statements.of(r, Skip)
-            if _WORDS.sub("", e.text) not in common and "overflow" not in e.text.lower()
-        ]
-        said += [e for r in ranks for e in statements.of(r, Progress) if _SKIPS.search(e.text)]
-        return said
-
-    def _steps(self, rank: int) -> tuple[int, int] | None:
-        """Return (epoch, step) of the last progress line of a rank that counts steps."""
-        counted = [
-            (e.file, e.line, e.epoch or 0, e.step)
-            for e in self.case.statements.of(rank, Progress)
-            if e.step is not None
-        ]
-        return max(counted)[2:] if counted else None
 
     @cached_property
     def in_loop_before(self) -> bool:
@@ -230,47 +170,6 @@ class Difference:
         reduces = [is_gradient(kind, self.case.frames_recorded) for kind in self.history]
         ends = {self.history[i] for i in range(len(reduces) - 1) if reduces[i] and not reduces[i + 1]}
         return reduces[-1] and bool(ends) and self.history[-1] not in ends
-
-    def rank_test(self, ranks: Sequence[int]) -> RankException | None:
-        """Return the traceback whose quoted source line tests for a rank, on either side."""
-        for rank in (*ranks, *self.finding.waiting[:8]):
-            for event in self.case.statements.of(rank, RankException):
-                if _RANK_TEST.search(event.code or ""):
-                    return event
-        return None
-
-    def loop_over(self, ranks: Sequence[int]) -> Progress | None:
-        """Return a culprit's last output where it says that its loop is over and most waiting ranks do not say so."""
-        for rank in ranks:
-            last = self._last_progress(rank)
-            if last is not None and last.done:
-                others = [r for r in self.finding.waiting if self._says_over(r, last)]
-                if len(others) * 2 <= len(self.finding.waiting):
-                    return last
-        return None
-
-    def uneven(self, ranks: Sequence[int]) -> tuple[Progress, Progress] | None:
-        """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
-        totals = batches(self.case.statements)
-        others = sorted((totals[r], r) for r in self.finding.waiting if r in totals)
-        for rank in ranks:
-            own, last = totals.get(rank), self._last_progress(rank)
-            if own is not None and last is not None and others and own not in {total for total, _ in others}:
-                nearest = min(others, key=lambda other: (abs(other[0] - own), other))[1]
-                theirs = self._last_progress(nearest)
-                return (last, theirs) if theirs is not None else None
-        return None
-
-    def _says_over(self, rank: int, done: Progress) -> bool:
-        """Return whether a rank's last output says that a loop is over, or it said so of that same epoch and went on."""
-        last, epoch = self._last_progress(rank), done.epoch
-        return (last is not None and bool(last.done)) or any(
-            e.done and e.epoch == epoch is not None for e in self.case.statements.of(rank, Progress)
-        )
-
-    def _last_progress(self, rank: int) -> Progress | None:
-        events = self.case.statements.of(rank, Progress)
-        return max(events, key=lambda e: (e.file, e.line)) if events else None
 
     @cached_property
     def skipped(self) -> tuple[CallKind, ...]:

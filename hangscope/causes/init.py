@@ -96,7 +96,6 @@ def _models(odd: tuple[int, ...], why: str, evidence: list[Evidence], case: Case
         strength=strength,
         evidence=evidence,
         frame=case.frame_of(case.finding.own.kind),
-        frame_rank=odd[0] if odd else None,
         advice=[
             f"Compare the config, vocabulary size and seed that {ranks_phrase(odd) if odd else 'the two sides'} built the model from with those of the others.",
             "Build from one config broadcast by rank 0, and compare a hash of (name, shape) over ranks before wrapping.",

@@ -215,7 +215,7 @@ def called_from_a_library(case: Case) -> Match | None:
         return None
     d = Difference(case)
     own, peer = _stack(d.own, case, finding.culprits), _stack(d.peer, case, finding.waiting)
-    if not own or (not peer and not d.peer_gradient) or d.skips(finding.culprits):
+    if not own or (not peer and not d.peer_gradient) or d.steps.skips(finding.culprits):
         return None
     position = d.position[0] if d.position is not None else None
     history = tuple(kind.stack for kind in d.history)
@@ -233,7 +233,6 @@ def called_from_a_library(case: Case) -> Match | None:
         frame=user_frame(
             peer if told.cause == "gradient_sync_mismatch" else own
         ),  # the pass that it left out
-        frame_rank=finding.culprits[0],
         rivals=list(told.rivals),
     )
 
@@ -260,7 +259,6 @@ def interrupted_elsewhere(case: Case) -> Match | None:
             for w in stood[:4]
         ],
         frame=frame,
-        frame_rank=finding.culprits[0],
         advice=[
             f"See what {who} {'does' if len(finding.culprits) == 1 else 'do'} at {frame}: I/O, a lock, a data loader, a download."
         ],

@@ -5,131 +5,141 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
+from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Unseen
-from hangscope.incident import Evidence, Frame
+from hangscope.incident import Evidence
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Why the culprits left the loop, and how sure that is (0 to 2)."""
+
+    strength: int
+    why: str
+    evidence: tuple[Evidence, ...] = ()
+
+
 def left_the_loop(case: Case) -> Match | None:
     """A rank left the loop while its peers began one more step."""
-    finding = case.finding
-    d = Difference(case)
+    finding, d = case.finding, Difference(case)
     culprits = finding.culprits
     exhausted = case.statements.all(JoinExhausted)
-    told = d.loop_over(culprits) if culprits else None
-    its, it_is, it = ("its", "it is", "it") if len(culprits) < 2 else ("their", "they are", "they")
-    strength, why = 0, ""
-    evidence: list[Evidence] = []
-    frame: Frame | None = case.frame_of(d.own)
     if exhausted:
-        strength, why = 2, f"{it} ran out of inputs"
-        evidence = [quote(e) for e in exhausted[:2]]
         culprits = tuple(sorted({e.rank for e in exhausted if e.rank is not None})) or culprits
-    elif (
-        isinstance(finding, Different)
-        and (counted := d.uneven(culprits)) is not None
-        and not d.skips(culprits)
-    ):
-        line, theirs = counted
-        number = "fewer" if (line.total or 0) < (theirs.total or 0) else "more"
-        strength, why = 2, f"its output counts {line.total} steps, {number} than the others' {theirs.total}"
-        evidence = [quote(line), quote(theirs)]
-    elif isinstance(finding, Different) and finding.change.edit is not None:
-        return None  # its calls match again behind the edit: it went on inside the loop
-    elif (
-        isinstance(finding, Different)
-        and not finding.tie
-        and d.peer_ends_epochs
-        and not d.ran_further(culprits)
-        and not d.skips(culprits)
-    ):
-        who = ranks_phrase(culprits)
-        return Match(
-            "uneven_loader",
-            culprits,
-            f"{who} began one more step while {its} peers are already in the call behind the loop: {it} {'has' if len(culprits) < 2 else 'have'} more batches",
-            strength=1,  # a rank that leaves out the call behind the loop and begins the next epoch leaves the same record
-            frame=frame,
-            frame_rank=culprits[0] if culprits else None,
-            advice=_batches(who),
+        it = "it" if len(culprits) < 2 else "they"
+        return _left(
+            case, d, culprits, Reading(2, f"{it} ran out of inputs", tuple(map(quote, exhausted[:2])))
         )
-    elif isinstance(finding, Different) and not finding.tie:
-        if d.stays_inside or (d.own is not None and d.history[-1:] == [d.own]):
-            return None  # the call that all have just made, once more: one too many before shifted it
-        if (
-            d.own is not None
-            and not d.ends_epochs
-            and told is None
-            and (d.in_loop_before or (d.position is not None and d.position[0] == "inside"))
-        ):
-            return None
-        if d.skipped and not d.ends_epochs and d.times_before(d.own):
-            return None
-        if d.differs in ("shape", "dtype") and d.same_site:
-            return None
-        if d.ends_epochs:
-            strength, why = (
-                2,
-                f"{it_is} already in the call that ends an epoch, after fewer steps than {its} peers",
-            )
-        elif d.position is not None and d.position[0] == "beyond":
-            where = d.position[1]
-            if culprits == (0,) and told is None:
-                return None  # what rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call
-            if not (d.peer_gradient or told or finding.stuck.history is None) and not _forward(d):
-                return None  # a loop of hand-made calls: an extra call at its end looks the same
-            strength, why = (
-                1,
-                f"{its} call stands at {where}, beyond the lines of the loop that {its} peers are in",
-            )
-        elif (
-            d.peer_gradient
-            and not d.own_gradient
-            and d.own is not None
-            and not d.times_before(d.own)
-            and d.position is None
-        ):
-            strength, why = (
-                0,
-                f"{its} peers began one more backward pass while {it_is} in a call that the loop never made",
-            )
-        if told is not None:
-            strength, why = (
-                max(strength, 1) + (1 if strength else 0),
-                (why + f" and {its} own output says that the loop is over")
-                if why
-                else f"{its} own output says that the loop is over",
-            )
-            evidence.append(quote(told, f"rank {told.rank}'s output: {told.text}"))
-    elif isinstance(finding, Absent | Unseen) and told is not None:
-        strength, why = (
-            1 if isinstance(finding, Unseen) else 2,
-            f"{its} own output says that the loop is over",
-        )
-        evidence.append(quote(told, f"rank {told.rank}'s output: {told.text}"))
-        evidence += [
-            quote(
-                e,
-                f"its buffer held {e.expected} bytes where a peer sent {e.received}: it was in another call",
-            )
-            for r in culprits
-            for e in case.statements.of(r, GlooSizeMismatch)[:1]
-        ]
-    if not why:
-        return None
+    told = d.steps.loop_over(culprits) if culprits else None
+    if isinstance(finding, Different):
+        counted = _counted(d, culprits)
+        if counted is not None:
+            return _left(case, d, culprits, counted)
+        if finding.change.edit is not None or finding.tie:
+            return None  # its calls match again behind the edit: it went on inside the loop
+        if d.peer_ends_epochs and not d.steps.ran_further(culprits) and not d.steps.skips(culprits):
+            return _has_more(case, d, culprits)
+        behind = None if _inside(d, told) else _behind_the_loop(d, culprits, told)
+        return _left(case, d, culprits, behind) if behind is not None else None
+    if isinstance(finding, Absent | Unseen) and told is not None:
+        return _left(case, d, culprits, _said_so(case, culprits, told))
+    return None
+
+
+def _left(case: Case, d: Difference, culprits: tuple[int, ...], reading: Reading) -> Match:
     who = ranks_phrase(culprits)
     return Match(
         "uneven_loader",
         culprits,
-        f"{who} left the loop: {why}",
-        strength=min(2, strength),
+        f"{who} left the loop: {reading.why}",
+        strength=min(2, reading.strength),
         category="data",
-        evidence=evidence,
-        frame=frame,
-        frame_rank=culprits[0] if culprits else None,
+        evidence=list(reading.evidence),
+        frame=case.frame_of(d.own),
         advice=_batches(who),
     )
+
+
+def _has_more(case: Case, d: Difference, culprits: tuple[int, ...]) -> Match:
+    """Return the answer where the culprits began one more step, and their peers are behind the loop."""
+    who = ranks_phrase(culprits)
+    its, has = ("its", "it has") if len(culprits) < 2 else ("their", "they have")
+    return Match(
+        "uneven_loader",
+        culprits,
+        f"{who} began one more step while {its} peers are already in the call behind the loop: {has} more batches",
+        strength=1,  # a rank that leaves out the call behind the loop and begins the next epoch leaves the same record
+        frame=case.frame_of(d.own),
+        advice=_batches(who),
+    )
+
+
+def _counted(d: Difference, culprits: tuple[int, ...]) -> Reading | None:
+    """Return what the output of the culprits and of those who wait counts, where the totals differ."""
+    counted = d.steps.uneven(culprits)
+    if counted is None or d.steps.skips(culprits):
+        return None
+    line, theirs = counted
+    number = "fewer" if (line.total or 0) < (theirs.total or 0) else "more"
+    why = f"its output counts {line.total} steps, {number} than the others' {theirs.total}"
+    return Reading(2, why, (quote(line), quote(theirs)))
+
+
+def _inside(d: Difference, told: Progress | None) -> bool:
+    """Return whether the culprit's call is of the loop, so that it went on in it."""
+    if d.stays_inside or (d.own is not None and d.history[-1:] == [d.own]):
+        return True  # the call that all have just made, once more: one too many before shifted it
+    inside = d.in_loop_before or (d.position is not None and d.position[0] == "inside")
+    if d.own is not None and not d.ends_epochs and told is None and inside:
+        return True
+    if d.skipped and not d.ends_epochs and d.times_before(d.own):
+        return True
+    return d.differs in ("shape", "dtype") and bool(d.same_site)
+
+
+def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | None) -> Reading | None:
+    """Return what places the culprits' call behind the loop that their peers are in."""
+    its, it_is = ("its", "it is") if len(culprits) < 2 else ("their", "they are")
+    strength, why = 0, ""
+    if d.ends_epochs:
+        strength = 2
+        why = f"{it_is} already in the call that ends an epoch, after fewer steps than {its} peers"
+    elif d.position is not None and d.position[0] == "beyond":
+        if culprits == (0,) and told is None:
+            return None  # what rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call
+        if not (d.peer_gradient or told or d.finding.stuck.history is None) and not _forward(d):
+            return None  # a loop of hand-made calls: an extra call at its end looks the same
+        strength = 1
+        why = f"{its} call stands at {d.position[1]}, beyond the lines of the loop that {its} peers are in"
+    elif (
+        d.peer_gradient
+        and not d.own_gradient
+        and d.own is not None
+        and d.position is None
+        and not d.times_before(d.own)
+    ):
+        why = f"{its} peers began one more backward pass while {it_is} in a call that the loop never made"
+    if told is None:
+        return Reading(strength, why) if why else None
+    says = f"{its} own output says that the loop is over"
+    line = quote(told, f"rank {told.rank}'s output: {told.text}")
+    return Reading(max(strength, 1) + bool(strength), f"{why} and {says}" if why else says, (line,))
+
+
+def _said_so(case: Case, culprits: tuple[int, ...], told: Progress) -> Reading:
+    """Return the culprits' own word that their loop is over, where they were not seen in another call."""
+    others = [
+        quote(e, f"its buffer held {e.expected} bytes where a peer sent {e.received}: it was in another call")
+        for rank in culprits
+        for e in case.statements.of(rank, GlooSizeMismatch)[:1]
+    ]
+    its = "its" if len(culprits) < 2 else "their"
+    line = quote(told, f"rank {told.rank}'s output: {told.text}")
+    strength = 1 if isinstance(case.finding, Unseen) else 2
+    return Reading(strength, f"{its} own output says that the loop is over", (line, *others))
 
 
 def _batches(who: str) -> list[str]:

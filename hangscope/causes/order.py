@@ -147,7 +147,6 @@ def crossed_groups(case: Case) -> Match | None:
         strength=2 if finding.change.swapped else 1,
         evidence=evidence,
         frame=case.frame_of(finding.own.kind),
-        frame_rank=finding.culprits[0] if finding.culprits else None,
         advice=[
             f"Make {who} enter {groups} in the order that the others use; no call on a group inside a branch that ranks take differently."
         ],

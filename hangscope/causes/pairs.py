@@ -146,7 +146,6 @@ def _unequal(case: Case) -> Match:
         f"{describe(finding.own.kind)} meets {describe(finding.stuck.kind)}: a send and its receive of different sizes",
         strength=2,
         frame=case.frame_of(finding.own.kind),
-        frame_rank=finding.culprits[0] if finding.culprits else None,
         advice=[
             f"Make {who} use the size that this pair exchanged before, or exchange the sizes first.",
             "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",

@@ -22,8 +22,8 @@ def one_sided_call(case: Case) -> Match | None:
     culprits = finding.culprits
     who = ranks_phrase(culprits) if culprits else "one side"
     strength, why = 0, ""
-    test = d.rank_test(culprits)
-    skips = d.skips(culprits)
+    test = d.steps.rank_test(culprits)
+    skips = d.steps.skips(culprits)
     left_out = bool(d.skipped) and not d.inserted
     if isinstance(finding, Extra):
         strength, why = (
@@ -96,7 +96,6 @@ def one_sided_call(case: Case) -> Match | None:
         if circle
         else [],
         frame=case.frame_of(odd) or case.frame_of(d.own),
-        frame_rank=culprits[0] if culprits else None,
     )
 
 
@@ -160,7 +159,6 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         else 1,
         evidence=evidence,
         frame=frame,
-        frame_rank=culprits[0],
         advice=[
             f"See what {who} {'does' if len(culprits) == 1 else 'do'} at {frame.file}:{frame.line} in {frame.name}: I/O, a lock, a data loader, a download."
             if frame

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangscope.causes import (
     device,
+    gradients,
     init,
     left_over,
     library_calls,
@@ -21,7 +22,7 @@ from hangscope.errors import Note
 RULES: tuple[Rule, ...] = (
     process.ended_from_outside,
     init.different_models,
-    mismatch.unused_parameters,
+    gradients.unused_parameters,
     device.device_fault,
     process.died,
     init.never_formed,
@@ -37,7 +38,7 @@ RULES: tuple[Rule, ...] = (
     mismatch.wrong_dtype,
     library_calls.interrupted_elsewhere,
     library_calls.called_from_a_library,
-    mismatch.gradient_sets,
+    gradients.gradient_sets,
     output.last_output,
     loop_end.left_the_loop,
     mismatch.wrong_shape,

@@ -15,7 +15,7 @@ from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.dataclass import dataclass
-from hangscope.explain.finding import Candidate, Finding, Late
+from hangscope.explain.finding import Absent, Candidate, Finding, Late, Stalled, Unpaired
 from hangscope.explain.text.stop import Stop, find_stop, told_of
 from hangscope.incident import (
     CallKind,
@@ -36,7 +36,7 @@ from hangscope.verdict import confidence, ledger, substantiation
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.several import with_the_others
-from hangscope.verdict.status import status_without_verdict
+from hangscope.verdict.status import status_without_verdict, still_moves
 
 LEVELS = ("low", "medium", "high")
 CROWD = 4  # a guess may name at most this part of the job's ranks, or one
@@ -58,7 +58,7 @@ def judge(case: Case) -> Judgement:
     """Return the verdict on a case and the status of its job."""
     missing = confidence.missing_inputs(case)
     matches = match_all(case, case.incident.notes)
-    while matches and _names_a_crowd(case, matches[0]):
+    while matches and (_names_a_crowd(case, matches[0]) or _by_a_moving_job(case, matches[0])):
         del matches[0]
     if not matches:
         status = status_without_verdict(case)
@@ -110,6 +110,13 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
     )
 
 
+def _by_a_moving_job(case: Case, match: Match) -> bool:
+    """Return whether calls alone tell of a wait that may have lasted a moment only."""
+    by_calls = isinstance(case.finding, Absent | Unpaired | Stalled) and not case.from_text
+    told = match.cause == "slow_rank" or any(item.kind in ("stack", "log", "exit") for item in match.evidence)
+    return by_calls and not told and still_moves(case, match.culprits)
+
+
 def _verdict(
     case: Case, match: Match, others: Sequence[Match], confidence: str, missing: list[str]
 ) -> Verdict:
@@ -122,7 +129,8 @@ def _verdict(
     explained = finding.explained if set(culprits) == set(finding.culprits) else sum(1 for r in waiting)
     in_call = _in_call(case, waiting)
     frame = match.frame or user_frame(finding.own.kind.stack if finding.own.kind else ())
-    frame_rank = match.frame_rank if match.frame is not None else (culprits[0] if culprits else None)
+    at = match.frame_rank if match.frame is not None else None
+    frame_rank = culprits[0] if at is None and culprits else at
     location = Location(frame.file, frame.line, frame.name, frame_rank) if frame is not None else None
     kind = finding.stuck.kind
     view = finding.stuck.view

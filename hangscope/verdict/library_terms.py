@@ -35,14 +35,10 @@ def in_library_terms(case: Case, match: Match, knowledge: Knowledge) -> Match:
         api=api,
         why=_why(match, reading) if api else match.why,
         frame=frame,
-        frame_rank=match.frame_rank if match.frame is not None else _first(match),
+        frame_rank=match.frame_rank if match.frame is not None else None,
         advice=_advice(case, match, own, peer, reading if api else Reading(), knowledge),
         evidence=[*match.evidence, *_evidence(case, match, own, peer, reading if api else Reading())],
     )
-
-
-def _first(match: Match) -> int | None:
-    return match.culprits[0] if match.culprits else None
 
 
 def _own_stack(case: Case, match: Match) -> Stack:

@@ -1,8 +1,9 @@
-"""Whether there is proof that nothing hangs, where no rule answers."""
+"""Whether a job hangs at all: proof that nothing does, and signs that it still moved while its dumps were made."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 
 from hangscope.causes.case import Case
 from hangscope.incident import State
@@ -17,36 +18,36 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.verdict.damage import damaged_files
 
+#: What no job leaves that only moves: an error, a timeout or an end.
+_TROUBLE = (
+    RankException, Exit, GlooTimeout, GlooClosed, WatchdogTimeout, Terminate, CallFingerprint, MonitoredBarrier, StoreTimeout,
+    NcclWarn, ExternalEnd, HeartbeatTimeout, Desync, AsyncError, NoProgress, RendezvousTimeout, StoreUnreachable, CudaError, Xid,
+    OomCuda, OomHost, DdpUnused,
+)  # fmt: skip
+
+
+def still_moves(case: Case, named: Collection[int]) -> bool:
+    """Return whether the job may have moved on while its dumps were made.
+
+    So it may where no line tells of trouble, and as many of the ranks that were seen are in no call as wait in one. `named`
+    are the ranks (global) that are to blame. Who stops lets all wait that need it, within moments; dumps of a moving job,
+    made seconds apart, show a call here and a gap there.
+    """
+    waiting = set(case.graph.waiting)
+    seen = {r.rank for r in case.incident.ranks.values() if r.seen and r.dump_file}
+    free = seen - waiting
+    alone = free == set(named) and len(free) == 1
+    return not alone and len(free) >= len(waiting) > 0 and not _trouble(case)
+
+
+def _trouble(case: Case) -> bool:
+    return any(not (isinstance(e, Exit) and e.code == 0) for e in case.statements.all(*_TROUBLE))
+
 
 def status_without_verdict(case: Case) -> str:
     """Return no_hang only with positive proof, else inconclusive."""
     incident, statements = case.incident, case.statements
-    trouble = statements.all(
-        RankException,
-        Exit,
-        GlooTimeout,
-        GlooClosed,
-        WatchdogTimeout,
-        Terminate,
-        CallFingerprint,
-        MonitoredBarrier,
-        StoreTimeout,
-        NcclWarn,
-        ExternalEnd,
-        HeartbeatTimeout,
-        Desync,
-        AsyncError,
-        NoProgress,
-        RendezvousTimeout,
-        StoreUnreachable,
-        CudaError,
-        Xid,
-        OomCuda,
-        OomHost,
-        DdpUnused,
-    )
-    trouble = [e for e in trouble if not (isinstance(e, Exit) and e.code == 0)]
-    if trouble or case.graph.waiting or damaged_files(incident):
+    if _trouble(case) or case.graph.waiting or damaged_files(incident):
         return "inconclusive"
     ranks = incident.ranks.values()
     # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.

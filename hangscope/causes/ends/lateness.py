@@ -28,7 +28,6 @@ def late(case: Case) -> Match | None:
             f"Give the group a longer timeout if {ranks_phrase(culprits)}'s pause is legitimate, or move that work out of the step."
         ],
         frame=case.frame_of(case.finding.own.kind),
-        frame_rank=culprits[0] if culprits else None,
     )
 
 

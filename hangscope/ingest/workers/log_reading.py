@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any, BinaryIO
@@ -25,8 +24,7 @@ from hangscope.ingest.nccl.service_thread import ServiceThreadParser
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.abort import AbortParser
 from hangscope.ingest.torch_logs.analyzer import AnalyzerParser
-from hangscope.ingest.torch_logs.c10d import ProcessDown, watchdog_parser
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.ingest.torch_logs.c10d import watchdog_parser
 from hangscope.ingest.torch_logs.debug_pages import DebugPageParser
 from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
@@ -35,9 +33,8 @@ from hangscope.ingest.torch_logs.store import store_parser
 from hangscope.ingest.torch_logs.traceback import TracebackParser
 from hangscope.ingest.torch_logs.two_ranks import contradiction
 from hangscope.ingest.torch_logs.wrapper import wrapper_parser
+from hangscope.ingest.workers.attempts import with_attempts
 from hangscope.ingest.workers.identity import merge_repeats
-
-AFTERMATH = 30.0  # seconds that a process may go on talking after its watchdog has ended it
 
 
 @dataclass(slots=True)
@@ -140,7 +137,7 @@ def read_log(
     writers = {event.rank for event in events if event.rank is not None and not event.by_launcher}
     writers |= {recording.rank for recording, _, _ in recorded if recording.rank is not None}
     whose = _Whose(reading, tuple(writers), tasks_are_ranks(events))
-    events = _attempts([whose.event(event) for event in events], attempt)
+    events = with_attempts([whose.event(event) for event in events], attempt)
     reading.events = sorted(merge_repeats(events), key=lambda event: event.line)
     for recording, local, task in recorded:
         recording.rank = whose.rank(recording.rank, recording.host, local, task)
@@ -233,65 +230,3 @@ def _of_an_agent(event: Event) -> bool:
     if isinstance(event, Exit) and event.via in {"agent", "table"}:
         return True
     return isinstance(event, (Exit, CleanupSignal)) and event.agent is not None
-
-
-def _attempts(events: list[Event], attempt: int | None) -> list[Event]:
-    """Return the events with their attempt: the path's, or counted by the restarts that the log shows.
-
-    An agent prints `failed (exitcode …` once per attempt, after its workers' last output; so an agent that
-    prints it again is one attempt further, and what stands between belongs to the later one. Behind the last
-    such line only a line of a rank shows that one more attempt began. Without an agent, a rank that speaks again
-    after its watchdog ended its process is one attempt further.
-    """
-    if attempt is not None:
-        return [replace(event, attempt=attempt) for event in events]
-    ends: list[int] = []  # index of the last line of each attempt that is known to be over
-    spoken: set[Any] = set()
-    last = -1
-    for index, event in enumerate(events):
-        agent = _ends_attempt(event)
-        if agent is None:
-            if last >= 0 and isinstance(event, Exit) and event.via == "table":
-                last = index  # an agent's table closes what it told before
-            continue
-        if agent in spoken:
-            ends.append(last)
-            spoken = set()
-        spoken.add(agent)
-        last = index
-    if last >= 0 and any(_of_a_rank(event) for event in events[last + 1 :]):
-        ends.append(last)
-    ends = ends or _ends_of_processes(events)
-    if not ends:
-        return events
-    return [replace(event, attempt=bisect_left(ends, index)) for index, event in enumerate(events)]
-
-
-def _ends_of_processes(events: list[Event]) -> list[int]:
-    """Return the index of the last line of each attempt that a rank's watchdog ended, where that rank speaks well after it."""
-    ends: list[int] = []
-    down: dict[int | None, float] = {}
-    last = -1
-    for index, event in enumerate(events):
-        if not isinstance(event, GroupEvent) or event.stamp is None:
-            continue
-        if isinstance(event, ProcessDown):
-            down[event.rank], last = event.stamp, index
-        elif event.stamp > down.get(event.rank, event.stamp) + AFTERMATH:
-            ends.append(last)
-            down.clear()
-    return ends
-
-
-def _ends_attempt(event: Event) -> Any:
-    """Return who says here that an attempt is over: an agent, or None."""
-    if isinstance(event, Exit) and event.via == "agent":
-        return (event.host, event.agent or event.task)
-    return None
-
-
-def _of_a_rank(event: Event) -> bool:
-    """Return whether a rank printed this, not a launcher."""
-    if event.by_launcher:
-        return False
-    return event.rank is not None or event.local_rank is not None

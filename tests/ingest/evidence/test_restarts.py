@@ -124,3 +124,12 @@ def test_a_rank_that_failed_before_and_was_ended_now_raised_before() -> None:
     assert [
         e.rank for e in events(launcher=first + again, rank_6=raised) if isinstance(e, RankException)
     ] == [6]
+
+
+def test_a_task_whose_end_srun_tells_twice_is_one_attempt_further() -> None:
+    first = "srun: error: gpu00: task 2: Segmentation fault (core dumped)\nsrun: error: gpu00: tasks 0-1,3: Aborted\n"
+    second = "srun: error: gpu00: tasks 0-3: Aborted\n"
+    alone = [e for e in events(slurm=first) if isinstance(e, Exit)]
+    assert {(e.rank, e.code) for e in alone} == {(0, -6), (1, -6), (2, -11), (3, -6)}
+    both = [e for e in events(slurm=first + second) if isinstance(e, Exit)]
+    assert {(e.rank, e.code) for e in both} == {(rank, -6) for rank in range(4)}

@@ -1,0 +1,111 @@
+"""Rules about gradients: parameters without one, and backward passes that reduce other buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangscope.align.rankset import ranks_phrase
+from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.difference import Difference
+from hangscope.causes.mismatch import aspects, describe
+from hangscope.explain.finding import Different, Shifted
+from hangscope.incident import Event
+from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused
+
+
+def unused_parameters(case: Case) -> Match | None:
+    """DDP itself says which rank got no gradient for which parameters."""
+    named = case.statements.all(DdpUnused)
+    events: Sequence[Event] = named or case.statements.all(DdpUnfinished)
+    ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
+    if not ranks or len(ranks) * 2 > len(case.incident.ranks):
+        return None
+    names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
+    what = f" ({', '.join(names[:4])})" if names else ""
+    return Match(
+        "gradient_sync_mismatch",
+        ranks,
+        f"only {ranks_phrase(ranks)} had parameters without a gradient{what}",
+        strength=2,
+        evidence=[quote(e) for e in events[:4]],
+        frame=case.frame_of(case.finding.own.kind),
+        advice=[
+            f"Make every output of the model take part in the loss on every rank{what}: the branch that {ranks_phrase(ranks)} took leaves them out.",
+            "Set find_unused_parameters=True only where the branch is meant.",
+        ],
+    )
+
+
+def gradient_sets(case: Case) -> Match | None:
+    """Backward reduced other buckets on one rank than on its peers, inside the loop."""
+    if not isinstance(case.finding, Different | Shifted):
+        return None
+    d = Difference(case)
+    culprits = case.finding.culprits
+    missing, extra = d.gradients(d.skipped), d.gradients(d.added)
+    shifted = d.edited and not d.gradients(
+        d.edited
+    )  # a call by hand more or less, and each bucket meets the next
+    other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op") and not shifted
+    goes_on = (
+        d.peer_gradient
+        and not d.own_gradient
+        and d.own is not None
+        and (d.in_loop_before or (d.position is not None and d.position[0] == "inside"))
+    )
+    ahead = (
+        d.own_gradient
+        and not d.peer_gradient
+        and d.peer is not None
+        and d.times_before(d.peer) > 0
+        and d.times_before(d.own) > 0
+        and not d.ends_epochs
+        and not d.added
+        and not _by_hand(d)
+    )
+    leaves = d.ends_epochs and not d.stays_inside
+    if not d.cut_short and (not (missing or extra or other_buckets or goes_on or ahead) or leaves):
+        return None
+    if (
+        missing
+        and not d.cut_short
+        and not d.in_loop_before
+        and isinstance(case.finding, Different)
+        and d.times_before(d.own) == 0
+        and d.position is not None
+        and d.position[0] == "beyond"
+    ):
+        return None
+    if _by_hand(d) and not other_buckets and not d.cut_short:
+        return None
+    who = ranks_phrase(culprits) if culprits else "one side"
+    if other_buckets:
+        why = f"{who} reduces gradient bucket {describe(d.own)} where the others reduce {describe(d.peer)}"
+    elif d.cut_short:
+        why = f"{who} left out the last gradient reductions of a backward pass, of which the others are in {describe(d.peer)}"
+    elif missing or goes_on:
+        why = f"{who} left out {len(d.skipped) or 'a'} gradient reduction{'s' if len(d.skipped) > 1 else ''} and went on inside the loop"
+    else:
+        why = f"{who} made a gradient reduction that the others did not make"
+    advice = [
+        f"Compare the accumulation boundary (no_sync), skipped batches and unused parameters of {who} with the others': every rank must run the same backward passes with synchronisation."
+    ]
+    if d.buffers:
+        advice.append(
+            "The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank, and evaluate on model.module; broadcast_buffers=False only if buffers may differ."
+        )
+    return Match(
+        "gradient_sync_mismatch",
+        culprits,
+        why,
+        strength=2 if missing or extra or other_buckets or d.cut_short else 1,
+        frame=case.frame_of(d.own),
+        advice=advice,
+        evidence=aspects(case),
+    )
+
+
+def _by_hand(d: Difference) -> bool:
+    """Return whether the reductions are the user's own all_reduce calls, made by a line of theirs and not by autograd."""
+    kinds = [*d.skipped, *d.added, *([d.peer] if d.peer is not None else [])]
+    return bool(kinds) and not d.gradients([k for k in kinds if k is not None])

@@ -1,0 +1,92 @@
+"""Which restart attempt each event of one log belongs to, where the log goes on behind a restart."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+from typing import Any
+
+from hangscope.events import Event
+from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.torch_logs.c10d import ProcessDown
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+
+AFTERMATH = 30.0  # seconds that a process may go on talking after its watchdog has ended it
+
+
+def with_attempts(events: list[Event], attempt: int | None) -> list[Event]:
+    """Return the events with their attempt: the path's, or counted by the restarts that the log shows.
+
+    An agent prints `failed (exitcode …` once per attempt, after its workers' last output; so an agent that
+    prints it again is one attempt further, and what stands between belongs to the later one. Behind the last
+    such line only a line of a rank shows that one more attempt began. Without an agent, a rank that speaks again
+    after its watchdog ended its process is one attempt further, and so is a task of srun that ends again.
+    """
+    if attempt is not None:
+        return [replace(event, attempt=attempt) for event in events]
+    ends: list[int] = []  # index of the last line of each attempt that is known to be over
+    spoken: set[Any] = set()
+    last = -1
+    for index, event in enumerate(events):
+        agent = _ends_attempt(event)
+        if agent is None:
+            if last >= 0 and isinstance(event, Exit) and event.via == "table":
+                last = index  # an agent's table closes what it told before
+            continue
+        if agent in spoken:
+            ends.append(last)
+            spoken = set()
+        spoken.add(agent)
+        last = index
+    if last >= 0 and any(_of_a_rank(event) for event in events[last + 1 :]):
+        ends.append(last)
+    ends = ends or _ends_of_processes(events) or _ends_of_tasks(events)
+    if not ends:
+        return events
+    return [replace(event, attempt=bisect_left(ends, index)) for index, event in enumerate(events)]
+
+
+def _ends_of_processes(events: list[Event]) -> list[int]:
+    """Return the index of the last line of each attempt that a rank's watchdog ended, where that rank speaks well after it."""
+    ends: list[int] = []
+    down: dict[int | None, float] = {}
+    last = -1
+    for index, event in enumerate(events):
+        if not isinstance(event, GroupEvent) or event.stamp is None:
+            continue
+        if isinstance(event, ProcessDown):
+            down[event.rank], last = event.stamp, index
+        elif event.stamp > down.get(event.rank, event.stamp) + AFTERMATH:
+            ends.append(last)
+            down.clear()
+    return ends
+
+
+def _ends_of_tasks(events: list[Event]) -> list[int]:
+    """Return the index of the last line of each attempt after which srun tells the end of a task that had ended before."""
+    ends: list[int] = []
+    gone: set[int | None] = set()
+    last = -1
+    for index, event in enumerate(events):
+        if not isinstance(event, Exit) or event.via != "srun":
+            continue
+        if event.task in gone:
+            ends.append(last)
+            gone.clear()
+        gone.add(event.task)
+        last = index
+    return ends
+
+
+def _ends_attempt(event: Event) -> Any:
+    """Return who says here that an attempt is over: an agent, or None."""
+    if isinstance(event, Exit) and event.via == "agent":
+        return (event.host, event.agent or event.task)
+    return None
+
+
+def _of_a_rank(event: Event) -> bool:
+    """Return whether a rank printed this, not a launcher."""
+    if event.by_launcher:
+        return False
+    return event.rank is not None or event.local_rank is not None
