@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
@@ -28,12 +28,13 @@ def _lazy(
     if cls is None:
         return partial(_lazy, eq=eq, frozen=frozen, kw_only=kw_only, slots=slots)
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only, slots=slots)(cls)
+    compare, number, state = _by_values(made)
     methods: dict[str, Any] = {"__init__": _first_init(made, frozen), "__repr__": _repr}
     if eq:
-        methods |= {"__eq__": _eq, "__hash__": _hash if frozen else None}
+        methods |= {"__eq__": compare, "__hash__": number if frozen else None}
     if frozen:
         methods |= {"__setattr__": _refuse, "__delattr__": _refuse}
-        methods |= {"__getstate__": _state, "__setstate__": _restore}
+        methods |= {"__getstate__": state, "__setstate__": _restore}
     for name, method in methods.items():
         if name not in cls.__dict__:
             setattr(made, name, method)
@@ -88,13 +89,23 @@ def _init(made: Any, frozen: bool) -> Callable[..., None]:
     return init
 
 
-@cache
-def _values(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what gives the values of an instance's fields, in their order."""
-    names = [field.name for field in dataclasses.fields(kind)]
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda instance: tuple(getattr(instance, name) for name in names)
+def _by_values(made: Any) -> tuple[Callable[..., Any], ...]:
+    """Return the comparison, the hash and the state of a class's instances, which go by the values of all fields."""
+    names = [field.name for field in dataclasses.fields(made)]
+    values: Callable[[Any], tuple[Any, ...]] = (
+        attrgetter(*names) if len(names) > 1 else lambda self: tuple(getattr(self, name) for name in names)
+    )
+
+    def __eq__(self: Any, other: Any) -> Any:
+        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+
+    def __hash__(self: Any) -> int:
+        return hash(values(self))
+
+    def __getstate__(self: Any) -> tuple[Any, ...]:
+        return values(self)
+
+    return __eq__, __hash__, __getstate__
 
 
 @recursive_repr()
@@ -105,24 +116,9 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
-def _eq(self: Any, other: Any) -> Any:
-    if other.__class__ is not self.__class__:
-        return NotImplemented
-    values = _values(self.__class__)
-    return values(self) == values(other)
-
-
-def _hash(self: Any) -> int:
-    return hash(_values(self.__class__)(self))
-
-
 def _refuse(self: object, name: str, value: object = None) -> None:
     """Stand in for `__setattr__` and `__delattr__` of a frozen class."""
     raise dataclasses.FrozenInstanceError(f"cannot change field {name!r}")
-
-
-def _state(self: Any) -> tuple[Any, ...]:
-    return _values(self.__class__)(self)
 
 
 def _restore(self: Any, state: tuple[Any, ...]) -> None:
