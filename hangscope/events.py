@@ -16,11 +16,13 @@ from typing import Any, ClassVar, get_type_hints
 from hangscope.checks import is_rank, wrong_field
 from hangscope.dataclass import dataclass
 from hangscope.frames import Frame, Stack
+from hangscope.regex import regex
 
 LEAP = 2024  # the year that stamps without one are counted in
 
 _CLASSES: dict[str, type[Event]] = {}
 _HINTS: dict[str, dict[str, Any]] = {}
+_CAPITAL = regex(r"(?<=[a-z0-9])([A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,23 @@ class Event:
         """Return when it was printed, in seconds since 1 January of a leap year; None where no date is told."""
         return self.stamp if self.time is None else since_new_year(self.time)
 
-    def __init_subclass__(cls) -> None:
-        """Make the kind known to `from_row`."""
-        if cls.__dict__.get("kind"):
+    def __init_subclass__(
+        cls,
+        *,
+        kind: str | None = None,
+        same_by: tuple[str, ...] | None = None,
+        by_launcher: bool = False,
+        prints_group_rank: bool = False,
+        calm: bool = False,
+    ) -> None:
+        """Take note of what holds for a kind. It is called as its class: `StoreTimeout` is store_timeout; "": a base of kinds."""
+        if (
+            "kind" not in cls.__dict__
+        ):  # `dataclass` makes every class twice, the second time with what the first one has
+            cls.kind = _CAPITAL.sub(r"_\1", cls.__name__).lower() if kind is None else kind
+            cls.same_by, cls.by_launcher = same_by, by_launcher
+            cls.prints_group_rank, cls.calm = prints_group_rank, calm
+        if cls.kind:
             _CLASSES[cls.kind] = cls
 
     def told(self) -> dict[str, Any]:

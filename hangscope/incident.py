@@ -1,4 +1,4 @@
-"""The nouns that every stage shares: frame, call kind, group, queue, event, rank, incident, verdict.
+"""The nouns of what a job left behind: call kind, group, queue, rank, incident.
 
 Ranks are *global* (0..world_size-1) everywhere except where a name says `local` or `group_rank`
 (the index of a rank in its group's member list). Times are wall-clock nanoseconds since the epoch,
@@ -157,11 +157,13 @@ class Group:
     @property
     def label(self) -> str:
         """Return how the group is written for a person: `0 (default_pg)`."""
-        return (
-            f"{self.name or '(unnamed)'} ({self.desc})"
-            if self.desc and self.desc != self.name
-            else self.name or "(unnamed)"
-        )
+        return group_label(self.name, self.desc)
+
+
+def group_label(name: str, desc: str) -> str:
+    """Return how a group is written for a person: `0 (default_pg)`."""
+    name = name or "(unnamed)"
+    return f"{name} ({desc})" if desc and desc != name else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,101 +267,3 @@ class Incident:
             queue = self.ranks[rank].queues.get(gid)
             if queue is not None:
                 yield queue
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a fact stands: a file relative to the analysed path, and a line where there is one."""
-
-    file: str
-    line: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """One fact behind a verdict. `stance` is for, against or missing; `kind` is dump, log, stack, exit or method."""
-
-    kind: str
-    text: str
-    rank: int | None = None
-    source: Source | None = None
-    stance: str = "for"
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """Another cause that the evidence allows, and why it was not chosen."""
-
-    cause: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """One explanation that was weighed: what fits it, what contradicts it, and the one observation that would decide.
-
-    `ranks` are global. `would_decide` tells it from the best explanation and is empty for the best one itself.
-    """
-
-    cause: str
-    ranks: tuple[int, ...]
-    fits: tuple[str, ...] = ()
-    contradicts: tuple[str, ...] = ()
-    would_decide: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CallRef:
-    """One call as a verdict quotes it. Frames are innermost first; `group` is set where it is another than the verdict's."""
-
-    op: str
-    seq: int | None
-    frames: Stack = ()
-    sizes: Sizes = ()
-    dtypes: tuple[str, ...] = ()
-    group: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """The deepest user frame on the culprit's side, and whose it is (global rank)."""
-
-    file: str
-    line: int
-    function: str
-    rank: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The one root, what it is called, and how sure that is. See the README for the JSON form.
-
-    `waiting_ranks` are all that wait, each in a call of its own group; `in_call` are those of them that are in the call
-    which `group`, `op` and `seq` name. Both are global. `deciding` are indexes into `evidence`: what tells this cause from
-    its rivals. `api` is the library call of the user's that contains the culprit's collective. `since` and `until` are ns
-    since the epoch: the last progress and the end of the job, None where unknown.
-    """
-
-    cause: str
-    confidence: str
-    culprit_ranks: tuple[int, ...]
-    category: str
-    summary: str
-    group: Group | None = None
-    op: str | None = None
-    seq: int | None = None
-    is_p2p: bool = False
-    waiting_ranks: tuple[int, ...] = ()
-    in_call: tuple[int, ...] = ()
-    explained: int = 0
-    culprit_call: CallRef | None = None
-    waiting_call: CallRef | None = None
-    location: Location | None = None
-    evidence: Sequence[Evidence] = ()
-    advice: Sequence[str] = ()
-    alternatives: Sequence[Alternative] = ()
-    fingerprint: str = ""
-    deciding: tuple[int, ...] = ()
-    api: str | None = None
-    since: int | None = None
-    until: int | None = None

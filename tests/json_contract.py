@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from hangscope.knowledge.catalog import CATALOG
+
+#: The words that are promised; more may come, none goes.
 CONTRACT_CAUSES = {
     "rank_conditional_collective",
     "uneven_loader",
@@ -66,14 +69,14 @@ def check_json(text: str) -> dict[str, Any]:
         assert data["status"] != "hang"
         return data
     assert set(verdict) >= VERDICT_KEYS
-    assert verdict["cause"] in CONTRACT_CAUSES and verdict["category"] in CATEGORIES
+    assert verdict["cause"] in CATALOG and verdict["category"] in CATEGORIES
     assert verdict["confidence"] in ("high", "medium", "low")
     assert (
         set(verdict["explains"]) >= {"ranks", "of"}
         and verdict["explains"]["ranks"] <= verdict["explains"]["of"]
     )
     assert len(verdict["alternatives"]) <= 3
-    assert all(set(a) >= {"cause", "why"} and a["cause"] in CONTRACT_CAUSES for a in verdict["alternatives"])
+    assert all(set(a) >= {"cause", "why"} and a["cause"] in CATALOG for a in verdict["alternatives"])
     assert all(set(e) >= {"kind", "text", "rank", "source"} for e in verdict["evidence"])
     assert all(set(c) >= {"rank", "host", "local_rank", "device", "pid"} for c in verdict["culprits"])
     assert verdict["group"] is None or set(verdict["group"]) >= {"name", "desc", "ranks"}

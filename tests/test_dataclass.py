@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hangscope import dataclass as lazy
-from hangscope.incident import Location
+from hangscope.conclusion import Location
 from tests.conftest import ROOT
 
 BODIES = {

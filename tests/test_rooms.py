@@ -19,6 +19,7 @@ ORDER = (
     ("checks",),
     ("events",),
     ("incident", "isolated"),
+    ("conclusion",),
     ("ingest.files", "ingest.lines", "ingest.recorder"),
     ("ingest.torch_logs",),
     ("ingest.job_logs", "ingest.nccl", "ingest.stacks"),

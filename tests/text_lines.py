@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hangscope.api import Report
-from hangscope.incident import Verdict
+from hangscope.conclusion import Verdict
 from tests.conftest import analyze
 
 WORK = "WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={n}, NumelOut={n}, Timeout(ms)=600000) ran for 600029 milliseconds before timing out."

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 
 from hangscope.align.waitgraph import WaitGraph
+from hangscope.conclusion import Evidence, Source
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import CallKind, Event, Evidence, Frame, Incident, Source, Stack
+from hangscope.incident import CallKind, Event, Frame, Incident, Stack
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import Knowledge, own_knowledge
 
@@ -113,4 +114,4 @@ Rule = Callable[[Case], "Match | None"]
 
 def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: str = "for") -> Evidence:
     """Return a text event as evidence, with where it stands."""
-    return Evidence(kind, text or event.text, event.rank, Source(event.file, event.line), stance)
+    return Evidence(kind, text or event.text, event.rank, Source(event.file, event.line), stance=stance)

@@ -6,8 +6,9 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.mismatch import describe
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen
-from hangscope.incident import Event, Evidence
+from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.nccl.warn import NcclWarn

@@ -13,7 +13,14 @@ from hangscope.align.matching import difference
 from hangscope.causes.case import Case
 from hangscope.causes.steps import Steps
 from hangscope.incident import CallKind, Frame
-from hangscope.knowledge.callsite import is_buffer_sync, is_gradient, position_to_loop, user_frames
+from hangscope.knowledge.callsite import (
+    is_buffer_sync,
+    is_gradient,
+    loop_lines,
+    position_to_loop,
+    shared_line,
+    user_frames,
+)
 
 
 class Difference:
@@ -63,7 +70,7 @@ class Difference:
     def history(self) -> Sequence[CallKind]:
         """Return what the members called before the divergence, oldest first, of the first waiting member."""
         finding = self.finding
-        if finding.change.before:
+        if finding.change.before and finding.change.elsewhere:
             return finding.change.before
         if finding.stuck.history is None or finding.stuck.seq is None or finding.stuck.rank is None:
             return []
@@ -92,10 +99,12 @@ class Difference:
     @cached_property
     def ends_epochs(self) -> bool:
         """Return whether the culprit's call is one that everybody makes when an epoch is over."""
-        return (
-            self._made_per_epoch(self.own)
-            and not self.steps.mid_epoch(self.finding.culprits)
-            and (self.position is None or self.position[0] != "inside" or self.times_before(self.own) > 1)
+        if self.steps.mid_epoch(self.finding.culprits):
+            return False
+        if self.times_before(self.own) and self.left_between_rounds:
+            return True
+        return self._made_per_epoch(self.own) and (
+            self.position is None or self.position[0] != "inside" or self.times_before(self.own) > 1
         )
 
     @cached_property
@@ -104,7 +113,7 @@ class Difference:
         if self.times_before(self.own) < 2 or self.added or self._made_per_epoch(self.own):
             return False
         if self.times_before(self.peer):
-            return self._made_per_epoch(self.peer)
+            return self._made_per_epoch(self.peer) or self._parted_between_rounds(self.own, self.peer)
         if self.own is None or self.peer is None:
             return False
         stacks = [kind.stack for kind in self.history if kind.stack]
@@ -113,6 +122,35 @@ class Difference:
             (f for s in references if (f := position_to_loop(self.peer.stack, s, stacks)) is not None), None
         )
         return found is not None and found[0] == "beyond"
+
+    @cached_property
+    def left_between_rounds(self) -> bool:
+        """Return whether the culprit left a function's loop after a whole round, and its peers began one more."""
+        return self._parted_between_rounds(self.peer, self.own)
+
+    def _parted_between_rounds(self, on: CallKind | None, left: CallKind | None) -> bool:
+        """Return whether one side began a round of a function's loop behind a whole one, and the other one left the function.
+
+        The call before was made from the last line of the loop, `on` from its first one (or from autograd's thread), and `left`
+        behind the call of that function.
+        """
+        calls = self.finding.change.before or self.history  # of all groups, where they are known
+        framed = [kind.stack for kind in calls if kind.stack]
+        if on is None or left is None or not calls or not calls[-1].stack:
+            return False
+        before = calls[-1].stack
+        shared = shared_line(on.stack or before, left.stack)
+        if shared is None or shared[1].line <= shared[0].line:
+            return False
+        last = {(f.name, f.file): f.line for f in user_frames(before)}
+        for frame in user_frames(on.stack or before):
+            if frame == shared[0]:
+                return False
+            lines = loop_lines(frame, framed)
+            whole = len(lines) > 1 and last.get((frame.name, frame.file)) == lines[-1]
+            if whole and (frame.line == lines[0] or not on.stack):
+                return True
+        return False
 
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
         """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.

@@ -98,7 +98,8 @@ def gradient_sets(case: Case) -> Match | None:
         "gradient_sync_mismatch",
         culprits,
         why,
-        strength=2 if missing or extra or other_buckets or d.cut_short else 1,
+        # A pass that an error cut short ends in a call of the handler, which nobody had made before.
+        strength=2 if missing or extra or other_buckets or (d.cut_short and d.times_before(d.own)) else 1,
         frame=case.frame_of(d.own),
         advice=advice,
         evidence=aspects(case),

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
-from hangscope.incident import Event, Evidence
+from hangscope.incident import Event
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator

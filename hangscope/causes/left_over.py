@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
-from hangscope.incident import Evidence, Stack
+from hangscope.incident import Stack
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
 from hangscope.knowledge.callsite import user_frame
 

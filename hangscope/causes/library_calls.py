@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
+from hangscope.conclusion import Evidence, Source
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different
-from hangscope.incident import CallKind, Evidence, Frame, Source, Stack
+from hangscope.incident import CallKind, Frame, Stack
 from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.library import Knowledge, Reading
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
+from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Unseen
-from hangscope.incident import Evidence
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
@@ -110,7 +110,8 @@ def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | 
     elif d.position is not None and d.position[0] == "beyond":
         if culprits == (0,) and told is None:
             return None  # what rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call
-        if not (d.peer_gradient or told or d.finding.stuck.history is None) and not _forward(d):
+        handmade = not (d.peer_gradient or told or d.finding.stuck.history is None) and not _forward(d)
+        if handmade and not d.left_between_rounds:
             return None  # a loop of hand-made calls: an extra call at its end looks the same
         strength = 1
         why = f"{its} call stands at {d.position[1]}, beyond the lines of the loop that {its} peers are in"

@@ -8,8 +8,9 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.steps import Steps
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Nothing, Unseen
-from hangscope.incident import CallKind, Evidence
+from hangscope.incident import CallKind
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
 
 _BYTES = {

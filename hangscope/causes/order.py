@@ -9,8 +9,9 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
+from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Circular, Different
-from hangscope.incident import CallKind, Evidence, Source
+from hangscope.incident import CallKind
 from hangscope.knowledge.callsite import user_frame
 
 LEAST_BEFORE = 4  # calls of a rank before one that may leave its pattern

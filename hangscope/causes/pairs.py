@@ -5,8 +5,9 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
+from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unpaired
-from hangscope.incident import CallKind, Evidence, Source
+from hangscope.incident import CallKind
 from hangscope.knowledge.callsite import user_frame
 
 

@@ -6,8 +6,9 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe
+from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Different, Extra, Shifted
-from hangscope.incident import Evidence, Frame, Source
+from hangscope.incident import Frame
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
@@ -53,7 +54,9 @@ def one_sided_call(case: Case) -> Match | None:
         inside = d.position is not None and d.position[0] == "inside"
         if d.differs or d.same_site is False or finding.change.before:
             made = describe(d.own)
-            strength = 2 if inside or test else 1
+            # Where both calls are of the program, loops may merely have ended at different rounds.
+            usual = bool(d.times_before(d.own) and d.times_before(d.peer))
+            strength = 2 if (inside and not usual) or test else 1
             why = f"{who} {'is' if len(culprits) < 2 else 'are'} in {made} at {case.frame_of(d.own) or 'an unknown line'}, where the others are in {describe(d.peer)}"
     if not why:
         return None

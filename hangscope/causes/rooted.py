@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case, Match, quote
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.text.excerpt import not_collected
-from hangscope.incident import CallKind, Evidence
+from hangscope.incident import CallKind
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frame, user_frames

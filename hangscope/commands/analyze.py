@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from hangscope.commands.endings import EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE, end_in_order
 from hangscope.commands.options import (
     force_option,
+    given,
     jobs_option,
     max_bytes_option,
     max_unpacked_option,
@@ -90,20 +92,13 @@ def analyze(
     form: str,
     json_file: str | None,
     max_output_bytes: int | None,
-    source: str | None,
-    world_size: int | None,
-    jobs: int | None,
     exit_code: bool,
     redact: str,
-    rules: tuple[str, ...],
-    attempt: str | None,
-    full_table: bool,
-    max_bytes: int | None,
-    max_unpacked: int | None,
     force: bool,
     color: str,
     verbose: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Diagnose what a frozen job left behind.
 
@@ -113,7 +108,6 @@ def analyze(
     hangscope-report.html, everything else to stderr.
     """
     from hangscope import api, isolated
-    from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
     from hangscope.report.markdown import cut_to
 
     if verbose and quiet:
@@ -130,16 +124,9 @@ def analyze(
     try:
         report = api.analyze(
             list(paths),
-            world_size=world_size,
-            jobs=jobs,
-            attempt=attempt,
-            full_table=full_table,
             redact=[w.strip() for w in redact.split(",") if w.strip()],
-            rules=rules,
             progress=bar.advance,
-            max_bytes=max_bytes or DEFAULT_MAX_BYTES,
-            max_unpacked=max_unpacked,
-            source=source,
+            **given(options),
         )
     finally:
         bar.close()

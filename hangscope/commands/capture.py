@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from hangscope.commands.options import quiet_option
 from hangscope.errors import NoInputError, UsageError
 from hangscope.frames import Stack
 
@@ -20,16 +21,16 @@ from hangscope.frames import Stack
     metavar="DIR",
     help="Where the captures go (default: hangscope-<PID>, or the job's folder).",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+@quiet_option
 def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet: bool) -> None:
     """Take the stacks and recorders of all ranks on this node, twice, without disturbing the job.
 
     PID is a launcher, a rank, or several: everything below it is looked at. Ranks are told by the variables that their
     launcher gave them. Prints where they stand as one tree; `hangscope analyze` the folder for the verdict.
     """
-    from hangscope.live import capture as live
-    from hangscope.live import processes as table
     from hangscope.live.folder import RunFolder
+    from hangscope.live.look import capture as look
+    from hangscope.live.look import processes as table
 
     if bool(pids) == bool(job):
         raise UsageError("give either process ids or --job FOLDER", "hangscope capture 4711")
@@ -53,8 +54,8 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
         )
     for number in range(2):
         if number:
-            time.sleep(live.GAP)
-        taken = live.capture(folder, found, everywhere=bool(job))
+            time.sleep(look.GAP)
+        taken = look.capture(folder, found, everywhere=bool(job))
     if not taken.stacks and not taken.recorders:
         raise NoInputError(
             f"neither stacks nor recorders could be had: {'; '.join(taken.missing)}",

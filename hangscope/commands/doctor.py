@@ -6,11 +6,12 @@ import textwrap
 
 import click
 
+from hangscope.commands.options import paths_argument
 from hangscope.live.doctor import examine
 
 
 @click.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@paths_argument
 def doctor(paths: tuple[str, ...]) -> None:
     """Say what PATH lacks for a sure verdict, and what gives it next time."""
     from hangscope import analyze

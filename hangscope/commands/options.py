@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 DEFAULT_REPORT = "hangscope-report.html"
@@ -31,3 +33,8 @@ force_option = click.option(
     "--force", is_flag=True, help="Overwrite a file that is not a report of hangscope."
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that have a value; the library has the defaults of the others."""
+    return {name: value for name, value in options.items() if value is not None}

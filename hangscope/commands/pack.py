@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from hangscope.commands.endings import end_in_order
 from hangscope.commands.options import (
+    given,
     jobs_option,
     max_bytes_option,
     max_unpacked_option,
@@ -26,15 +29,7 @@ from hangscope.terminal import ProgressBar, tell
 @max_unpacked_option
 @click.option("--force", is_flag=True, help="Overwrite a file that is no pack.")
 @quiet_option
-def pack(
-    paths: tuple[str, ...],
-    output: str,
-    jobs: int | None,
-    max_bytes: int | None,
-    max_unpacked: int | None,
-    force: bool,
-    quiet: bool,
-) -> None:
+def pack(paths: tuple[str, ...], output: str, force: bool, quiet: bool, **options: Any) -> None:
     """Reduce dumps and logs to one small file that is analysed in their place.
 
     For jobs whose dumps lie on each node's own disk: pack on every node, copy the packs together, analyse them. Needs
@@ -42,20 +37,11 @@ def pack(
     """
     from hangscope import pack as packing
     from hangscope.ingest.files.archives import is_named_so
-    from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
 
     end_in_order()
     bar = ProgressBar(quiet=quiet)
     try:
-        packed = packing.pack(
-            paths,
-            output,
-            jobs=jobs,
-            max_bytes=max_bytes or DEFAULT_MAX_BYTES,
-            max_unpacked=max_unpacked,
-            force=force,
-            progress=bar.advance,
-        )
+        packed = packing.pack(paths, output, force=force, progress=bar.advance, **given(options))
     except OSError as error:
         raise UsageError(
             f"{output} cannot be written: {error.strerror or error}", "choose another place with -o"

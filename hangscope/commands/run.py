@@ -48,8 +48,8 @@ def run(
     """
     if on_hang != "report" and hang_timeout is None:
         raise UsageError(f"--on-hang {on_hang} does nothing without --hang-timeout", "--hang-timeout 900")
-    from hangscope.live.command import exit_like
-    from hangscope.live.runner import Options, Runner
+    from hangscope.live.watch.command import exit_like
+    from hangscope.live.watch.runner import Options, Runner
 
     runner = Runner(command, Options(directory, hang_timeout, on_hang, summary, quiet), os.environ)
     sys.exit(exit_like(runner.run()))

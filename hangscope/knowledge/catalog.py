@@ -1,6 +1,6 @@
-"""The causes: what each means, what a verdict of it establishes and what it does not, and how it is mended.
+"""The causes: what each means, what a verdict of it establishes and what it does not, how it is mended; and who is asked first.
 
-`hangscope explain CAUSE` prints these entries, and the README's table is made of them.
+`hangscope explain CAUSE` prints these entries, and the table of docs/causes.md is made of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ from hangscope.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CauseText:
-    """One cause for people. `category` is code, data, hardware, network, environment, external or unknown."""
+    """One cause for people. `category` is code, data, hardware, network, environment, external or unknown.
+
+    `would_decide`: what would show that it is this cause, where another explains better. `stack_tells`: what the culprit's
+    process does now tells more of it.
+    """
 
     cause: str
     category: str
@@ -22,6 +26,8 @@ class CauseText:
     establishes: str
     does_not: str
     fix: str
+    would_decide: str
+    stack_tells: bool = False
 
     def explained(self) -> str:
         """Return all of it as paragraphs for a terminal."""
@@ -47,6 +53,7 @@ _ENTRIES = (
         "That the queues of calls differ by an inserted or dropped call, at which seq, and from which line.",
         "Why the condition was true on those ranks; and with two even sides and no history, which side is wrong.",
         "Call the collective on every rank and gate only the side effect; where ranks may decide differently, agree first with an all_reduce of the flag.",
+        "what the rank calls next: a call of the same step shows that it is still inside its loop",
     ),
     CauseText(
         "uneven_loader",
@@ -57,6 +64,7 @@ _ENTRIES = (
         "That the rank left the loop, seen by the line of its call, by fewer whole steps, or by its own output.",
         "Why its data is shorter: sampler, filter, drop_last and sharding look alike from here.",
         "Give every rank the same number of batches (DistributedSampler, the same drop_last), wrap the loop in `Join`, or agree on min(len(loader)) before the epoch.",
+        "the number of batches of each rank (len(loader)), or a line that the rank prints behind its loop",
     ),
     CauseText(
         "crashed_rank",
@@ -67,6 +75,7 @@ _ENTRIES = (
         "Which rank died first and of what, where a log, an exit code or a signal says it.",
         "That the death is the only fault. Ranks that time out, are ended by the launcher or lose a connection are victims.",
         "Mend the exception or signal itself; leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default. Raising the timeout does not help.",
+        "the exit code or signal of its process, in the launcher's output or the kernel log of its host",
     ),
     CauseText(
         "early_exit",
@@ -77,6 +86,7 @@ _ENTRIES = (
         "That the rank ended with exit code 0 or is missing from the launcher's failures while others wait for it.",
         "Which line returned; a process that ends well leaves no traceback.",
         "Leave together: agree on the end (an all_reduce of a flag or a barrier) before any rank returns.",
+        "its exit code: 0 says that it left by itself",
     ),
     CauseText(
         "stuck_rank",
@@ -87,6 +97,8 @@ _ENTRIES = (
         "That all its calls are complete and that it has not made the one its peers wait in.",
         "What it is doing instead, unless a stack of it was collected.",
         "Do what its stack says; move one-rank work out of the step, or give that group a longer timeout with the reason.",
+        "a stack of its process (py-spy dump --pid PID)",
+        stack_tells=True,
     ),
     CauseText(
         "shape_mismatch",
@@ -97,6 +109,7 @@ _ENTRIES = (
         "The two sizes and the line.",
         "Who sent too much or too little is a matter of majority; the process that gloo aborts is the receiver and may be innocent.",
         "Pad or drop the odd batch, or exchange sizes first.",
+        "the sizes of this call in the steps before, in a longer recorder (TORCH_FR_BUFFER_SIZE)",
     ),
     CauseText(
         "dtype_mismatch",
@@ -107,6 +120,7 @@ _ENTRIES = (
         "The two types and the line.",
         "Where the tensor got its type.",
         "Use one dtype policy (autocast, `.to(dtype)`) on every rank.",
+        "the element types of both sides, which a recorder of torch 2.1 or later keeps",
     ),
     CauseText(
         "collective_mismatch",
@@ -117,6 +131,7 @@ _ENTRIES = (
         "Which calls meet at which seq.",
         "Whether a call was inserted, dropped or exchanged: what follows it is not visible.",
         "Compare the two lines; every member must make the same calls in the same order.",
+        "the lines of both calls, from dumps with frames or TORCH_DISTRIBUTED_DEBUG=DETAIL",
     ),
     CauseText(
         "gradient_sync_mismatch",
@@ -127,6 +142,7 @@ _ENTRIES = (
         "That the calls which differ are gradient reductions made inside the loop.",
         "Which parameter is missing, unless DDP names it (TORCH_DISTRIBUTED_DEBUG=INFO).",
         "The same accumulation boundary on every rank; make every output take part in the loss; find_unused_parameters=True only where a branch is legitimately unused.",
+        "which parameters got a gradient on each rank (TORCH_DISTRIBUTED_DEBUG=DETAIL names them)",
     ),
     CauseText(
         "model_mismatch",
@@ -137,6 +153,7 @@ _ENTRIES = (
         "DDP's own comparison of parameters over ranks.",
         "Which setting differs.",
         "Build from one config and seed; compare a hash over ranks before wrapping.",
+        "the number and shapes of the parameters of each rank",
     ),
     CauseText(
         "collective_order_mismatch",
@@ -147,6 +164,7 @@ _ENTRIES = (
         "The cycle, rank by rank, with both orders.",
         "Without opposite orders in the dumps or a member's stack the cycle rests on the assumption that hosts are blocked in their last call.",
         "One global order of groups; no data-dependent order.",
+        "stacks of all ranks at one moment: who is blocked in which group's call",
     ),
     CauseText(
         "p2p_mismatch",
@@ -157,6 +175,7 @@ _ENTRIES = (
         "Which half is missing and what that rank did instead.",
         "Which of two pipeline schedules is wrong where both are consistent in themselves.",
         "Put the schedules of both stages side by side: the same number of microbatches, the same peers, the same order.",
+        "the send and receive schedules of both ranks, from dumps that reach further back",
     ),
     CauseText(
         "gpu_stall",
@@ -167,6 +186,8 @@ _ENTRIES = (
         "That the rank's device lags behind what its peers completed with it.",
         "Why the device stopped: a kernel that never ends, an Xid, a hung driver.",
         "Drain that GPU; look for the first CUDA error or Xid on its host, not for the timeout.",
+        "the kernel log of its host (an Xid), or a second dump: a dump that was merely older has caught up",
+        stack_tells=True,
     ),
     CauseText(
         "network_stall",
@@ -177,6 +198,8 @@ _ENTRIES = (
         "That no rank is missing and no call differs: the fault lies below Python.",
         "Which link failed, unless a transport error names it.",
         "Check the named pair's NIC and cable; NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX; run a pairwise bandwidth test.",
+        "NCCL_DEBUG=INFO of every member, or a bandwidth test over these hosts",
+        stack_tells=True,
     ),
     CauseText(
         "init_hang",
@@ -187,6 +210,7 @@ _ENTRIES = (
         "Who arrived and what they waited for.",
         "Why the others did not arrive; a rank that never started leaves nothing.",
         "Start every rank, one free port and one rendezvous id per job, bind to LOCAL_RANK before the first collective.",
+        "which ranks reached the rendezvous, from each rank's own log",
     ),
     CauseText(
         "slow_rank",
@@ -197,6 +221,8 @@ _ENTRIES = (
         "That the late rank later reported the same call, or that the call completed.",
         "What took it so long.",
         "A longer timeout for that group, or the pause moved out of the step.",
+        "a second dump a minute later: a rank that is slow has moved on",
+        stack_tells=True,
     ),
     CauseText(
         "unknown",
@@ -207,7 +233,47 @@ _ENTRIES = (
         "What was ruled out, and what to collect next time.",
         "A cause.",
         'Collect what the report lists under "missing".',
+        "dumps and stacks of the ranks that left none",
+        stack_tells=True,
     ),
 )
 
 CATALOG: dict[str, CauseText] = {entry.cause: entry for entry in _ENTRIES}
+
+#: The rules, by their places in `hangscope/causes/`, in the order in which they are asked: the first that answers gives the
+#: verdict, later ones its alternatives.
+ORDER = (
+    "ends.process.ended_from_outside",
+    "init.different_models",
+    "gradients.unused_parameters",
+    "device.device_fault",
+    "ends.process.died",
+    "init.never_formed",
+    "ends.lateness.late",
+    "ends.lateness.came_late",
+    "left_over.made_after_the_end",
+    "left_over.left_a_librarys_loop",
+    "ends.process.left_quietly",
+    "pairs.unpaired",
+    "order.false_circle",
+    "order.crossed_groups",
+    "order.circular_wait",
+    "mismatch.wrong_dtype",
+    "library_calls.interrupted_elsewhere",
+    "library_calls.called_from_a_library",
+    "gradients.gradient_sets",
+    "ends.output.last_output",
+    "loop_end.left_the_loop",
+    "mismatch.wrong_shape",
+    "participation.one_sided_call",
+    "mismatch.received_sizes",
+    "mismatch.received_types",
+    "mismatch.different_calls",
+    "ends.silence.lost_by_peers",
+    "participation.busy_elsewhere",
+    "ends.silence.vanished",
+    "ends.silence.may_have_died",
+    "rooted.other_roots",
+    "device.network_fault",
+    "ends.unnamed.fault_without_rank",
+)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
+from hangscope.conclusion import CallRef, Evidence
 from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
 from hangscope.regex import regex
-from hangscope.report.schema.document import CallPart, EvidencePart, FramePart, VerdictPart
+from hangscope.report.schema.document import VerdictPart
 from hangscope.report.words import call_words, sizes_words
 
 SHOWN = 2
@@ -20,7 +21,7 @@ _RANKS = regex(r"(?i)\branks?\s+(\d{1,9}(?:[-:]\d{1,9})*(?:,\d{1,9}(?:[-:]\d{1,9
 _SPAN = regex(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
-def deciding_facts(verdict: VerdictPart) -> tuple[EvidencePart, ...]:
+def deciding_facts(verdict: VerdictPart) -> tuple[Evidence, ...]:
     """Return the one or two facts that tell this cause from its rivals; of named ranks at least one names one."""
     told = tuple(verdict.evidence[i] for i in verdict.deciding if 0 <= i < len(verdict.evidence))
     facts = told[:SHOWN] or _derived(verdict)
@@ -29,7 +30,7 @@ def deciding_facts(verdict: VerdictPart) -> tuple[EvidencePart, ...]:
     return facts
 
 
-def names(fact: EvidencePart, ranks: Sequence[int]) -> bool:
+def names(fact: Evidence, ranks: Sequence[int]) -> bool:
     """Return whether a fact speaks of one of these ranks."""
     return fact.rank in ranks or mentions(fact.text, ranks)
 
@@ -44,7 +45,7 @@ def mentions(text: str, ranks: Sequence[int]) -> bool:
     return False
 
 
-def _derived(verdict: VerdictPart) -> tuple[EvidencePart, ...]:
+def _derived(verdict: VerdictPart) -> tuple[Evidence, ...]:
     speaking = [fact for fact in verdict.evidence if fact.stance == "for"]
     if not speaking:
         return ()
@@ -54,7 +55,7 @@ def _derived(verdict: VerdictPart) -> tuple[EvidencePart, ...]:
     return (first,) if second is None else (first, second)
 
 
-def _sentence(verdict: VerdictPart) -> EvidencePart:
+def _sentence(verdict: VerdictPart) -> Evidence:
     who = ranks_phrase(verdict.culprit_ranks)
     call, waiting = verdict.culprit_call, verdict.waiting_call
     others = ranks_phrase(verdict.in_call or verdict.waiting_ranks) if verdict.waiting_ranks else "the others"
@@ -75,22 +76,22 @@ def _sentence(verdict: VerdictPart) -> EvidencePart:
         text = f"{who}: {call_words(call)}, where {others} made {stuck}"
     else:
         text = f"{who}: last call on that group {call_words(call)}, while {others} wait in {stuck}"
-    return EvidencePart("method", text, verdict.culprit_ranks[0])
+    return Evidence("method", text, verdict.culprit_ranks[0])
 
 
-def _arguments(call: CallPart | None) -> str:
+def _arguments(call: CallRef | None) -> str:
     if call is None:
         return ""
     text = sizes_words(call.sizes, call.dtypes)
     return f" {text}" if text else ""
 
 
-def other_facts(verdict: VerdictPart, stance: str = "for") -> tuple[EvidencePart, ...]:
+def other_facts(verdict: VerdictPart, stance: str = "for") -> tuple[Evidence, ...]:
     """Return the rest of the evidence of one stance."""
     first = deciding_facts(verdict)
     return tuple(fact for fact in verdict.evidence if fact.stance == stance and fact not in first)
 
 
-def user_frame(frames: Sequence[FramePart]) -> FramePart | None:
+def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """Return the deepest frame of user code, or None."""
-    return next((f for f in frames if is_user(Frame(f.name, f.file, f.line))), None)
+    return next(filter(is_user, frames), None)

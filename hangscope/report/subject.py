@@ -15,7 +15,8 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.align.nodes import Instance, Node, PairInstance, Unnamed
 from hangscope.align.waitgraph import OpenCall, WaitGraph
 from hangscope.analysis import Analysis
-from hangscope.incident import CallKind, Incident, State, Verdict
+from hangscope.conclusion import Verdict
+from hangscope.incident import CallKind, Incident, State
 from hangscope.knowledge.callsite import user_frame
 from hangscope.report.words import sizes_words
 

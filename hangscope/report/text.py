@@ -7,8 +7,9 @@ import shutil
 import textwrap
 
 from hangscope.align.rankset import ranks_phrase
+from hangscope.conclusion import Evidence
 from hangscope.report.reasons import deciding_facts, other_facts, user_frame
-from hangscope.report.schema.document import Document, EvidencePart, VerdictPart
+from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import counted, duration, utc
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
@@ -118,7 +119,7 @@ class _Screen:
         for item in verdict.alternatives if not weighed else ():
             self.labelled("or", f"{item.cause}: {item.why}")
 
-    def fact(self, label: str, fact: EvidencePart) -> None:
+    def fact(self, label: str, fact: Evidence) -> None:
         self.labelled(label, fact.text + (f"  [{fact.at}]" if fact.at else ""))
 
     def warnings(self) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
+from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
 from hangscope.report.reasons import deciding_facts, other_facts, user_frame
-from hangscope.report.schema.document import Document, EvidencePart, VerdictPart
+from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import counted, duration, utc
 
 _CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED = 8, 6, 6, 6, 3
@@ -137,7 +138,7 @@ def _who(verdict: VerdictPart) -> str:
     return ", ".join(f"rank {c.rank}" + (f" on {c.host}" if c.host else "") for c in verdict.culprits)
 
 
-def _fact(fact: EvidencePart) -> Line:
+def _fact(fact: Evidence) -> Line:
     lead = (Piece(f"{fact.stance}: ", strong=True),) if fact.stance != "for" else ()
     tail = (Piece(" ("), Piece(fact.at, code=True), Piece(")")) if fact.at else ()
     return (*lead, Piece(fact.text), *tail)

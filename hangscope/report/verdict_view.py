@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-from hangscope.incident import (
-    Alternative,
-    CallRef,
-    Evidence,
-    Frame,
-    Group,
-    Incident,
-    Location,
-    Source,
-    Verdict,
-)
-from hangscope.report.schema.document import (
-    AlternativePart,
-    CallPart,
-    CulpritPart,
-    EvidencePart,
-    Explains,
-    FramePart,
-    GroupRef,
-    LocationPart,
-    SourcePart,
-    VerdictPart,
-)
+from dataclasses import replace
+
+from hangscope.conclusion import CallRef, Verdict
+from hangscope.incident import Group, Incident
+from hangscope.report.schema.document import CulpritPart, Explains, GroupRef, VerdictPart
 
 _CULPRITS = 64  # named with host and device
 _TENSORS = 8
@@ -32,7 +14,7 @@ _TENSORS = 8
 
 def verdict_part(verdict: Verdict, incident: Incident) -> VerdictPart:
     """Return the `verdict` of a document."""
-    group, location = verdict.group, verdict.location
+    group = verdict.group
     return VerdictPart(
         cause=verdict.cause,
         confidence=verdict.confidence,
@@ -53,22 +35,11 @@ def verdict_part(verdict: Verdict, incident: Incident) -> VerdictPart:
         fingerprint=verdict.fingerprint,
         culprit_call=_call(verdict.culprit_call),
         waiting_call=_call(verdict.waiting_call),
-        location=LocationPart(location.file, location.line, location.function, location.rank)
-        if location is not None
-        else None,
+        location=verdict.location,
         summary=verdict.summary,
-        evidence=tuple(
-            EvidencePart(
-                e.kind,
-                e.text,
-                e.rank,
-                e.stance,
-                SourcePart(e.source.file, e.source.line) if e.source is not None else None,
-            )
-            for e in verdict.evidence
-        ),
+        evidence=tuple(verdict.evidence),
         advice=tuple(verdict.advice),
-        alternatives=tuple(AlternativePart(a.cause, a.why) for a in verdict.alternatives),
+        alternatives=tuple(verdict.alternatives),
         deciding=tuple(verdict.deciding),
         api=verdict.api,
         since=None if verdict.since is None else str(verdict.since),
@@ -81,24 +52,15 @@ def _culprit(incident: Incident, rank: int) -> CulpritPart:
     return CulpritPart(record.rank, record.host, record.local_rank, record.device, record.pid)
 
 
-def _call(call: CallRef | None) -> CallPart | None:
-    if call is None:
-        return None
-    return CallPart(
-        call.op,
-        call.seq,
-        tuple(tuple(s) for s in call.sizes[:_TENSORS]),
-        tuple(call.dtypes[:_TENSORS]),
-        tuple(FramePart(f.name, f.file, f.line) for f in call.frames),
-        call.group,
-    )
+def _call(call: CallRef | None) -> CallRef | None:
+    return call and replace(call, sizes=call.sizes[:_TENSORS], dtypes=call.dtypes[:_TENSORS])
 
 
 def verdict_of(part: VerdictPart | None) -> Verdict | None:
     """Return the verdict that a document holds, for reports that were made in another process; None where it has none."""
     if part is None:
         return None
-    group, location = part.group, part.location
+    group = part.group
     return Verdict(
         cause=part.cause,
         confidence=part.confidence,
@@ -114,29 +76,15 @@ def verdict_of(part: VerdictPart | None) -> Verdict | None:
         waiting_ranks=part.waiting_ranks,
         in_call=part.in_call,
         explained=part.explains.ranks,
-        culprit_call=_ref(part.culprit_call),
-        waiting_call=_ref(part.waiting_call),
-        location=Location(location.file, location.line, location.function, location.rank)
-        if location
-        else None,
-        evidence=tuple(
-            Evidence(
-                e.kind, e.text, e.rank, Source(e.source.file, e.source.line) if e.source else None, e.stance
-            )
-            for e in part.evidence
-        ),
+        culprit_call=part.culprit_call,
+        waiting_call=part.waiting_call,
+        location=part.location,
+        evidence=part.evidence,
         advice=part.advice,
-        alternatives=tuple(Alternative(a.cause, a.why) for a in part.alternatives),
+        alternatives=part.alternatives,
         fingerprint=part.fingerprint,
         deciding=part.deciding,
         api=part.api,
         since=None if part.since is None else int(part.since),
         until=None if part.until is None else int(part.until),
     )
-
-
-def _ref(call: CallPart | None) -> CallRef | None:
-    if call is None:
-        return None
-    frames = tuple(Frame(f.name, f.file, f.line) for f in call.frames)
-    return CallRef(call.op, call.seq, frames, call.sizes, call.dtypes, call.group)

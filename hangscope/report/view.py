@@ -24,10 +24,8 @@ from hangscope.report.schema.document import (
     CandidatePart,
     CoveragePart,
     Document,
-    FramePart,
     FrontierRow,
     GroupPart,
-    HypothesisPart,
     InputPart,
     Partial,
     RankPart,
@@ -69,21 +67,13 @@ def build_document(
         candidates=tuple(
             CandidatePart(compress(c.ranks), c.what, c.why_set_aside) for c in judgement.candidates
         ),
-        hypotheses=tuple(
-            HypothesisPart(h.cause, tuple(h.ranks), tuple(h.fits), tuple(h.contradicts), h.would_decide)
-            for h in judgement.hypotheses
-        ),
+        hypotheses=tuple(judgement.hypotheses),
         groups=_groups(analysis),
         ranks=_ranks(subject),
         inputs=_inputs(incident.inputs),
         coverage=_coverage(analysis),
         warnings=tuple(WarningPart(n.code, n.file, n.line, n.message, n.hint) for n in incident.notes),
-        stacks=tuple(
-            BranchPart(
-                b.depth, b.who, len(b.ranks), tuple(FramePart(f.name, f.file, f.line) for f in b.frames)
-            )
-            for b in branches[:_BRANCHES]
-        ),
+        stacks=tuple(BranchPart(b.depth, b.who, len(b.ranks), tuple(b.frames)) for b in branches[:_BRANCHES]),
         stacks_left_out=len(branches) - _BRANCHES if len(branches) > _BRANCHES else None,
         tool_version=tool_version,
         page=page,

@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from hangscope.align.rankset import compress
+from hangscope.conclusion import CallRef
 from hangscope.regex import regex
-from hangscope.report.schema.document import CallPart
 
 #: What a rank is in an incident, in the order of the rank map's states.
 ROLES = ("waiting", "culprit", "idle", "unseen")
@@ -86,7 +86,7 @@ def some_ranks(ranks: Sequence[int], length: int = 60) -> str:
     return f"{text[: length - 20].rsplit(',', 1)[0]} … {len(ranks):,} in all"
 
 
-def call_words(call: CallPart) -> str:
+def call_words(call: CallRef) -> str:
     """Return `all_reduce seq 812`."""
     op = call.op or "a call"
     return f"{op} seq {call.seq}" if call.seq is not None else op

@@ -14,20 +14,11 @@ from hangscope.align.nodes import Instance, Node
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
+from hangscope.conclusion import CallRef, Evidence, Hypothesis, Location, Source, Verdict
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Candidate, Finding, Late, Stalled, Unpaired
 from hangscope.explain.text.stop import Stop, find_stop, told_of
-from hangscope.incident import (
-    CallKind,
-    CallRef,
-    Event,
-    Evidence,
-    Group,
-    Hypothesis,
-    Location,
-    Source,
-    Verdict,
-)
+from hangscope.incident import CallKind, Event, Group
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame
@@ -216,9 +207,9 @@ def _ref(kind: CallKind | None, seq: int | None, group: str | None = None) -> Ca
     return CallRef(
         kind.op,
         seq,
-        kind.stack,
         kind.input_sizes or kind.output_sizes,
         kind.input_dtypes or kind.output_dtypes,
+        kind.stack,
         group,
     )
 

@@ -10,34 +10,14 @@ from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.conclusion import Evidence, Hypothesis
 from hangscope.explain.predict import MOST_REPLAYED, Replay
-from hangscope.incident import Evidence, Hypothesis
 from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
+from hangscope.knowledge.catalog import CATALOG
 
 MOST_DECIDING = 3
 MOST_HYPOTHESES = 6
-
-#: What would show that a rival, and not the best explanation, is right.
-_WOULD_DECIDE = {
-    "rank_conditional_collective": "what the rank calls next: a call of the same step shows that it is still inside its loop",
-    "uneven_loader": "the number of batches of each rank (len(loader)), or a line that the rank prints behind its loop",
-    "crashed_rank": "the exit code or signal of its process, in the launcher's output or the kernel log of its host",
-    "early_exit": "its exit code: 0 says that it left by itself",
-    "stuck_rank": "a stack of its process (py-spy dump --pid PID)",
-    "slow_rank": "a second dump a minute later: a rank that is slow has moved on",
-    "shape_mismatch": "the sizes of this call in the steps before, in a longer recorder (TORCH_FR_BUFFER_SIZE)",
-    "dtype_mismatch": "the element types of both sides, which a recorder of torch 2.1 or later keeps",
-    "collective_mismatch": "the lines of both calls, from dumps with frames or TORCH_DISTRIBUTED_DEBUG=DETAIL",
-    "gradient_sync_mismatch": "which parameters got a gradient on each rank (TORCH_DISTRIBUTED_DEBUG=DETAIL names them)",
-    "model_mismatch": "the number and shapes of the parameters of each rank",
-    "collective_order_mismatch": "stacks of all ranks at one moment: who is blocked in which group's call",
-    "p2p_mismatch": "the send and receive schedules of both ranks, from dumps that reach further back",
-    "gpu_stall": "the kernel log of its host (an Xid), or a second dump: a dump that was merely older has caught up",
-    "network_stall": "NCCL_DEBUG=INFO of every member, or a bandwidth test over these hosts",
-    "init_hang": "which ranks reached the rendezvous, from each rank's own log",
-    "unknown": "dumps and stacks of the ranks that left none",
-}
 
 
 def deciding(case: Case, match: Match, evidence: Sequence[Evidence]) -> tuple[int, ...]:
@@ -95,7 +75,7 @@ def hypotheses(
             told.add((other.cause, ranks))
             result.append(
                 Hypothesis(
-                    other.cause, ranks, (other.why,), _left(replay, ranks), _WOULD_DECIDE.get(other.cause, "")
+                    other.cause, ranks, (other.why,), _left(replay, ranks), CATALOG[other.cause].would_decide
                 )
             )
     for candidate in case.explanation.set_aside:
@@ -103,7 +83,9 @@ def hypotheses(
         if ranks and ("unknown", ranks) not in told and ranks != result[0].ranks:
             told.add(("unknown", ranks))
             why = (candidate.why_set_aside, *_left(replay, ranks))
-            result.append(Hypothesis("unknown", ranks, (candidate.what,), why, _WOULD_DECIDE["unknown"]))
+            result.append(
+                Hypothesis("unknown", ranks, (candidate.what,), why, CATALOG["unknown"].would_decide)
+            )
     return result[:MOST_HYPOTHESES]
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Different, Extra, Shifted, Stalled
-from hangscope.incident import Evidence, Frame, Source, Stack
+from hangscope.incident import Frame, Stack
 from hangscope.knowledge.callsite import user_frame, user_frames
 from hangscope.knowledge.library import Knowledge, Reading, first_difference
 from hangscope.knowledge.rule import Rule, Situation

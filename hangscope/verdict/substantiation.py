@@ -8,13 +8,9 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.corroboration import corroboration
 from hangscope.causes.mismatch import describe
+from hangscope.conclusion import Alternative, Evidence, Source
 from hangscope.explain.finding import Candidate, Finding
-from hangscope.incident import (
-    Alternative,
-    CallKind,
-    Evidence,
-    Source,
-)
+from hangscope.incident import CallKind
 from hangscope.knowledge.callsite import user_frame
 
 
@@ -128,7 +124,7 @@ def _against(case: Case, match: Match) -> list[Evidence]:
                     f"the launcher names rank {rank} as its first observed failure; it names whom it polled first",
                     rank,
                     Source(event.file, event.line),
-                    "against",
+                    stance="against",
                 )
             )
     for death in case.statements.deaths:
@@ -139,7 +135,7 @@ def _against(case: Case, match: Match) -> list[Evidence]:
                     f"rank {death.rank} {death.how}: a fault of its own, though the calls point elsewhere",
                     death.rank,
                     Source(death.event.file, death.event.line),
-                    "against",
+                    stance="against",
                 )
             )
     return result[:6]

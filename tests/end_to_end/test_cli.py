@@ -154,7 +154,7 @@ def test_every_option_is_documented(run: Run, command: str) -> None:
 
 
 def test_explain_every_cause(run: Run) -> None:
-    assert set(CATALOG) == CONTRACT_CAUSES
+    assert set(CATALOG) >= CONTRACT_CAUSES
     listed = quiet(run("explain")).stdout
     assert [line.split()[0] for line in listed.splitlines() if line.strip()] == list(CATALOG)
     result = quiet(run("explain", "uneven_loader"))
@@ -169,7 +169,7 @@ def test_explain_every_cause(run: Run) -> None:
         assert part in result.stdout
 
 
-@pytest.mark.parametrize("cause", sorted(CONTRACT_CAUSES))
+@pytest.mark.parametrize("cause", CATALOG)
 def test_every_cause_says_what_it_establishes_and_what_not(cause: str) -> None:
     entry = CATALOG[cause]
     assert all((entry.title, entry.means, entry.culprit, entry.establishes, entry.does_not, entry.fix))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hangscope
-from hangscope.incident import Verdict
+from hangscope.conclusion import Verdict
 from tests.conftest import analyze
 
 WATCHDOG = (

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.live import progress
-from hangscope.live.capture import capture
 from hangscope.live.folder import RunFolder
+from hangscope.live.look.capture import capture
+from hangscope.live.watch import progress
 from tests.live.jobs import hangscope, left_in, started, until, write_job
 
 STUCK = """

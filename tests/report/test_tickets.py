@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.conclusion import Evidence, Hypothesis
 from hangscope.report.markdown import DIALECTS, cut_to, render_markdown
 from hangscope.report.reasons import deciding_facts, mentions
-from hangscope.report.schema.document import EvidencePart, HypothesisPart
 from hangscope.report.sources import SourceFolder, snippets
 from hangscope.report.text import render_text
 from hangscope.report.words import duration, utc
@@ -23,7 +23,7 @@ NASTY = "*bold* _it_ <b>x</b> @channel [l](http://x) {code} |cell| `tick` #1 ~s~
 def with_evidence(text: str):
     good = document("hang_8")
     assert good.verdict is not None
-    statements = (EvidencePart("dump", text, 3),)
+    statements = (Evidence("dump", text, 3),)
     return replace(good, headline=text, verdict=replace(good.verdict, evidence=statements, deciding=(0,)))
 
 
@@ -42,8 +42,8 @@ def test_text_leads_with_what_the_verdict_calls_deciding() -> None:
 def test_the_ledger_takes_the_place_of_the_alternatives() -> None:
     good = document("hang_8")
     rows = (
-        HypothesisPart("rank_conditional_collective", (3,), ("its call is there alone",)),
-        HypothesisPart("uneven_loader", (3,), (), ("the line is inside the loop",), "a stack of rank 3"),
+        Hypothesis("rank_conditional_collective", (3,), ("its call is there alone",)),
+        Hypothesis("uneven_loader", (3,), (), ("the line is inside the loop",), "a stack of rank 3"),
     )
     told = replace(good, hypotheses=rows)
     for shown in (render_text(told, width=110), render_markdown(told)):

@@ -75,69 +75,6 @@ def test_nothing_hangs_only_where_all_files_are_whole(tmp_path: Path, healthy: P
     assert analyze(tmp_path).status == "inconclusive"
 
 
-SAME_GPU = (FIXTURES / "text" / "last_error_same_partition.txt").read_text()
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        SAME_GPU.replace("[rank0]: Last error: \n", ""),
-        SAME_GPU.replace("DistBackendError: NCCL", "DistBackendError  NCCL"),
-        SAME_GPU[: SAME_GPU.index("ncclInvalidUsage") + 20],
-        SAME_GPU[: SAME_GPU.index("2.30.7")] + "venv/lib/python3.11/site-packages/torch/_tensor.py",
-    ],
-)
-def test_an_error_of_the_communication_layer_is_no_sure_death(tmp_path: Path, damaged: str) -> None:
-    """Whole, it names two ranks that share a GPU; what tells so may be torn off."""
-    log = tmp_path / "job.log"
-    log.write_text(SAME_GPU)
-    assert certainty(analyze(log)) == ("init_hang", "high")
-    log.write_text(damaged)
-    verdict = analyze(log).verdict
-    assert verdict is None or verdict.cause == "init_hang" or verdict.confidence != "high"
-
-
-@pytest.mark.parametrize(
-    ("name", "word", "damaged"),
-    [
-        ("zero_params_gather", "same model across all ranks", "same modul across all rafks"),
-        ("detail_fingerprint_one_rank", "between collectives", "between colletives"),
-        ("detail_failed_to_pass_but_in_call", "monitoredBarrier", "monmtoredBarrier"),
-    ],
-)
-def test_a_changed_letter_makes_no_death_of_it(tmp_path: Path, name: str, word: str, damaged: str) -> None:
-    text = (FIXTURES / "text" / f"{name}.txt").read_text()
-    assert word in text
-    log = tmp_path / "job.log"
-    log.write_text(text.replace(word, damaged))
-    verdict = analyze(log).verdict
-    assert verdict is None or verdict.cause != "crashed_rank" or verdict.confidence != "high"
-
-
-TABLE = (FIXTURES / "text" / "table_exit1_before_sigkill.txt").read_text()
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        TABLE.replace("  rank      : 4 (local_rank: 4)\n", ""),
-        TABLE[: TABLE.index("[2]:") + 30],
-        TABLE.replace(
-            "  exitcode  : -9 (pid: 416)\n", "  exitcode  : -9 (pid: 416)\n  exitcode  : 1 (pid: 415)\n"
-        ),
-    ],
-)
-def test_a_torn_table_of_failures_is_not_sure(tmp_path: Path, damaged: str) -> None:
-    log = tmp_path / "job.log"
-    log.write_text(TABLE)
-    whole = analyze(log)
-    assert certainty(whole) == ("crashed_rank", "high") and not whole.warnings
-    log.write_text(damaged)
-    torn = analyze(log)
-    assert [w.code for w in torn.warnings] == ["torn_table"]
-    assert torn.verdict is None or torn.verdict.confidence != "high"
-
-
 def test_a_dump_under_the_name_of_a_log_may_be_anybodys(tmp_path: Path) -> None:
     """As where two files changed places: the name alone says whose it is."""
     whole = FIXTURES / "dtype_mismatch" / "dumps"
@@ -147,15 +84,6 @@ def test_a_dump_under_the_name_of_a_log_may_be_anybodys(tmp_path: Path) -> None:
     report = analyze(tmp_path / "job")
     assert "odd_name" in {w.code for w in report.warnings}
     assert report.verdict is not None and report.verdict.confidence != "high"
-
-
-def test_a_store_that_is_gone_at_the_end_names_nobody(tmp_path: Path) -> None:
-    """Its first line, which says that the job was over, is torn."""
-    text = (FIXTURES / "text" / "harmless_store_gone.txt").read_text()
-    log = tmp_path / "job.log"
-    log.write_text("Tra" + text.partition("\n")[2])
-    verdict = analyze(log).verdict
-    assert verdict is None or (not verdict.culprit_ranks and verdict.confidence != "high")
 
 
 def test_many_open_calls_and_many_unseen_ranks_take_seconds(tmp_path: Path) -> None:
@@ -169,84 +97,6 @@ def test_many_open_calls_and_many_unseen_ranks_take_seconds(tmp_path: Path) -> N
     report.to_html()
     assert report.to_dict()["world_size"] == 32_768
     assert time.process_time() - began < 20
-
-
-DEATH_OF_RANK_1 = (
-    "[rank1]: Traceback (most recent call last):\n"
-    '[rank1]:   File "/workspace/train.py", line 3, in <module>\n[rank1]:     main()\n'
-    "[rank1]: ValueError: sample 37 is broken\n"
-)
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        DEATH_OF_RANK_1.partition("\n")[2],
-        DEATH_OF_RANK_1.rpartition("[rank1]: ")[1] + DEATH_OF_RANK_1.rpartition("[rank1]: ")[2],
-        DEATH_OF_RANK_1.replace("most recent call last):\n", "mo"),
-        DEATH_OF_RANK_1.replace("[rank1]: Value", "[rank2]: Value"),
-        DEATH_OF_RANK_1.replace('  File "/workspace', "  step 3"),
-    ],
-    ids=["no head", "last line", "torn head", "another's end", "no frame"],
-)
-def test_a_traceback_without_its_beginning_is_no_sure_death(tmp_path: Path, damaged: str) -> None:
-    """Its last line may be of an error that was caught, of another rank, or of another job."""
-    log = tmp_path / "job.log"
-    log.write_text(DEATH_OF_RANK_1)
-    assert certainty(analyze(log)) == ("crashed_rank", "high")
-    log.write_text(damaged)
-    torn = analyze(log)
-    assert torn.verdict is None or torn.verdict.confidence != "high"
-
-
-def test_a_launcher_that_saw_the_end_makes_a_torn_traceback_sure_again(tmp_path: Path) -> None:
-    log = tmp_path / "job.log"
-    log.write_text(
-        DEATH_OF_RANK_1.partition("\n")[2] + "srun: error: node1: task 1: Exited with exit code 1\n"
-    )
-    (tmp_path / "more.log").write_text("[rank0]: step 1\n[rank1]: step 1\n")
-    verdict = analyze(tmp_path).verdict
-    assert verdict is not None and verdict.cause == "crashed_rank"
-
-
-def test_code_behind_a_changed_prefix_is_no_exception(tmp_path: Path) -> None:
-    """`[rank1]scheduled:     main()` was read as an exception of the type `scheduled`."""
-    log = tmp_path / "rank1.err"
-    log.write_text(DEATH_OF_RANK_1.replace("[rank1]:     main()", "[rank1]scheduled:     main()"))
-    verdict = analyze(log).verdict
-    assert verdict is not None and "scheduled" not in verdict.summary and "sample 37" in verdict.summary
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[rank0]: RuntimeError: [Rank 0]: Rank 1 failed to pass m",
-        "[rank0]: RuntimeError: Deteche following aspects:   Sequence number: 6vs 0  Op type: ALLREDUCEvs REDUCE",
-        "[rank0]: RuntimeError: Detect6vs 0  Op type: ALLREDUCEvs REDUCE",
-    ],
-)
-def test_what_is_left_of_the_wrappers_words_is_no_death(tmp_path: Path, line: str) -> None:
-    log = tmp_path / "job.log"
-    log.write_text(DEATH_OF_RANK_1.replace("[rank1]", "[rank0]").rpartition("[rank0]: ")[0] + line + "\n")
-    verdict = analyze(log).verdict
-    assert verdict is None or verdict.confidence != "high"
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["work_hccl", "glued_behind_bar"],
-)
-def test_a_timeout_without_any_dump_is_no_proof_that_the_call_completed(tmp_path: Path, name: str) -> None:
-    """Whose it is was torn from the line: then no rank is known, and of none of them is there a dump with an open call."""
-    text = (FIXTURES / "text" / f"{name}.txt").read_text()
-    for damaged in (
-        text.replace("[Rank ", "YRank ").replace("[rank", "Yrank"),
-        text.replace("Rank 6", "Rank 262144"),
-    ):
-        log = tmp_path / "job.log"
-        log.write_text(damaged)
-        report = analyze(log)
-        assert report.status != "no_hang"
 
 
 STATUS = (
@@ -300,94 +150,6 @@ def test_a_number_out_of_its_row_is_damage(tmp_path: Path, seqs: tuple[int, int,
     dump["entries"][11:] = dump["entries"][11:14]
     (tmp_path / "nccl_trace_rank_1").write_bytes(pickle.dumps(dump, protocol=2))
     assert ("odd_values" in {w.code for w in analyze(tmp_path).warnings}) == odd
-
-
-def _logs(folder: Path, more: dict[int, str]) -> Path:
-    folder.mkdir()
-    for rank in range(4):
-        (folder / f"rank{rank}.log").write_text(STATUS.format(rank, rank, 5, 4) + more.get(rank, ""))
-    return folder
-
-
-def test_a_line_in_the_log_of_another_rank_is_damage(tmp_path: Path) -> None:
-    whole = analyze(_logs(tmp_path / "whole", {1: DEATH_OF_RANK_1}))
-    assert not whole.warnings
-    misplaced = analyze(_logs(tmp_path / "misplaced", {2: DEATH_OF_RANK_1}))
-    assert [w.code for w in misplaced.warnings] == ["contradiction"]
-    assert "rank 1 stands in the log of rank 2" in misplaced.warnings[0].message
-    assert misplaced.verdict is None or misplaced.verdict.confidence != "high"
-
-
-def test_everybodys_output_under_the_name_of_one_is_none(tmp_path: Path) -> None:
-    everybody = "".join(STATUS.format(rank, rank, 5, 4) for rank in range(4))
-    folder = _logs(tmp_path / "job", {0: everybody})
-    assert not analyze(folder).warnings
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        (STATUS.format(3, 1, 5, 4), "of rank 3, and of rank 1"),
-        (STATUS.format(9223372036854775808, 3, 5, 4), "which no job has"),
-        (STATUS.format(-1, 3, 5, 4), "which no job has"),
-    ],
-)
-def test_a_line_of_two_ranks_is_damage(tmp_path: Path, line: str, says: str) -> None:
-    folder = _logs(tmp_path / "job", {3: line})
-    report = analyze(folder)
-    assert [w.code for w in report.warnings] == ["contradiction"] and says in report.warnings[0].message
-
-
-def test_who_died_in_a_damaged_log_is_not_sure(tmp_path: Path) -> None:
-    """What ended it, its watchdog, is said in lines that are changed; what is left is an abort as of a fault of its own."""
-    srun = "srun: error: node1: task 3: Aborted (core dumped)\n"
-    folder = _logs(tmp_path / "job", {3: STATUS.format(9223372036854775808, 3, 5, 4)})
-    (folder / "slurm.out").write_text("[rank0]: step 1\n" + srun)
-    verdict = analyze(folder).verdict
-    assert verdict is None or verdict.cause != "crashed_rank" or verdict.confidence != "high"
-
-
-def test_a_table_that_lacks_an_entry_is_torn(tmp_path: Path) -> None:
-    table = TABLE[TABLE.index("  time") :]
-    log = tmp_path / "job.log"
-    log.write_text("Failures:\n[3]:\n" + table)
-    assert [w.code for w in analyze(log).warnings] == ["torn_table"]
-    log.write_text(TABLE)
-    assert not analyze(log).warnings
-
-
-def test_lines_glued_by_thousands_are_read_one_by_one(tmp_path: Path) -> None:
-    """A port in use was put to the rank whose line stood before it."""
-    head = (FIXTURES / "text" / "prefix_mpirun_merged.txt").read_text().splitlines()[0]
-    bound = "[E socket.cpp:469] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use)."
-    log = tmp_path / "job.log"
-    log.write_text((head + bound) * 100 + "\n")
-    verdict = analyze(log).verdict
-    assert verdict is None or 3 not in verdict.culprit_ranks
-
-
-def test_a_launchers_line_in_a_ranks_own_log_is_damage(tmp_path: Path) -> None:
-    folder = tmp_path / "job"
-    folder.mkdir()
-    for rank in range(4):
-        (folder / f"rank{rank}.out").write_text(
-            f"rank {rank} step 0 loss 0.75\nrank {rank} step 1 loss 0.74\n"
-        )
-    srun = "srun: error: node1: task 1: Aborted (core dumped)\n"
-    (folder / "slurm-17.out").write_text(srun)
-    assert not analyze(folder).warnings
-    (folder / "slurm-17.out").unlink()
-    (folder / "rank3.out").write_text(srun + (folder / "rank3.out").read_text())
-    report = analyze(folder)
-    assert [w.code for w in report.warnings] == ["contradiction"]
-    assert report.verdict is None or report.verdict.confidence != "high"
-
-
-def test_a_traceback_whose_frames_are_no_text_is_not_sure(tmp_path: Path) -> None:
-    log = tmp_path / "rank0.log"
-    log.write_bytes(DEATH.replace(b"/workspace/train.py", b"/work\xffpace/tra\x80n.py"))
-    torn = analyze(log)
-    assert certainty(torn)[1] == "medium" and "no text" in " ".join(torn.to_dict()["confidence_why"])
 
 
 def test_a_job_whose_calls_did_not_fit_was_not_surely_ended_from_outside(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Late
-from hangscope.incident import Evidence, State
+from hangscope.incident import State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.conclusion import Evidence
 from hangscope.events import Event
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Shifted, Unseen
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Death
-from hangscope.incident import Absence, Evidence
+from hangscope.incident import Absence
 from hangscope.ingest.job_logs.faults import DiskFull, NoProgress
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.job_logs.progress import Progress

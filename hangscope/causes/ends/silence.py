@@ -5,8 +5,9 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.participation import busy
+from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unseen
-from hangscope.incident import Event, Evidence, Source
+from hangscope.incident import Event
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.service_thread import LeftFirst

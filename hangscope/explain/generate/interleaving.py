@@ -143,7 +143,7 @@ class Interleaving:
                 )
             }
         )
-        if token in ahead[1:]:
+        if token in ahead[1:] and token != ahead[0]:  # what it always made next leaves nothing out
             left_out = ahead[: ahead.index(token, 1)]
             later = tokens[row + 1 : row + 1 + 2 * len(left_out) + 2]
             return replace(

@@ -86,6 +86,7 @@ class Mismatches:
         change = Change(
             skipped=tuple(self._kind_of_site(history, waiting_rank, t) for t in skipped or ()),
             edit=next((e for e in history.edits() if set(e.ranks) & set(culprits)), None),
+            before=self._before(waiting_rank, view.group.gid, seq),
         )
         finding = Different(culprits, stuck, OwnCall(view.kind_of(odd_rank, seq), seq), change, tie=tie)
         members = set(view.group.ranks)
@@ -95,6 +96,10 @@ class Mismatches:
             if here or set(root.ranks) & members:
                 reach |= root.explains
         return self.aligned.reached_by(finding, reach)
+
+    def _before(self, rank: int, gid: int, seq: int) -> tuple[CallKind, ...]:
+        row = self.aligned.programs.of(rank).row_of(gid, seq)
+        return () if row is None else tuple(self.aligned.programs.before(rank, row))
 
     def _kind_of_site(self, history: GroupHistory, rank: int, site: int) -> CallKind:
         tokens = history.sequences.tokens[rank]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import ClassVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -27,12 +26,8 @@ _SPAWNED = regex(r"\bprocess (\d{1,9}) spawned with command: .{0,4000}?--local[_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spawned(Event):
+class Spawned(Event, by_launcher=True, calm=True):
     """A process was started as the rank that the event carries; `pid` is its process id on `host`."""
-
-    kind: ClassVar[str] = "spawned"
-    by_launcher: ClassVar[bool] = True
-    calm: ClassVar[bool] = True
 
 
 @dataclass(slots=True)

@@ -10,8 +10,6 @@ before 0.5 managers/scheduler.py.) The first line alone proves nothing: workers 
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import NoProgress
@@ -19,11 +17,9 @@ from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineTimeout(Event):
+class EngineTimeout(Event, same_by=("what",)):
     """An engine gave its workers up: `what` is the call they did not answer, or `scheduler`."""
 
-    kind: ClassVar[str] = "engine_timeout"
-    same_by: ClassVar[tuple[str, ...] | None] = ("what",)
     what: str
 
 

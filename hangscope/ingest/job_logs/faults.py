@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -35,80 +34,59 @@ IMPLAUSIBLE = 2**50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OomCuda(Event):
+class OomCuda(Event, same_by=("requested",)):
     """CUDA out of memory; `requested` is in bytes. `implausible`: 1 PiB or more, the consequence of a collective that never filled its buffer."""
 
-    kind: ClassVar[str] = "oom_cuda"
-    same_by: ClassVar[tuple[str, ...] | None] = ("requested",)
     requested: int | None = None
     implausible: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OomHost(Event):
+class OomHost(Event, same_by=("victim_pid",), by_launcher=True):
     """The host's or the cgroup's out-of-memory killer. The rank follows where one rank alone is known by `victim_pid`."""
 
-    kind: ClassVar[str] = "oom_host"
-    same_by: ClassVar[tuple[str, ...] | None] = ("victim_pid",)
-    by_launcher: ClassVar[bool] = True
     victim_pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CudaError(GroupEvent):
+class CudaError(GroupEvent, same_by=("error",), prints_group_rank=True):
     """Illegal access, device-side assert, ECC, launch failure."""
 
-    kind: ClassVar[str] = "cuda_error"
-    same_by: ClassVar[tuple[str, ...] | None] = ("error",)
-    prints_group_rank: ClassVar[bool] = True
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Xid(Event):
+class Xid(Event, same_by=("code", "device"), by_launcher=True):
     """The driver's Xid. The rank follows where one rank alone is known by `victim_pid`."""
 
-    kind: ClassVar[str] = "xid"
-    same_by: ClassVar[tuple[str, ...] | None] = ("code", "device")
-    by_launcher: ClassVar[bool] = True
     code: int
     device: str | None = None
     victim_pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoaderWorkerDeath(Event):
+class LoaderWorkerDeath(Event, same_by=("worker_pid",)):
     """A data loader worker was killed, or had a bus error."""
 
-    kind: ClassVar[str] = "loader_worker_death"
-    same_by: ClassVar[tuple[str, ...] | None] = ("worker_pid",)
     worker_pid: int | None = None
     signal: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiskFull(Event):
+class DiskFull(Event, same_by=()):
     """No space, or no quota, left where the rank writes."""
-
-    kind: ClassVar[str] = "disk_full"
-    same_by: ClassVar[tuple[str, ...] | None] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skip(Event):
+class Skip(Event, calm=True):
     """A line that says a batch or step was skipped, or NaN or inf was seen."""
 
-    kind: ClassVar[str] = "skip"
-    calm: ClassVar[bool] = True
     what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoProgress(Event):
+class NoProgress(Event, same_by=()):
     """A watcher in the job says that it does not move."""
-
-    kind: ClassVar[str] = "no_progress"
-    same_by: ClassVar[tuple[str, ...] | None] = ()
 
 
 def _oom_cuda(line: Line, match: re.Match[str]) -> Event:

@@ -16,7 +16,7 @@ import re
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -41,15 +41,13 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exit(Event):
+class Exit(Event, by_launcher=True):
     """A process's end as a launcher tells it. `code` is negative for a signal; `pid` and `host` are the process's.
 
     `first`: the launcher's own root cause; `via` says whose word it is: table, agent, srun, mpirun, spawn, deepspeed,
     shell or error_file; `agent` is the process id of the launcher's agent.
     """
 
-    kind: ClassVar[str] = "exit"
-    by_launcher: ClassVar[bool] = True
     code: int
     via: str
     signal: str | None = None
@@ -59,31 +57,22 @@ class Exit(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExitOk(Event):
+class ExitOk(Event, by_launcher=True, calm=True):
     """A clean end that a launcher or a log tells."""
-
-    kind: ClassVar[str] = "exit_ok"
-    by_launcher: ClassVar[bool] = True
-    calm: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CleanupSignal(Event):
+class CleanupSignal(Event, by_launcher=True):
     """The line "Sending process … closing signal SIGTERM"; `signal` is a name, or `restart`."""
 
-    kind: ClassVar[str] = "cleanup_signal"
-    by_launcher: ClassVar[bool] = True
     signal: str
     agent: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExternalEnd(Event):
+class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
     """The job was ended from outside: `reason` is preemption, time_limit, cancelled, sigterm, evicted or node_failure."""
 
-    kind: ClassVar[str] = "external_end"
-    same_by: ClassVar[tuple[str, ...] | None] = ("reason",)
-    by_launcher: ClassVar[bool] = True
     reason: str
     signal: str | None = None
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -31,11 +30,9 @@ _NOT_ITS_OWN = regex(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrintedTail(Event):
+class PrintedTail(Event, kind="printed", calm=True):
     """The last lines of one log that are the program's own, the oldest first, numbers masked as `#` and without its rank."""
 
-    kind: ClassVar[str] = "printed"
-    calm: ClassVar[bool] = True
     lines: tuple[str, ...]
 
 

@@ -11,7 +11,6 @@ of a log is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -52,7 +51,6 @@ _NOT_PROGRESS = regex(
 class Progress(Event):
     """The last line of a rank's output that counts steps (of `total`, where it says so), or one that says that a loop or epoch ended (`done`) or that the process stops (`leaving`)."""
 
-    kind: ClassVar[str] = "progress"
     step: int | None = None
     total: int | None = None
     epoch: int | None = None

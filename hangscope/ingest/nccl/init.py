@@ -8,8 +8,6 @@ from 2.29.2.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.nccl.line import version_tuple
@@ -45,14 +43,12 @@ START_BEFORE_BOOTSTRAP = (2, 23)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NcclInit(Event):
+class NcclInit(Event, calm=True):
     """One step in a communicator's life as one process prints it, or (`phase` process) where that process is.
 
     `phase`: process, start, bootstrap, complete, abort or destroy.
     """
 
-    kind: ClassVar[str] = "nccl_init"
-    calm: ClassVar[bool] = True
     phase: str
     comm: str | None = None
     local_id: str | None = None

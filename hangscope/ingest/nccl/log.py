@@ -1,8 +1,7 @@
 """NCCL and RCCL debug logs: warnings and communicator life cycles as events, COLL lines as recordings.
 
-One parser reads one input, which may hold one process or all processes of a job interleaved. Processes are
-told apart by host and pid (and by the launcher's prefix, for containers that share both); the grammar of the
-lines is in `line`, `init`, `warn` and `calls`, what is known of a process in `process` and `life`.
+One parser reads one input, which may hold one process or all processes of a job interleaved; `processes` tells them apart.
+The grammar of the lines is in `line`, `init`, `warn` and `calls`, what is known of a process in `process` and `life`.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from hangscope.ingest.nccl.life import (
 )
 from hangscope.ingest.nccl.line import LITERALS, NcclLine, banner_version, parse_line
 from hangscope.ingest.nccl.process import Process
+from hangscope.ingest.nccl.processes import Processes, joined_to_a_cut_head
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.regex import regex
 
 # Bounds on what a hostile file can make the parser keep.
-MAX_PROCESSES = 65_536
 MAX_COMMUNICATORS = 262_144
 _MAX_NOTES = 50
 
@@ -51,8 +50,7 @@ class NcclParser(BulkParser):
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
-        self._processes: dict[tuple[str, str, int | None, str], Process] = {}
-        self._by_pid: dict[int, list[Process]] = {}
+        self._processes = Processes()
         self._heads: dict[bytes, tuple[Process, int]] = {}
         self._known_calls: dict[tuple[bytes, bytes, bytes], calls.CollLine] = {}
         self._made = 0
@@ -70,7 +68,7 @@ class NcclParser(BulkParser):
     def run(self, block: bytes, start: int, number: int) -> int:
         """Read the COLL lines that follow each other from `start` on; see `BulkParser`."""
         heads, known, match = self._heads, self._known_calls, calls.WHOLE_LINE.match
-        keep = self._keep() if self._processes else calls.LEAST_KEPT
+        keep = self._processes.keep
         while True:
             at = block.find(_INFO, start, start + _HEAD)
             found = match(block, at + len(_INFO)) if at >= 0 else None
@@ -82,7 +80,7 @@ class NcclParser(BulkParser):
                 told = self._known_head(head, block[start : found.end()], number)
                 if told is None:
                     return start
-                keep = self._keep()
+                keep = self._processes.keep
             process, created = told
             name, op_count, key, tail = found.groups()
             call = known.get((name, key, tail))
@@ -101,13 +99,13 @@ class NcclParser(BulkParser):
         """Return whose lines begin with these bytes and when (ns); None where the line is to be read like any other."""
         if not self._processes or b"\n" in head or b"\r" in head:
             return None  # the first line tells the file's name; another line may stand before the head
-        file = next(iter(self._processes.values())).file
+        file = next(iter(self._processes)).file
         line = strip_prefix(whole.decode("utf-8", "replace").rstrip(), number, file)
         messages = parse_line(line.text)
         if len(messages) != 1 or messages[0].pid is None or messages[0].truncated:
             return None
-        process = self._process(messages[0], line)
-        if process is None or _joined_to_a_cut_head(messages[0], process):
+        process = self._processes.of(messages[0], line)
+        if process is None or joined_to_a_cut_head(messages[0], process):
             return None
         if len(self._heads) >= _MOST_KNOWN:
             self._heads.clear()
@@ -125,13 +123,9 @@ class NcclParser(BulkParser):
             self._known_calls[(found[1], found[3], found[4])] = call
         return call
 
-    def _keep(self) -> int:
-        """Return how many calls a process may keep."""
-        return max(calls.LEAST_KEPT, calls.CALL_BUDGET // (2 * len(self._processes)))
-
     def close(self) -> Iterable[Event]:
         """Settle the names of communicators; no event waits for the end."""
-        for process in self._processes.values():
+        for process in self._processes:
             process.version = process.version or self._version
             process.finish()
         self._closing_notes()
@@ -139,18 +133,18 @@ class NcclParser(BulkParser):
 
     def recordings(self) -> list[Recording]:
         """Return one recording per process that has a communicator, in the order of their first lines."""
-        return [recording for process in self._processes.values() for recording in process.recordings()]
+        return [recording for process in self._processes for recording in process.recordings()]
 
     def communicators(self) -> list[Communicator]:
         """Return every communicator of every process, in the order of creation per process."""
-        return [comm for process in self._processes.values() for comm in process.communicators]
+        return [comm for process in self._processes for comm in process.communicators]
 
     def _message(self, message: NcclLine, line: Line) -> Iterator[Event]:
         call = calls.parse_coll(message.message)
         if call is not None or calls.is_coll(message.message):
             self._call(call, message, line)
             return
-        process = self._process(message, line)
+        process = self._processes.of(message, line)
         if process is None:
             return
         if message.level == "INFO":
@@ -164,21 +158,21 @@ class NcclParser(BulkParser):
 
     def _call(self, call: calls.CollLine | None, message: NcclLine, line: Line) -> None:
         pointer = call.pointer if call else calls.torn_pointer(message.message)
-        process = self._process(message, line)
+        process = self._processes.of(message, line)
         if process is None:
             # A head that was cut off: whoever owns the pointer has lost a call.
-            for owner in self._processes.values():
+            for owner in self._processes:
                 if pointer in owner.live:
                     self._tear(owner, pointer, line)
             return
-        if call is None or message.truncated or _joined_to_a_cut_head(message, process):
+        if call is None or message.truncated or joined_to_a_cut_head(message, process):
             self._tear(process, pointer, line)
             return
         if call.pointer not in process.live:
             if not self._room(line):
                 return
             self._made += 1
-        process.record(call, line.number, int(line.time * _NS) if line.time else 0, self._keep())
+        process.record(call, line.number, int(line.time * _NS) if line.time else 0, self._processes.keep)
 
     def _tear(self, process: Process, pointer: str | None, line: Line) -> None:
         process.tear(pointer)
@@ -242,25 +236,6 @@ class NcclParser(BulkParser):
             del process.live[life.comm]
             comm.intact = comm.intact and not track.suspect
 
-    def _process(self, message: NcclLine, line: Line) -> Process | None:
-        """Return whose line this is; None for a line without a head among lines that have one."""
-        if message.pid is None and self._by_pid:
-            return None
-        lane = f"dev{message.dev}" if message.pid is None and message.dev is not None else ""
-        key = (line.origin, message.host, message.pid, lane)
-        if message.pid is not None and key not in self._processes:
-            same = [p for p in self._by_pid.get(message.pid, ()) if _may_be(p, message, line)]
-            if len(same) == 1:
-                return same[0]
-        process = self._processes.get(key)
-        if process is None and not message.inner and len(self._processes) < MAX_PROCESSES:
-            process = Process(line.file, message.host, message.pid, line.origin, lane, task=line.task)
-            process.recording.rank = line.rank
-            self._processes[key] = process
-            if message.pid is not None:
-                self._by_pid.setdefault(message.pid, []).append(process)
-        return process
-
     def _room(self, line: Line) -> bool:
         if self._made >= MAX_COMMUNICATORS:
             self._note(
@@ -276,7 +251,7 @@ class NcclParser(BulkParser):
             self.notes.append(Note(code, message, line.file, line.number, hint))
 
     def _closing_notes(self) -> None:
-        recorders = [p for p in self._processes.values() if len(p.recording)]
+        recorders = [p for p in self._processes if len(p.recording)]
         if not recorders:
             return
         file = recorders[0].file
@@ -302,18 +277,3 @@ class NcclParser(BulkParser):
                     hint="write NCCL logs with NCCL_DEBUG_FILE, one file per process",
                 )
             )
-
-
-def _may_be(process: Process, message: NcclLine, line: Line) -> bool:
-    """Return whether a line of the same pid is a known process's, though its prefix or host differs."""
-    if process.host == message.host:
-        return message.truncated or not line.origin
-    return _joined_to_a_cut_head(message, process)
-
-
-def _joined_to_a_cut_head(message: NcclLine, process: Process) -> bool:
-    """Return whether the host begins with the rest of another line: `node1:42node2:12:12 [0] NCCL INFO`."""
-    joined = message.inner or message.before
-    return bool(
-        joined and process.host and message.host != process.host and message.host.endswith(process.host)
-    )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field, replace
-from typing import ClassVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -30,12 +29,9 @@ _WITNESSES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftFirst(Event):
+class LeftFirst(Event, by_launcher=True, calm=True):
     """The process that several others on its node saw go before any other did; `rank` is its own."""
 
-    kind: ClassVar[str] = "left_first"
-    by_launcher: ClassVar[bool] = True
-    calm: ClassVar[bool] = True
     local: int
     witnesses: int
 

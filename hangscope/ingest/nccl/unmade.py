@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -17,15 +17,13 @@ from hangscope.ingest.nccl.join import Joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnmadeCommunicator(Event):
+class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True):
     """A communicator that never became whole, made from the lines of all processes. Members are global ranks.
 
     `phase`: incomplete, or fewer (whole groups of processes made one less than the others). `absent_unknown` counts the absent
     members that nothing names.
     """
 
-    kind: ClassVar[str] = "nccl_unmade"
-    calm: ClassVar[bool] = True
     phase: str
     nranks: int
     name: str | None = None

@@ -9,7 +9,7 @@ src/transport/net_ib*.cc, src/misc/{ibvwrap,shmutils,cudawrap}.cc, src/include/{
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -35,7 +35,6 @@ class NcclWarn(Event):
     `result` an ncclResult_t. `retrying`: it goes on trying, so that nothing failed yet.
     """
 
-    kind: ClassVar[str] = "nccl_warn"
     fault: str
     blames: str
     tier: int

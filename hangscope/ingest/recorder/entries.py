@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import field
-from sys import (
-    intern,
-)  # one object for equal texts: what two dumps have in common is told by its pickled bytes
-from typing import Any, TypeAlias
+from sys import intern  # one object for equal texts: their pickled bytes tell what two dumps share
+from typing import Any
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.recorder.coalesced import (
     COALESCED_END,
@@ -21,9 +17,10 @@ from hangscope.ingest.recorder.coalesced import (
 )
 from hangscope.ingest.recorder.odd_values import Oddities, look_at_entry, look_at_numbers, look_at_seqs
 from hangscope.ingest.recorder.own_sizes import OwnSizes, may_differ
-from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording, StackRow
+from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording
 from hangscope.ingest.recorder.rows import Call, Name, Row
 from hangscope.ingest.recorder.same_calls import SameCalls
+from hangscope.ingest.recorder.stack_rows import StackRows, Stacks
 from hangscope.ingest.recorder.values import (
     Tensors,
     as_desc,
@@ -35,16 +32,6 @@ from hangscope.ingest.recorder.values import (
     user_op,
 )
 from hangscope.state import State
-
-FrameRow: TypeAlias = tuple[str, str, int]
-
-
-@dataclass(slots=True)
-class Stacks:
-    """What is known of stacks: rows by the identity of their frames, with the frames, and one object for equal rows."""
-
-    by_ids: dict[tuple[int, ...], tuple[list[Any], StackRow]] = field(default_factory=dict)
-    frames: dict[FrameRow, FrameRow] = field(default_factory=dict)
 
 
 def names_a_call(entry: Any) -> bool:
@@ -62,11 +49,7 @@ class Entries:
     def __init__(self, recording: Recording, stacks: Stacks | None = None) -> None:
         """`stacks`: those of other dumps, whose frames it keeps."""
         self.recording = recording
-        self.stack_by_ids: dict[tuple[int, ...], int] = {}
-        self.stacks = Stacks() if stacks is None else stacks
-        self.own_frames: set[int] = set()  # identities of frames that no other dump has
-        self.frame_rows: dict[int, FrameRow] = {}  # by the identity of the frame
-        self.own_rows: dict[FrameRow, FrameRow] = {}
+        self.stacks = StackRows(recording, Stacks() if stacks is None else stacks)
         self.kind_by_parts: dict[Any, int] = {}
         self.names: dict[str, Name] = {}
         self.places: dict[Any, tuple[str, int]] = {}
@@ -251,7 +234,7 @@ class Entries:
             get, name = call.entry.get, call.name
             sizes = (None, None) if call.own else (get("input_sizes"), get("output_sizes"))
             types = get("input_dtypes"), get("output_dtypes")
-            stack = self._stack(call.frames)
+            stack = self.stacks.of(call.frames)
             key = (id(name), call.is_p2p, stack, as_key((*sizes, *types)))
             index = self.kind_by_parts.get(key)
             if index is None:
@@ -274,7 +257,7 @@ class Entries:
         members = batch.members or [batch.end]
         end_op, member_op = batch.end.call.name.op, members[0].call.name.op
         op = user_op(member_op if end_op.lower() == "coalesced" and batch.members else end_op)
-        stack = self._stack(batch.end.call.frames)
+        stack = self.stacks.of(batch.end.call.frames)
         sizes: list[list[Any]] = [[], []]
         types: list[list[Any]] = [[], []]
         for member in members:
@@ -296,33 +279,6 @@ class Entries:
             tensors.types(types[1]), None, None, stack, None,
         )  # fmt: skip
         return self.recording.kind(row)
-
-    def _stack(self, frames: Any) -> int:
-        if not isinstance(frames, list) or not frames:
-            return self.recording.stack(())
-        ids = tuple(map(id, frames))  # frame dicts are shared objects in a pickle, and alive while we read it
-        index = self.stack_by_ids.get(ids)
-        if index is None:
-            known = self.stacks.by_ids.get(ids)
-            if known is None:
-                known = frames, tuple(self._frame_row(f) for f in frames if isinstance(f, dict))
-                if self.own_frames.isdisjoint(ids):
-                    self.stacks.by_ids[ids] = known
-            index = self.stack_by_ids[ids] = self.recording.stack(known[1])
-        return index
-
-    def _frame_row(self, frame: dict[str, Any]) -> FrameRow:
-        known = self.frame_rows.get(id(frame))
-        if known is None:
-            row, shared = _frame(frame), self.stacks.frames
-            own = id(frame) in self.own_frames and row not in shared
-            known = self.frame_rows[id(frame)] = (self.own_rows if own else shared).setdefault(row, row)
-        return known
-
-
-def _frame(frame: dict[str, Any]) -> FrameRow:
-    name, file = as_text(frame.get("name", "")), as_text(frame.get("filename", ""))
-    return intern(name), intern(file), as_int(frame.get("line"))
 
 
 def _numbers(entry: dict[str, Any], position: int) -> tuple[int, int, int, int]:

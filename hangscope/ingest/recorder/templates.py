@@ -25,8 +25,9 @@ from typing import Any
 from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.entries import Entries
-from hangscope.ingest.recorder.forms.entry_forms import EntryForms, Found
-from hangscope.ingest.recorder.forms.plain_entry import NewFrame, NotPlain
+from hangscope.ingest.recorder.forms.entry_forms import EntryForms
+from hangscope.ingest.recorder.forms.entry_parts import NewFrame, NotPlain
+from hangscope.ingest.recorder.forms.form_reader import Found
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.torchcomms import is_torchcomms
 from hangscope.ingest.recorder.values import as_desc, as_text

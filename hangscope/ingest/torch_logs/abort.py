@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field, replace
-from typing import ClassVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -35,11 +34,9 @@ _CURRENT = regex(r"^Current thread 0x[0-9a-fA-F]{1,16}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terminate(Event):
+class Terminate(Event, same_by=("what",)):
     """C++'s `terminate called …` / `what():`, or the interpreter's `Fatal Python error` with the frames of its current thread."""
 
-    kind: ClassVar[str] = "terminate"
-    same_by: ClassVar[tuple[str, ...] | None] = ("what",)
     what: str
     type: str | None = None
     frames: Stack = ()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -38,11 +38,9 @@ _LAST = regex(r"^\s*(?:collective stack trace:|error msg:)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzerReport(GroupEvent):
+class AnalyzerReport(GroupEvent, same_by=("what", "seq", "group_name", "named")):
     """One report of torch's analyzer. `what` is absent or unlike; all ranks are global; `error` as it names the mismatch."""
 
-    kind: ClassVar[str] = "analyzer_report"
-    same_by: ClassVar[tuple[str, ...] | None] = ("what", "seq", "group_name", "named")
     what: str
     seq: int
     op: str | None = None

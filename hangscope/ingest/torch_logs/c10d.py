@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -40,12 +40,9 @@ _ASYNC_ERRORS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchdogTimeout(GroupEvent):
+class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_group_rank=True):
     """The line "Watchdog caught collective operation timeout: WorkNCCL(…)". `seq` is absent before torch 1.12; times in ms."""
 
-    kind: ClassVar[str] = "watchdog_timeout"
-    same_by: ClassVar[tuple[str, ...] | None] = ("seq", "op", "timeout_ms")
-    prints_group_rank: ClassVar[bool] = True
     op: str
     seq: int | None = None
     numel_in: int | None = None
@@ -55,15 +52,14 @@ class WatchdogTimeout(GroupEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchdogStatus(GroupEvent):
+class WatchdogStatus(
+    GroupEvent, same_by=("seq", "last_enqueued", "last_completed", "group_name"), prints_group_rank=True
+):
     """The line "last enqueued … last completed …" of one group, in all wordings; -1 where there was none yet.
 
     `last_started` and `started_op`, the call's name, are of newer builds only.
     """
 
-    kind: ClassVar[str] = "watchdog_status"
-    same_by: ClassVar[tuple[str, ...] | None] = ("seq", "last_enqueued", "last_completed", "group_name")
-    prints_group_rank: ClassVar[bool] = True
     last_enqueued: int
     last_completed: int
     seq: int | None = None
@@ -72,58 +68,41 @@ class WatchdogStatus(GroupEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DumpSignal(GroupEvent):
+class DumpSignal(GroupEvent, same_by=("detector",), prints_group_rank=True):
     """The line "Received a dump signal due to a collective timeout from …". The counts are those of process group 0.
 
     `detector` is the rank that timed out, None for this one itself.
     """
 
-    kind: ClassVar[str] = "dump_signal"
-    same_by: ClassVar[tuple[str, ...] | None] = ("detector",)
-    prints_group_rank: ClassVar[bool] = True
     detector: int | None = None
     last_enqueued: int | None = None
     last_completed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DumpObserved(GroupEvent):
+class DumpObserved(GroupEvent, same_by=(), prints_group_rank=True):
     """The line "Observed flight recorder dump signal from another rank": alive, and nothing of its own was overdue."""
-
-    kind: ClassVar[str] = "dump_observed"
-    same_by: ClassVar[tuple[str, ...] | None] = ()
-    prints_group_rank: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatTimeout(GroupEvent):
+class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
     """The watchdog itself stood still. `what` is watchdog_stuck or gil; `pending` counts the calls in its list."""
 
-    kind: ClassVar[str] = "heartbeat_timeout"
-    same_by: ClassVar[tuple[str, ...] | None] = ("what",)
-    prints_group_rank: ClassVar[bool] = True
     what: str
     pending: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AsyncError(GroupEvent):
+class AsyncError(GroupEvent, same_by=("error",), prints_group_rank=True):
     """An asynchronous NCCL error that torch saw. `error` is remote, system, unhandled_cuda, internal, invalid_usage or other."""
 
-    kind: ClassVar[str] = "async_error"
-    same_by: ClassVar[tuple[str, ...] | None] = ("error",)
-    prints_group_rank: ClassVar[bool] = True
     error: str
     peer_rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessDown(GroupEvent):
+class ProcessDown(GroupEvent, same_by=("group_name",), prints_group_rank=True):
     """The line "To avoid data inconsistency, we are taking the entire process down": what the rank says later is another attempt's."""
-
-    kind: ClassVar[str] = "process_down"
-    same_by: ClassVar[tuple[str, ...] | None] = ("group_name",)
-    prints_group_rank: ClassVar[bool] = True
 
 
 OfGroup = TypeVar("OfGroup", bound=GroupEvent)

@@ -38,7 +38,7 @@ _GROUP = regex(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupEvent(Event):
+class GroupEvent(Event, kind=""):
     """What c10d prints of one process group: its name across ranks, its description, its id within the process."""
 
     group_name: str | None = None

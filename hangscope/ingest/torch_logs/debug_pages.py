@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import ClassVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -36,11 +35,9 @@ _ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoAnswer(Event):
+class NoAnswer(Event, by_launcher=True):
     """The debug server of `rank` did not answer where those of `answered` of `world` ranks did. `gone`: nobody listens there."""
 
-    kind: ClassVar[str] = "no_answer"
-    by_launcher: ClassVar[bool] = True
     gone: bool
     answered: int
     world: int

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -46,18 +46,13 @@ _FRAME = regex(r"^\s*#\d{1,4} (.{1,300}?) from (.{1,500}):(\d{1,9})\s*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desync(GroupEvent):
+class Desync(
+    GroupEvent,
+    same_by=("seq", "op", "never_joined", "joined_not_finished", "not_joined"),
+    prints_group_rank=True,
+):
     """The report of TORCH_NCCL_DESYNC_DEBUG. All ranks are group-local; the mappings are by seq."""
 
-    kind: ClassVar[str] = "desync"
-    same_by: ClassVar[tuple[str, ...] | None] = (
-        "seq",
-        "op",
-        "never_joined",
-        "joined_not_finished",
-        "not_joined",
-    )
-    prints_group_rank: ClassVar[bool] = True
     reporter: int | None = None
     op: str | None = None
     seq: int | None = None
@@ -67,12 +62,9 @@ class Desync(GroupEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedStack(GroupEvent):
+class FailedStack(GroupEvent, same_by=("frames",), prints_group_rank=True):
     """The line "Stack trace of the failed collective": who made the call that timed out, innermost first."""
 
-    kind: ClassVar[str] = "failed_stack"
-    same_by: ClassVar[tuple[str, ...] | None] = ("frames",)
-    prints_group_rank: ClassVar[bool] = True
     frames: Stack
 
 

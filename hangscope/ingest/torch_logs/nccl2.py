@@ -10,7 +10,7 @@ that of the communicator and the name the process group's; no line names the cal
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -24,12 +24,9 @@ _HEAD = regex(r"\[TC\](?:\[rank=(\d{1,7})\])?(?:\[name=([^\]]{0,200})\])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nccl2Timeout(GroupEvent):
+class Nccl2Timeout(GroupEvent, same_by=(), prints_group_rank=True):
     """nccl2's watchdog gave a collective up, which none of its lines names. `what`: who noticed, in its own words."""
 
-    kind: ClassVar[str] = "nccl2_timeout"
-    same_by: ClassVar[tuple[str, ...] | None] = ()
-    prints_group_rank: ClassVar[bool] = True
     what: str
 
 

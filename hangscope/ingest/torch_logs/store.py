@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -28,11 +27,9 @@ _NAMES_SHOWN = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreTimeout(GroupEvent):
+class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected")):
     """A wait for the store or the rendezvous that ran out. `waited_rank` is the rank that a key speaks of, as its group counts."""
 
-    kind: ClassVar[str] = "store_timeout"
-    same_by: ClassVar[tuple[str, ...] | None] = ("key", "joined", "expected")
     joined: int | None = None
     expected: int | None = None
     key: str | None = None
@@ -41,106 +38,79 @@ class StoreTimeout(GroupEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreUnreachable(GroupEvent):
+class StoreUnreachable(GroupEvent, same_by=("store_host", "port", "what")):
     """The store host did not answer; `what` is "store gone" where it had been there."""
 
-    kind: ClassVar[str] = "store_unreachable"
-    same_by: ClassVar[tuple[str, ...] | None] = ("store_host", "port", "what")
     store_host: str | None = None
     port: int | None = None
     what: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreBarrier(Event):
+class StoreBarrier(Event, same_by=("world_size", "joined"), calm=True):
     """The store based barrier at init: how many of how many joined."""
 
-    kind: ClassVar[str] = "store_barrier"
-    same_by: ClassVar[tuple[str, ...] | None] = ("world_size", "joined")
-    calm: ClassVar[bool] = True
     world_size: int | None = None
     joined: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RendezvousTimeout(Event):
+class RendezvousTimeout(Event, same_by=()):
     """The rendezvous of the launcher never became whole."""
 
-    kind: ClassVar[str] = "rendezvous_timeout"
-    same_by: ClassVar[tuple[str, ...] | None] = ()
     what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PortInUse(Event):
+class PortInUse(Event, same_by=("port",)):
     """The store host could not listen: the port is taken."""
 
-    kind: ClassVar[str] = "port_in_use"
-    same_by: ClassVar[tuple[str, ...] | None] = ("port",)
     port: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DdpParams(Event):
+class DdpParams(Event, same_by=("counts",)):
     """The line "expects same model": numbers of parameters by rank, as the group counts."""
 
-    kind: ClassVar[str] = "ddp_params"
-    same_by: ClassVar[tuple[str, ...] | None] = ("counts",)
     counts: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatherUnfilled(Event):
+class GatherUnfilled(Event, same_by=("peer_group_rank",), prints_group_rank=True):
     """The line "has inconsistent 0 params": a gather that a rank, local to its group, never filled; no other model."""
 
-    kind: ClassVar[str] = "gather_unfilled"
-    same_by: ClassVar[tuple[str, ...] | None] = ("peer_group_rank",)
-    prints_group_rank: ClassVar[bool] = True
     peer_group_rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DdpShape(Event):
+class DdpShape(Event, same_by=("index", "sizes")):
     """The line "params[i] in this process with sizes …" does not match process 0."""
 
-    kind: ClassVar[str] = "ddp_shape"
-    same_by: ClassVar[tuple[str, ...] | None] = ("index", "sizes")
     index: int
     sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DdpUnused(Event):
+class DdpUnused(Event, same_by=("indices", "names")):
     """The line "did not receive grad for rank r": parameters by index or by name."""
 
-    kind: ClassVar[str] = "ddp_unused"
-    same_by: ClassVar[tuple[str, ...] | None] = ("indices", "names")
     indices: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DdpUnfinished(Event):
+class DdpUnfinished(Event, same_by=()):
     """The line "Expected to have finished reduction in the prior iteration"."""
 
-    kind: ClassVar[str] = "ddp_unfinished"
-    same_by: ClassVar[tuple[str, ...] | None] = ()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FsdpOrder(Event):
+class FsdpOrder(Event, same_by=()):
     """FSDP: the forward order differs."""
 
-    kind: ClassVar[str] = "fsdp_order"
-    same_by: ClassVar[tuple[str, ...] | None] = ()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinExhausted(Event):
+class JoinExhausted(Event, same_by=()):
     """Join: a rank ran out of inputs."""
-
-    kind: ClassVar[str] = "join_exhausted"
-    same_by: ClassVar[tuple[str, ...] | None] = ()
 
 
 def _key(line: Line, match: re.Match[str]) -> Event:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import field
-from typing import ClassVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -65,7 +64,7 @@ _LAUNCHER_FILE = regex(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankException(Event):
+class RankException(Event, kind="exception", same_by=("type", "message", "frames")):
     """A Python traceback's last line, once per traceback; of chained ones the first.
 
     `type` is empty where the last line is missing (`truncated`). `code` is the source text of the deepest user frame; `symptom`:
@@ -74,8 +73,6 @@ class RankException(Event):
     `torn`: how it begins, or any frame, is not here, so that the last line may be another's, or an error's that was caught.
     """
 
-    kind: ClassVar[str] = "exception"
-    same_by: ClassVar[tuple[str, ...] | None] = ("type", "message", "frames")
     type: str
     message: str
     frames: Stack = ()

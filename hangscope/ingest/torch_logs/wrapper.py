@@ -12,7 +12,6 @@ connections are symptoms.
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -27,16 +26,15 @@ _PEER_ADDRESS = regex(r"\[([\w.:%]{2,64})\]:\d{1,5}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallFingerprint(GroupEvent):
+class CallFingerprint(
+    GroupEvent, kind="fingerprint", same_by=("context", "sequence_number", "op"), prints_group_rank=True
+):
     """One rank's *own half* of a DETAIL mismatch, or of "encountered error running collective" (`context` mismatch or barrier_error).
 
     `seq` is the recorder's number, `sequence_number` the printed one. `peer_op` is what the peer's length tells, in words, where it is
     `garbled`; `aspects` are what the message says differs, of sequence number, op, shapes, dtypes, devices.
     """
 
-    kind: ClassVar[str] = "fingerprint"
-    same_by: ClassVar[tuple[str, ...] | None] = ("context", "sequence_number", "op")
-    prints_group_rank: ClassVar[bool] = True
     op: str
     context: str
     seq: int | None = None
@@ -53,55 +51,43 @@ class CallFingerprint(GroupEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MonitoredBarrier(GroupEvent):
+class MonitoredBarrier(GroupEvent, same_by=("absent", "what"), prints_group_rank=True):
     """The line "Ranks 1, 3 failed to pass monitoredBarrier": `absent` is group-local.
 
     `what` is none_passed or timed_out where nobody is listed.
     """
 
-    kind: ClassVar[str] = "monitored_barrier"
-    same_by: ClassVar[tuple[str, ...] | None] = ("absent", "what")
-    prints_group_rank: ClassVar[bool] = True
     absent: tuple[int, ...] = ()
     what: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MonitoredBarrierWitness(Event):
+class MonitoredBarrierWitness(Event, same_by=("from_group_rank",), prints_group_rank=True):
     """The line "successfully reached monitoredBarrier, but received errors": an innocent witness."""
 
-    kind: ClassVar[str] = "monitored_barrier_witness"
-    same_by: ClassVar[tuple[str, ...] | None] = ("from_group_rank",)
-    prints_group_rank: ClassVar[bool] = True
     from_group_rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GlooTimeout(Event):
+class GlooTimeout(Event, same_by=("what",)):
     """gloo waited for a send or a recv until its timeout; a symptom. `peer` is an address: it names a host, no rank."""
 
-    kind: ClassVar[str] = "gloo_timeout"
-    same_by: ClassVar[tuple[str, ...] | None] = ("what",)
     peer: str | None = None
     what: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GlooClosed(Event):
+class GlooClosed(Event, same_by=("what", "peer")):
     """gloo lost a connection; a symptom. `peer` is an address: it names a host, no rank."""
 
-    kind: ClassVar[str] = "gloo_closed"
-    same_by: ClassVar[tuple[str, ...] | None] = ("what", "peer")
     peer: str | None = None
     what: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GlooSizeMismatch(Event):
+class GlooSizeMismatch(Event, same_by=("received", "expected")):
     """`op.preamble.length <= op.nbytes`: a peer sent another size than this rank expects (bytes)."""
 
-    kind: ClassVar[str] = "gloo_size_mismatch"
-    same_by: ClassVar[tuple[str, ...] | None] = ("received", "expected")
     received: int
     expected: int
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
+from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
-from hangscope.report.schema.document import Document, EvidencePart, VerdictPart
+from hangscope.knowledge.catalog import CATALOG
+from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.pictures import Moment, StripData
 from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.words import counted, cut, cut_path, duration, sizes_words, some_ranks, utc
@@ -114,7 +116,7 @@ def what(verdict: VerdictPart | None) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def shown_facts(facts: Sequence[EvidencePart]) -> tuple[tuple[str, str, bool], ...]:
+def shown_facts(facts: Sequence[Evidence]) -> tuple[tuple[str, str, bool], ...]:
     """Return facts cut to fit: text, source, and whether it is a quoted line."""
     return tuple((cut(f.text, FACT_CHARS), cut_path(f.at, 60), f.kind == "log") for f in facts)
 
@@ -182,13 +184,7 @@ def headline(document: Document) -> str:
 def commands(document: Document, strip: StripData | None) -> tuple[str, ...]:
     """Return what to run now, of a job that may still live: a stack of each named process, with its host and pid."""
     verdict = document.verdict
-    if verdict is None or verdict.cause not in (
-        "stuck_rank",
-        "slow_rank",
-        "gpu_stall",
-        "unknown",
-        "network_stall",
-    ):
+    if verdict is None or verdict.cause not in CATALOG or not CATALOG[verdict.cause].stack_tells:
         return ()
     if strip is not None and strip.life == "ended":
         return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
 from hangscope.report.html import first_screen as first
 from hangscope.report.html import tables
@@ -12,7 +13,7 @@ from hangscope.report.html.order_svg import OrderDrawing, draw_order
 from hangscope.report.html.stack_rows import StackRows, stack_rows
 from hangscope.report.html.waits_svg import WaitFor, draw_waitfor
 from hangscope.report.reasons import deciding_facts
-from hangscope.report.schema.document import Document, EvidencePart
+from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import TopologyData
 from hangscope.report.schema.stories import KnownStory, OrderStory
@@ -62,7 +63,7 @@ class Page:
     order: OrderDrawing | None
     stacks: StackRows | None
     story_kind: str
-    evidence: tuple[tuple[str, str, tuple[EvidencePart, ...]], ...]
+    evidence: tuple[tuple[str, str, tuple[Evidence, ...]], ...]
     coverage: str
     lists: tuple[tables.Table, ...]
     ranks: tables.Table

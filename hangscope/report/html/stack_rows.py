@@ -9,7 +9,7 @@ from hangscope.dataclass import dataclass
 from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
 from hangscope.report.reasons import mentions
-from hangscope.report.schema.document import BranchPart, Document, FramePart
+from hangscope.report.schema.document import BranchPart, Document
 
 BRANCHES = 60
 DEEPEST = 8  # further indents would leave no room for text
@@ -75,7 +75,7 @@ def _is_leaf(branches: tuple[BranchPart, ...], index: int) -> bool:
 def _lines(branch: BranchPart, *, leaf: bool) -> Iterator[Line]:
     """Yield the frames of user code, and of a leaf the innermost frame, where it stands."""
     last = branch.frames[-1:] if leaf else ()
-    for user, run in groupby(branch.frames[: len(branch.frames) - len(last)], _is_user):
+    for user, run in groupby(branch.frames[: len(branch.frames) - len(last)], is_user):
         frames = list(run)
         if user or len(frames) == 1:
             yield from (_line(frame) for frame in frames)
@@ -84,9 +84,5 @@ def _lines(branch: BranchPart, *, leaf: bool) -> Iterator[Line]:
     yield from (_line(frame) for frame in last)
 
 
-def _line(frame: FramePart) -> Line:
-    return Line(f"{frame.file.rsplit('/', 1)[-1]}:{frame.line} in {frame.name}", _is_user(frame))
-
-
-def _is_user(frame: FramePart) -> bool:
-    return is_user(Frame(frame.name, frame.file, frame.line))
+def _line(frame: Frame) -> Line:
+    return Line(f"{frame.file.rsplit('/', 1)[-1]}:{frame.line} in {frame.name}", is_user(frame))

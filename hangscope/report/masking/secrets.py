@@ -30,12 +30,13 @@ _SAID = regex(
     r"(?:[ \t]{1,3}(?:(?:is|was|of|to)[ \t]{1,3})?|\([\"']?)([\w+/=.~-]{16,512})"
 )
 # The password of somebody: `Password for user bob: XXXX`, `passphrase for key '/x/id': XXXX`, `password 'XXXX' is wrong`.
+_PASSWORD = r"password|passwd|passphrase|passcode|pwd"
 _FOR = regex(
-    r"(?i)(?<![\w.-])([\w-]{0,40}(?:password|passwd|passphrase|passcode|pwd|secret|token|key)) {1,3}(?:for|of) {1,3}[^\s:=][^\n:=]{0,79}[:=]\s{0,4}(\\*[\"'`]?)(?=\S)"
+    r"(?i)(?<![\w.-])([\w-]{0,40}(?:"
+    + _PASSWORD
+    + r"|secret|token|key)) {1,3}(?:for|of) {1,3}[^\s:=][^\n:=]{0,79}[:=]\s{0,4}(\\*[\"'`]?)(?=\S)"
 )
-_QUOTED = regex(
-    r"(?i)(?<![\w.-])(password|passwd|passphrase|passcode|pwd) {1,3}(?:is |was )?(\\*[\"'`])(?=\S)"
-)
+_QUOTED = regex(r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is |was )?(\\*[\"'`])(?=\S)")
 _DISGUISES = 3  # how many times text may be encoded
 _SCHEME = regex(r"(?i)(?:basic|bearer|token|digest|negotiate|apikey|ntlm|sharedkey|aws4-hmac-sha256)\s{1,4}")
 _BARE = regex(r"[^\s\"'`]*")

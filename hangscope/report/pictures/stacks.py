@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.incident import CallRef, Stack
+from hangscope.conclusion import CallRef
+from hangscope.incident import Stack
 from hangscope.knowledge.callsite import is_user
 from hangscope.report import told
 from hangscope.report.schema.stories import PageFrame, SidePart

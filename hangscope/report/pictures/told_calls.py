@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.rankset import compress
-from hangscope.incident import CallRef
+from hangscope.conclusion import CallRef
 from hangscope.knowledge.callsite import user_frame
 from hangscope.report.pictures.behaviour import Behaviour
 from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from hangscope.conclusion import OMITTED, Alternative, CallRef, Evidence, Hypothesis, Location
 from hangscope.dataclass import dataclass
+from hangscope.frames import Frame
+from hangscope.incident import group_label
 from hangscope.report.schema.page import PageData
-from hangscope.report.schema.plain import OMITTED
 
 SCHEMA = "hangscope.report/1"
 FOLD_ABOVE = 1024
@@ -49,8 +51,7 @@ class GroupRef:
     @property
     def label(self) -> str:
         """Return how the group is written for a person: `0 (default_pg)`."""
-        name = self.name or "(unnamed)"
-        return f"{name} ({self.desc})" if self.desc and self.desc != self.name else name
+        return group_label(self.name, self.desc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,72 +60,6 @@ class Explains:
 
     ranks: int
     of: int
-
-
-@dataclass(frozen=True, slots=True)
-class FramePart:
-    """One line of a stack."""
-
-    name: str
-    file: str
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class CallPart:
-    """One call as the verdict quotes it; frames are innermost first. `group`: its label where it is another than the verdict's."""
-
-    op: str
-    seq: int | None
-    sizes: tuple[tuple[int, ...], ...] = ()
-    dtypes: tuple[str, ...] = ()
-    frames: tuple[FramePart, ...] = ()
-    group: str | None = field(default=None, metadata=OMITTED)
-
-
-@dataclass(frozen=True, slots=True)
-class LocationPart:
-    """The deepest line of user code on the culprit's side."""
-
-    file: str
-    line: int
-    function: str
-    rank: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class SourcePart:
-    """Where a piece of evidence stands."""
-
-    file: str
-    line: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}" if self.line else self.file
-
-
-@dataclass(frozen=True, slots=True)
-class EvidencePart:
-    """One fact; `stance` is for, against or missing."""
-
-    kind: str
-    text: str
-    rank: int | None = None
-    stance: str = "for"
-    source: SourcePart | None = None
-
-    @property
-    def at(self) -> str:
-        """Return where it stands, as text; empty where that is not known."""
-        return str(self.source) if self.source is not None and self.source.file else ""
-
-
-@dataclass(frozen=True, slots=True)
-class AlternativePart:
-    """Another cause that the evidence allows."""
-
-    cause: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +79,13 @@ class VerdictPart:
     in_call: tuple[int, ...]
     explains: Explains
     fingerprint: str
-    culprit_call: CallPart | None
-    waiting_call: CallPart | None
-    location: LocationPart | None
+    culprit_call: CallRef | None
+    waiting_call: CallRef | None
+    location: Location | None
     summary: str
-    evidence: tuple[EvidencePart, ...]
+    evidence: tuple[Evidence, ...]
     advice: tuple[str, ...]
-    alternatives: tuple[AlternativePart, ...]
+    alternatives: tuple[Alternative, ...]
     deciding: tuple[int, ...] = ()
     api: str | None = None
     since: str | None = None
@@ -164,17 +99,6 @@ class CandidatePart:
     ranks: str
     cause: str
     why_set_aside: str
-
-
-@dataclass(frozen=True, slots=True)
-class HypothesisPart:
-    """One explanation that was weighed."""
-
-    cause: str
-    ranks: tuple[int, ...]
-    fits: tuple[str, ...] = ()
-    contradicts: tuple[str, ...] = ()
-    would_decide: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +143,7 @@ class BranchPart:
     depth: int
     ranks: str
     count: int
-    frames: tuple[FramePart, ...]
+    frames: tuple[Frame, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +206,7 @@ class Document:
     missing: tuple[str, ...] = ()
     sources: dict[str, int] = field(default_factory=dict)
     candidates: tuple[CandidatePart, ...] = ()
-    hypotheses: tuple[HypothesisPart, ...] = ()
+    hypotheses: tuple[Hypothesis, ...] = ()
     groups: tuple[GroupPart, ...] = ()
     ranks: tuple[RankPart, ...] = ()
     inputs: tuple[InputPart, ...] = ()

@@ -15,9 +15,6 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
-#: Metadata of a field that plain data leaves out where it is None.
-OMITTED = {"omit_none": True}
-
 
 class ShapeError(ValueError):
     """Plain data has another shape than the type asks for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.incident import CallRef
+from hangscope.conclusion import CallRef
 from hangscope.report.pictures.behaviour import Behaviour
 from hangscope.report.schema.stories import Argument, MismatchStory
 from hangscope.report.subject import Subject

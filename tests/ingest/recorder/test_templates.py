@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
-from hangscope.ingest.recorder.forms.plain_entry import NotPlain
+from hangscope.ingest.recorder.forms.entry_parts import NotPlain
 from hangscope.ingest.recorder.templates import SIGHTINGS, SMALLEST, UNUSED, Templates
 from hangscope.ingest.workers import reader
 
@@ -92,11 +92,11 @@ def test_a_dump_is_read_as_if_it_were_loaded(layout: str, more: dict[str, bool],
 def test_stacks_of_a_ranks_own_are_parsed_for_the_first_rank_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hangscope.ingest.recorder.forms import entry_forms
+    from hangscope.ingest.recorder.forms import form_reader
 
     parsed = []
-    real = entry_forms.parse
-    monkeypatch.setattr(entry_forms, "parse", lambda *parts: parsed.append(1) or real(*parts))
+    real = form_reader.parse
+    monkeypatch.setattr(form_reader, "parse", lambda *parts: parsed.append(1) or real(*parts))
     dumps = dumps_of(tmp_path, Job(RANKS, entries=1000, layout="mesh", own_stacks=True))
     templates = taught(dumps[:8])
     before = len(parsed)
@@ -106,7 +106,7 @@ def test_stacks_of_a_ranks_own_are_parsed_for_the_first_rank_alone(
 
 
 def test_steps_that_repeat_themselves_are_read_as_one(tmp_path: Path) -> None:
-    from hangscope.ingest.recorder.forms.entry_forms import Reader
+    from hangscope.ingest.recorder.forms.form_reader import Reader
 
     dumps = dumps_of(tmp_path, Job(RANKS, entries=1000, layout="mesh", ragged=True))
     templates = taught(dumps[:8] * 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import ClassVar
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -21,7 +20,6 @@ class NcclRas(Event):
     speaks of; `snapshot` says when, as printed, or which one of several in a file.
     """
 
-    kind: ClassVar[str] = "nccl_ras"
     what: str
     comm: str | None = None
     comm_rank: int | None = None

@@ -10,37 +10,19 @@ what it was, so that it would be loaded as the first one was.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import chain, count
-from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
-from hangscope.dataclass import dataclass
-from hangscope.ingest.recorder.entries import Entries, Stacks, names_a_call
+from hangscope.ingest.recorder.entries import Entries
+from hangscope.ingest.recorder.forms.entry_parts import NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.form import Form, form_of
-from hangscope.ingest.recorder.forms.plain_entry import NewFrame, NotPlain, PlainEntry, parse
+from hangscope.ingest.recorder.forms.form_reader import Found, Reader
 from hangscope.ingest.recorder.forms.shapes import Shape
-from hangscope.ingest.recorder.forms.stretches import Picker, Stretch, learn
-from hangscope.ingest.recorder.odd_values import look_at_entry
-from hangscope.ingest.recorder.own_sizes import Ranks
+from hangscope.ingest.recorder.forms.stretches import learn
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.recorder.rows import Call
+from hangscope.ingest.recorder.stack_rows import Stacks
 
-MAX_FOLLOWERS = 24  # forms that are tried as the next of one
 KEPT = 7 << 20  # bytes of forms that are kept from dump to dump
-FREE_PARSES = 96  # entries of a dump that are parsed beyond those that need it least
-PARSED_SHARE = 8  # of a dump's entries one in so many may be parsed
 LEARNED_SHARE = 8  # of a dump's entries one in so many may be read alone before its stretches are learned
-
-
-@dataclass(slots=True)
-class Found:
-    """A dump's entries as columns, and their forms in order."""
-
-    calls: list[Call]
-    numbers: list[int]  # order, seq, p2p_seq and created, one after the other
-    own: list[int]
-    forms: list[Form]
 
 
 class EntryForms:
@@ -61,8 +43,8 @@ class EntryForms:
             shape.followers.clear()
         self._shapes.clear()
         self._known: dict[tuple[int, int, int, str], Form] = {}
-        self._first: list[Form] = []
-        self._first_shapes: list[Shape] = []
+        self.first: list[Form] = []  # that dumps begin with
+        self.first_shapes: list[Shape] = []
         self._bytes = 0
         self.stacks = Stacks()  # of the forms that are known
 
@@ -103,214 +85,3 @@ class EntryForms:
     def count(self, form: Form) -> None:
         """Take note that there is one more form."""
         self._bytes += 4 * form.length + 2048
-
-    @property
-    def first(self) -> list[Form]:
-        """Return the forms that dumps begin with."""
-        return self._first
-
-    @property
-    def first_shapes(self) -> list[Shape]:
-        """Return the shapes that dumps begin with."""
-        return self._first_shapes
-
-
-#: numbers of sizes, given as they come
-_Numbers: TypeAlias = defaultdict[tuple[int, ...], int]
-
-
-class Reader:
-    """Reads the entries of one dump. `digits`: whether numbers are written as digits."""
-
-    digits = False
-
-    def __init__(self, forms: EntryForms, body: bytes, memo: dict[int, Any], entries: Entries) -> None:
-        self.forms, self.body, self.memo, self.entries = forms, body, dict(memo), entries
-        self.bound: dict[Form, Call] = {}
-        self.runs: dict[Stretch, tuple[list[Call], list[tuple[_Numbers, Picker]]]] = {}
-        self.parsed = self.alone = 0
-        self.found = Found([], [], [], [])
-        self.next_size = count().__next__
-        self.sizes: dict[
-            Ranks, _Numbers
-        ] = {}  # of the different sizes of each form, in the order in which they come
-
-    def read(self, at: int, end: int) -> Found:
-        """Return the entries between two places. Raises NotPlain."""
-        body, bound, from_bytes = self.body, self.bound, int.from_bytes
-        found = self.found
-        followers = self.forms.first
-        while at < end:
-            for form in followers:
-                if from_bytes(body[at : at + form.length], "little") & form.mask == form.value:
-                    call = bound.get(form) or self.bind(form, at)
-                    if call is not None:
-                        break
-            else:
-                form, call = self._new(at, len(found.calls))
-                if form not in followers:
-                    followers.insert(0, form)
-                    del followers[MAX_FOLLOWERS:]
-            if form.stretches:
-                behind = self._stretches(form.stretches, at)
-                if behind > at:
-                    at, followers = behind, found.forms[-1].followers
-                    continue
-            found.calls.append(call)
-            found.forms.append(form)
-            picked = form.numbers.unpack_from(body, at)
-            if self.digits and not b"".join(picked).isdigit():
-                raise NotPlain
-            if form.own is not None:
-                found.own.append(self._sizes(form.own)[form.sizes(picked)])
-            found.numbers += picked if form.taken is None else form.taken(picked)
-            self.alone += 1
-            at += form.length
-            followers = form.followers
-        if at != end:
-            raise NotPlain
-        room = sum(
-            len(numbers) * (sum(map(sum, ranks)) + sum(map(len, ranks)))
-            for ranks, numbers in self.sizes.items()
-        )
-        if not self.entries.tensors.room(room):
-            raise NotPlain
-        sizes = [(ranks, one, n) for ranks, numbers in self.sizes.items() for one, n in numbers.items()]
-        if len(self.sizes) > 1:
-            sizes.sort(key=itemgetter(2))
-        self.entries.own_sizes.extend(
-            [ranks for ranks, _, _ in sizes],
-            self.whole(tuple(chain.from_iterable([one for _, one, _ in sizes]))),
-        )
-        return found
-
-    def whole(self, numbers: tuple[Any, ...]) -> tuple[int, ...]:
-        """Return numbers as they were picked out as whole numbers."""
-        return numbers
-
-    def _sizes(self, ranks: Ranks) -> _Numbers:
-        """Return the numbers of the different sizes of one form."""
-        return self.sizes.setdefault(ranks, _Numbers(self.next_size))
-
-    def _stretches(self, stretches: list[Stretch], at: int) -> int:
-        """Take the stretches that stand at `at`, and return where they end."""
-        body, found, from_bytes = self.body, self.found, int.from_bytes
-        for stretch in stretches:
-            run = self.runs.get(stretch) or self._run(stretch)
-            if run is None:
-                continue
-            calls, own = run
-            begin, length, mask, value = at, stretch.length, stretch.mask, stretch.value
-            sign, sign_at = stretch.sign, stretch.sign_at
-            while (
-                body.startswith(sign, at + sign_at)
-                and from_bytes(body[at : at + length], "little") & mask == value
-            ):
-                picked = stretch.numbers.unpack_from(body, at)
-                if self.digits and not b"".join(picked).isdigit():
-                    raise NotPlain
-                if own:
-                    found.own += [numbers[pick(picked)] for numbers, pick in own]
-                found.numbers += picked if stretch.taken is None else stretch.taken(picked)
-                found.calls += calls
-                found.forms += stretch.forms
-                at += length
-            if at > begin:
-                return at
-        return at
-
-    def _run(self, stretch: Stretch) -> tuple[list[Call], list[tuple[_Numbers, Picker]]] | None:
-        """Return the calls of a stretch and where its own sizes are; None where one of them was not met in this dump yet."""
-        if not self.bound.keys() >= stretch.different:
-            return None
-        calls = [self.bound[form] for form in stretch.forms]
-        own = [(self._sizes(ranks), pick) for ranks, pick in stretch.sizes]
-        self.runs[stretch] = calls, own
-        return calls, own
-
-    def _new(self, at: int, before: int) -> tuple[Form, Call]:
-        """Return the form of the entry at `at`, which was not expected there, and its call. `before`: so many were read."""
-        self.parsed += 1
-        if self.parsed > FREE_PARSES + before // PARSED_SHARE:
-            raise NotPlain
-        last = self.found.forms[-1].shape if before else None
-        shapes = last.followers if last is not None else self.forms.first_shapes
-        for shape in shapes:
-            known = len(shape.known)
-            form = shape.form_at(self.body, at, self.memo)
-            call = self.bound.get(form) or self.bind(form, at) if form is not None else None
-            if form is not None and call is not None:
-                if len(shape.known) > known:
-                    self.forms.count(form)
-                return form, call
-        form, call = self.learnt(at)
-        if form.shape is not None and form.shape not in shapes:
-            shapes.insert(0, form.shape)
-            del shapes[MAX_FOLLOWERS:]
-        return form, call
-
-    def group_of(self, value: dict[str, Any]) -> Any:
-        """Return what an entry says of its group."""
-        return value.get("process_group")
-
-    def parsed_at(self, at: int) -> PlainEntry:
-        """Return the entry at `at`. Raises NotPlain."""
-        return parse(self.body, at, self.memo)
-
-    def learnt(self, at: int) -> tuple[Form, Call]:
-        """Return the form of the entry at `at`, which is not known, and its call."""
-        entry = self.parsed_at(at)
-        if not names_a_call(entry.value):
-            raise NotPlain
-        own = self.entries.call_of(entry.value, self.group_of(entry.value), None).own
-        form = self.forms.learn(entry, self.body[at : at + entry.length], own)
-        call = self.bind(form, at)
-        if call is None:
-            raise NotPlain
-        return form, call
-
-    def bind(self, form: Form, at: int) -> Call | None:
-        """Return the call of a form in this dump, where it stands at `at`; None where it refers to something else here."""
-        entry, memo = form.entry, self.memo
-        if list(map(memo.get, entry.gets)) != list(entry.gets.values()):
-            return None
-        if entry.puts:
-            if not memo.keys().isdisjoint(entry.puts):
-                return None
-            memo.update(entry.puts)
-            for start, end, number in entry.texts:
-                memo[number] = self.body[at + start : at + end].decode()
-        value = entry.value
-        names, frames = value.get("process_group"), value.get("frames")
-        if entry.pair is not None:
-            names = memo.get(entry.pair[0]), memo.get(entry.pair[1])
-            if type(names[0]) is not str or type(names[1]) is not str:
-                raise NotPlain
-        if entry.frames is not None:
-            frames = [self._new_frame(f) if isinstance(f, NewFrame) else memo.get(f) for f in entry.frames]
-            if set(map(type, frames)) != {dict}:
-                raise NotPlain
-        if form.odd:
-            look_at_entry({**value, "process_group": names, "frames": frames}, self.entries.oddities)
-        call = self.entries.call_of(value, names, frames)
-        if call.own != (form.own is not None):
-            raise NotPlain
-        if not entry.puts:  # what is memoized is memoized once
-            self.bound[form] = call
-        return call
-
-    def _new_frame(self, frame: NewFrame) -> dict[str, Any]:
-        """Return a frame that an entry writes, with this dump's texts in it."""
-        texts = {
-            key: self.memo.get(number)
-            for key, number in zip(frame.made, frame.texts, strict=True)
-            if number is not None
-        }
-        if not all(type(text) is str for text in texts.values()):
-            raise NotPlain
-        made = frame.made
-        if any(made[key] != text for key, text in texts.items()):
-            made = {**made, **texts}
-            self.entries.own_frames.add(id(made))
-        self.memo[frame.number] = made
-        return made

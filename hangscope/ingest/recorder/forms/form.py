@@ -8,7 +8,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from hangscope.dataclass import dataclass
-from hangscope.ingest.recorder.forms.plain_entry import Field, NotPlain, PlainEntry
+from hangscope.ingest.recorder.forms.entry_parts import Field, NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.shapes import Shape
 from hangscope.ingest.recorder.forms.stretches import Picker, Stretch, picker
 from hangscope.ingest.recorder.odd_values import is_odd

@@ -15,9 +15,10 @@ from typing import Any
 
 from hangscope.ingest.recorder import flight_recorder
 from hangscope.ingest.recorder.entries import Entries
-from hangscope.ingest.recorder.forms.entry_forms import EntryForms, Found, Reader
+from hangscope.ingest.recorder.forms.entry_forms import EntryForms
+from hangscope.ingest.recorder.forms.entry_parts import COUNTED, SIZES, TIMES, Field, NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.form import Form
-from hangscope.ingest.recorder.forms.plain_entry import COUNTED, SIZES, TIMES, Field, NotPlain, PlainEntry
+from hangscope.ingest.recorder.forms.form_reader import Found, Reader
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.rows import Call
 from hangscope.ingest.recorder.torchcomms import is_torchcomms

@@ -8,93 +8,28 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import field
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from hangscope.dataclass import dataclass
+from hangscope.ingest.recorder.forms.entry_parts import (
+    COUNTED,
+    SIZES,
+    THREAD,
+    TIMES,
+    Field,
+    NewFrame,
+    NotPlain,
+    PlainEntry,
+)
 
 DEEPEST = 8  # containers in one another; an entry of torch's has three
-#: what a number or time is unpacked as, by its opcode; the width follows from the format
-_NUMBERS = {ord("K"): "B", ord("M"): "H", ord("J"): "i"}
-COUNTED = frozenset({"record_id", "collective_seq_id", "p2p_seq_id", "op_id"})
-TIMES = frozenset({"time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns"})
-SIZES = frozenset({"input_sizes", "output_sizes"})
 # Opcodes, as the pickle module names them.
-_GET, _LONG_GET, _PUT, _LONG_PUT, _TEXT, _LONG, _FLOAT = b"hjqrX\x8aG"
-_MARK, _NONE, _PAIR = b"(N\x86"
-_TRUTHS, _EMPTY, _FILL = b"\x88\x89", b"]}", b"eu"
+_GETS, _PUTS, _WIDE = b"hj", b"qr", b"jr"
+_EMPTY, _UPDATE = b"]}", ord("u")
 _OF_THE_KEY = b"qr\x86"
-
-
-class NotPlain(Exception):
-    """The bytes are no entry as torch writes it."""
-
-
-class _ThreadNumber(str):
-    """The number of a thread, which is a rank's own: equal to any other, and nothing but the number of a thread."""
-
-    __slots__ = ()
-
-
-THREAD = _ThreadNumber()
-
-
-@dataclass(slots=True)
-class Field:
-    """A number: the key that it belongs to, where it stands in the entry, and its `struct` format."""
-
-    key: str
-    start: int
-    form: str
-
-    @property
-    def end(self) -> int:
-        """Return where it ends."""
-        return self.start + struct.calcsize("<" + self.form)
-
-    @property
-    def is_text(self) -> bool:
-        """Return whether it is written as digits."""
-        return self.form.endswith("s")
-
-    @property
-    def mask(self) -> bytes:
-        """Return the bits in which it is like any other that is as long: none, but of digits those that make them digits."""
-        return (b"\xf0" if self.is_text else b"\0") * (self.end - self.start)
-
-
-@dataclass(slots=True, eq=False)
-class NewFrame:
-    """A frame that an entry writes: its memo number, keys and values, and the memo numbers of those that have one."""
-
-    number: int
-    made: dict[str, Any]
-    texts: tuple[int | None, ...]
-
-
-@dataclass(slots=True)
-class PlainEntry:
-    """A parsed entry: its value and length, its numbers, and what it takes from and gives to the memo.
-
-    `numbers` are counted per rank or group, `times` a rank's own, `sizes` those of its tensors, in their order. `thread` is
-    where the text of a thread's number stands. `pair` holds the memo numbers of its group's name and description. `frames`
-    are the memo numbers of its frames, or what it writes of them; of the texts in these, `texts` says where they stand and
-    under which memo number: those may be a rank's own. `operands` are all memo numbers, with their places and formats.
-    """
-
-    value: dict[str, Any] = field(default_factory=dict)
-    length: int = 0
-    numbers: list[Field] = field(default_factory=list)
-    times: list[Field] = field(default_factory=list)
-    sizes: list[Field] = field(default_factory=list)
-    thread: tuple[int, int] | None = None
-    gets: dict[int, Any] = field(default_factory=dict)
-    puts: dict[int, Any] = field(default_factory=dict)
-    pair: tuple[int, int] | None = None
-    frames: tuple[int | NewFrame, ...] | None = None
-    texts: list[tuple[int, int, int]] = field(default_factory=list)
-    operands: list[tuple[int, str, int]] = field(default_factory=list)
+_CONSTANTS = {ord("N"): None, 0x88: True, 0x89: False}
+#: what a number is unpacked as, by its opcode
+_NUMBERS = {ord("K"): "B", ord("M"): "H", ord("J"): "i"}
 
 
 def parse(data: bytes, start: int, memo: dict[int, Any]) -> PlainEntry:
@@ -122,103 +57,117 @@ class _Parser:
 
     def entry(self) -> PlainEntry:
         data, at, stack, marks, found = self.data, self.start, self.stack, self.marks, self.found
-        operands = found.operands
         if data[at : at + 2] != b"}(":
             raise NotPlain
-        while True:
+        code = 0
+        while marks or code != _UPDATE:
             code = data[at]
-            at += 1
             if len(marks) == 1 and (len(stack) - marks[0]) % 2 != 0 and code not in _OF_THE_KEY:
                 key = stack[-1]  # a value of the entry begins
                 if not isinstance(key, str):
                     raise NotPlain
                 self.key, self.asked = key, []
-            if code == _GET:
-                operands.append((at - self.start, "B", data[at]))
-                self._get(data[at])
-                at += 1
-            elif code == _LONG_GET:
-                operands.append((at - self.start, "I", int.from_bytes(data[at : at + 4], "little")))
-                self._get(operands[-1][2])
-                at += 4
-            elif code in _NUMBERS:
-                number = Field(self.key, at - self.start, _NUMBERS[code])
-                at = self.start + number.end
-                stack.append(struct.unpack_from("<" + number.form, data, self.start + number.start)[0])
-                self._number(number)
-            elif code == _LONG and data[at] == 8:
-                stack.append(int.from_bytes(data[at + 1 : at + 9], "little", signed=True))
-                if self._is_value() and self.key in TIMES and 0 <= stack[-1] < 2**62:
-                    found.times.append(Field(self.key, at + 1 - self.start, "q"))
-                at += 9
-            elif code == _FLOAT:
-                stack.append(struct.unpack_from(">d", data, at)[0])
-                if self._is_value() and self.key == "duration_ms":
-                    found.times.append(Field(self.key, at - self.start, "d"))
-                at += 8
-            elif code == _TEXT:
-                end = at + 4 + int.from_bytes(data[at : at + 4], "little")
-                stack.append(data[at + 4 : end].decode())  # a surrogate, or what is no UTF-8, is not plain
-                self.text = at + 4 - self.start, end - self.start
-                self.numbers.pop(len(stack) - 1, None)
-                if self._is_value() and self.key == "thread_id" and stack[-1].isascii():
-                    found.thread = self.text
-                    stack[-1] = THREAD
-                at = end
-            elif code == _PUT:
-                operands.append((at - self.start, "B", data[at]))
-                self._put(data[at])
-                at += 1
-            elif code == _LONG_PUT:
-                operands.append((at - self.start, "I", int.from_bytes(data[at : at + 4], "little")))
-                self._put(operands[-1][2])
-                at += 4
-            elif code == _NONE:
-                stack.append(None)
-            elif code in _TRUTHS:
-                stack.append(code == _TRUTHS[0])
-            elif code in _EMPTY:
-                stack.append([] if code == _EMPTY[0] else {})
-                self.made.add(id(stack[-1]))
-            elif code == _MARK:
-                if len(marks) == DEEPEST:
-                    raise NotPlain
-                marks.append(len(stack))
-            elif code == _PAIR:
-                second, first = stack.pop(), stack.pop()
-                stack.append((first, second))
-                if self._is_value() and self.key == "process_group" and len(self.asked) == 2:
-                    found.pair = self.asked[0], self.asked[1]
-                    self._forget(found.pair)
-            elif code in _FILL:
-                mark = marks.pop()
-                items = stack[mark:]
-                del stack[mark:]
-                if id(stack[-1]) not in self.made:
-                    raise NotPlain
-                if code == _FILL[0]:
-                    stack[-1].extend(items)
-                    if self._is_value() and self.key == "frames":
-                        self._end_of_frames(items)
-                else:
-                    stack[-1].update(zip(items[::2], items[1::2], strict=True))
-                    if not marks:
-                        break
-                    if self._in_frames(2):
-                        self._new_frame(mark, items)
-            else:
-                raise NotPlain
+            at = _STEPS[code](self, code, at + 1)
             if at > len(data):
                 raise NotPlain
-        found.value, found.length = stack[0], at - self.start
-        if (
-            len(stack) != 1
-            or len(found.value) * 2 != len(items)
-            or not all(type(k) is str for k in found.value)
-        ):
+        (found.value,) = stack
+        found.length = at - self.start
+        if not all(type(k) is str for k in found.value):
             raise NotPlain
         found.texts = self._own_texts()
         return found
+
+    # Each of these reads one opcode, whose operand stands at `at`, and returns where the next one stands.
+
+    def refer(self, code: int, at: int) -> int:
+        size = 4 if code in _WIDE else 1
+        number = int.from_bytes(self.data[at : at + size], "little")
+        self.found.operands.append((at - self.start, "I" if size == 4 else "B", number))
+        (self._get if code in _GETS else self._put)(number)
+        return at + size
+
+    def number(self, code: int, at: int) -> int:
+        form = _NUMBERS[code]
+        self.stack.append(struct.unpack_from("<" + form, self.data, at)[0])
+        if self.key in COUNTED and self._is_value():
+            self.found.numbers.append(Field(self.key, at - self.start, form))
+        elif self.key in SIZES and not self._is_value():
+            self.found.sizes.append(Field(self.key, at - self.start, form))
+        return at + struct.calcsize("<" + form)
+
+    def long(self, code: int, at: int) -> int:
+        if self.data[at] != 8:
+            raise NotPlain
+        self.stack.append(int.from_bytes(self.data[at + 1 : at + 9], "little", signed=True))
+        if self.key in TIMES and self._is_value() and 0 <= self.stack[-1] < 2**62:
+            self.found.times.append(Field(self.key, at + 1 - self.start, "q"))
+        return at + 9
+
+    def float(self, code: int, at: int) -> int:
+        self.stack.append(struct.unpack_from(">d", self.data, at)[0])
+        if self.key == "duration_ms" and self._is_value():
+            self.found.times.append(Field(self.key, at - self.start, "d"))
+        return at + 8
+
+    def unicode(self, code: int, at: int) -> int:
+        stack = self.stack
+        end = at + 4 + int.from_bytes(self.data[at : at + 4], "little")
+        stack.append(self.data[at + 4 : end].decode())  # a surrogate, or what is no UTF-8, is not plain
+        self.text = at + 4 - self.start, end - self.start
+        self.numbers.pop(len(stack) - 1, None)
+        if self.key == "thread_id" and self._is_value() and stack[-1].isascii():
+            self.found.thread = self.text
+            stack[-1] = THREAD
+        return end
+
+    def constant(self, code: int, at: int) -> int:
+        self.stack.append(_CONSTANTS[code])
+        return at
+
+    def empty(self, code: int, at: int) -> int:
+        self.stack.append([] if code == _EMPTY[0] else {})
+        self.made.add(id(self.stack[-1]))
+        return at
+
+    def mark(self, code: int, at: int) -> int:
+        if len(self.marks) == DEEPEST:
+            raise NotPlain
+        self.marks.append(len(self.stack))
+        return at
+
+    def pair(self, code: int, at: int) -> int:
+        second, first = self.stack.pop(), self.stack.pop()
+        self.stack.append((first, second))
+        if self.key == "process_group" and self._is_value() and len(self.asked) == 2:
+            self.found.pair = self.asked[0], self.asked[1]
+            self._forget(self.found.pair)
+        return at
+
+    def extend(self, code: int, at: int) -> int:
+        _, items = self._filled(list)
+        self.stack[-1].extend(items)
+        if self.key == "frames" and self._is_value():
+            self._end_of_frames(items)
+        return at
+
+    def update(self, code: int, at: int) -> int:
+        mark, items = self._filled(dict)
+        made = self.stack[-1]
+        made.update(zip(items[::2], items[1::2], strict=True))
+        if not self.marks and len(made) * 2 != len(items):
+            raise NotPlain  # a key twice
+        if self._in_frames(2):
+            self._new_frame(mark, items)
+        return at
+
+    def _filled(self, kind: type) -> tuple[int, list[Any]]:
+        """Return the last mark and what stood behind it, which a container of this entry's own takes."""
+        mark = self.marks.pop()
+        items = self.stack[mark:]
+        del self.stack[mark:]
+        if id(self.stack[-1]) not in self.made or type(self.stack[-1]) is not kind:
+            raise NotPlain
+        return mark, items
 
     def _is_value(self) -> bool:
         """Return whether what was read last is a value of the entry itself, and not a part of one."""
@@ -227,12 +176,6 @@ class _Parser:
     def _in_frames(self, depth: int) -> bool:
         """Return whether what was read last is a part of the frames, so many containers below the entry."""
         return self.key == "frames" and len(self.marks) == depth
-
-    def _number(self, number: Field) -> None:
-        if self._is_value() and self.key in COUNTED:
-            self.found.numbers.append(number)
-        elif not self._is_value() and self.key in SIZES:
-            self.found.sizes.append(number)
 
     def _get(self, number: int) -> None:
         found = self.found
@@ -306,3 +249,18 @@ class _Parser:
             frame = self.frames[-1]
             if isinstance(frame, NewFrame) and frame.made is value:
                 frame.number = number
+
+
+_STEPS: dict[int, Callable[[_Parser, int, int], int]] = {
+    **dict.fromkeys(_GETS + _PUTS, _Parser.refer),
+    **dict.fromkeys(_NUMBERS, _Parser.number),
+    **dict.fromkeys(_CONSTANTS, _Parser.constant),
+    **dict.fromkeys(_EMPTY, _Parser.empty),
+    0x8A: _Parser.long,
+    ord("G"): _Parser.float,
+    ord("X"): _Parser.unicode,
+    ord("("): _Parser.mark,
+    0x86: _Parser.pair,
+    ord("e"): _Parser.extend,
+    _UPDATE: _Parser.update,
+}

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from hangscope.dataclass import dataclass
-from hangscope.ingest.recorder.forms.plain_entry import NewFrame
+from hangscope.ingest.recorder.forms.entry_parts import NewFrame
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.forms.form import Form

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.dataclass import dataclass
-from hangscope.live import kernel
 from hangscope.live.agent.hangscope_agent import proc
-from hangscope.live.debug_server import ask_debug_server
 from hangscope.live.folder import RunFolder
-from hangscope.live.pipe import ask_pipe
-from hangscope.live.processes import Process
-from hangscope.live.spy import Spy
+from hangscope.live.look import kernel
+from hangscope.live.look.debug_server import ask_debug_server
+from hangscope.live.look.pipe import ask_pipe
+from hangscope.live.look.processes import Process
+from hangscope.live.look.spy import Spy
 
 GAP = 2.0  # seconds between two looks: what has not moved in between stands still
 _ANSWER = 4.0  # seconds for agents to answer; they look once a second

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hangscope.live.processes import Process
+from hangscope.live.look.processes import Process
 from hangscope.regex import regex
 
 _PATIENCE = 5.0  # s for one answer: a rank may be beyond answering

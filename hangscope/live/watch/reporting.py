@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hangscope.live.folder import RunFolder
-from hangscope.live.nodes import Nodes
+from hangscope.live.watch.nodes import Nodes
 
 if TYPE_CHECKING:
     from hangscope.report.schema.document import WarningPart

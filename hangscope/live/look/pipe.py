@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from hangscope.live.agent.hangscope_agent import proc
-from hangscope.live.processes import Process
+from hangscope.live.look.processes import Process
 
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _PATIENCE = 3.0  # seconds: the monitor thread looks at the pipe once a second at most

@@ -1,0 +1,122 @@
+"""The nouns of what is concluded: a fact and where it stands, a call as it is quoted, the verdict. Ranks are global.
+
+Reports show these objects as they are: the order of the fields is that of the JSON report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+
+from hangscope.dataclass import dataclass
+from hangscope.frames import Stack
+from hangscope.incident import Group, Sizes
+
+#: Metadata of a field that a report leaves out where it is None.
+OMITTED = {"omit_none": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a fact stands: a file relative to the analysed path, and a line where there is one."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One fact behind a verdict. `stance` is for, against or missing; `kind` is dump, log, stack, exit or method."""
+
+    kind: str
+    text: str
+    rank: int | None = None
+    stance: str = field(default="for", kw_only=True)
+    source: Source | None = None
+
+    @property
+    def at(self) -> str:
+        """Return where it stands, as text; empty where that is not known."""
+        return str(self.source) if self.source is not None and self.source.file else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another cause that the evidence allows, and why it was not chosen."""
+
+    cause: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One explanation that was weighed: what fits it, what contradicts it, and the one observation that would decide.
+
+    `ranks` are global. `would_decide` tells it from the best explanation and is empty for the best one itself.
+    """
+
+    cause: str
+    ranks: tuple[int, ...]
+    fits: tuple[str, ...] = ()
+    contradicts: tuple[str, ...] = ()
+    would_decide: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRef:
+    """One call as a verdict quotes it. Frames are innermost first; `group` is set where it is another than the verdict's."""
+
+    op: str
+    seq: int | None
+    sizes: Sizes = ()
+    dtypes: tuple[str, ...] = ()
+    frames: Stack = ()
+    group: str | None = field(default=None, metadata=OMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The deepest user frame on the culprit's side, and whose it is (global rank)."""
+
+    file: str
+    line: int
+    function: str
+    rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The one root, what it is called, and how sure that is. See the README for the JSON form.
+
+    `waiting_ranks` are all that wait, each in a call of its own group; `in_call` are those of them that are in the call
+    which `group`, `op` and `seq` name. Both are global. `deciding` are indexes into `evidence`: what tells this cause from
+    its rivals. `api` is the library call of the user's that contains the culprit's collective. `since` and `until` are ns
+    since the epoch: the last progress and the end of the job, None where unknown.
+    """
+
+    cause: str
+    confidence: str
+    culprit_ranks: tuple[int, ...]
+    category: str
+    summary: str
+    group: Group | None = None
+    op: str | None = None
+    seq: int | None = None
+    is_p2p: bool = False
+    waiting_ranks: tuple[int, ...] = ()
+    in_call: tuple[int, ...] = ()
+    explained: int = 0
+    culprit_call: CallRef | None = None
+    waiting_call: CallRef | None = None
+    location: Location | None = None
+    evidence: Sequence[Evidence] = ()
+    advice: Sequence[str] = ()
+    alternatives: Sequence[Alternative] = ()
+    fingerprint: str = ""
+    deciding: tuple[int, ...] = ()
+    api: str | None = None
+    since: int | None = None
+    until: int | None = None
