@@ -38,7 +38,9 @@ def ended_from_outside(case: Case) -> Match | None:
     still = stood_still(case.incident, event, case.statements.all(Progress)) if calls else None
     if named and (frozen or still or isinstance(finding, Different | Shifted | Lagging)):
         return None
-    if not isinstance(finding, Nothing) and (still or _looked_at(case, event)):
+    if not isinstance(finding, Nothing) and (
+        still or _looked_at(case, event) or (event.signal == "SIGINT" and _interrupted_outside(case))
+    ):
         return None  # it was frozen, whoever ended it
     told = _REASONS.get(str(event.reason), "was ended from outside")
     return Match(
@@ -69,6 +71,13 @@ def _looked_at(case: Case, end: ExternalEnd) -> bool:
     apart = {r for r in case.statements.busy if case.incident.ranks[r].stack_file not in told}
     culprits = set(case.finding.culprits)
     return end.reason == "cancelled" and end.signal is None and bool(culprits) and culprits <= apart
+
+
+def _interrupted_outside(case: Case) -> bool:
+    """Return whether Ctrl-C found the named ranks, and no other, outside of every call: people press it where nothing moves."""
+    stood = case.statements.whereabouts
+    outside = {rank for rank, where in stood.items() if not where.inside}
+    return set(case.finding.culprits) == outside and len(stood) == len(case.incident.ranks) > 2 * len(outside)
 
 
 def died(case: Case) -> Match | None:
