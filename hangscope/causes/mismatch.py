@@ -61,6 +61,8 @@ def wrong_dtype(case: Case) -> Match | None:
     d = Difference(case)
     if not isinstance(case.finding, Different) or d.differs != "dtype" or case.finding.change.elsewhere:
         return None
+    if d.another_call:
+        return None
     return Match(
         "dtype_mismatch",
         case.finding.culprits,
@@ -79,7 +81,7 @@ def wrong_shape(case: Case) -> Match | None:
     d = Difference(case)
     if not isinstance(case.finding, Different) or d.differs != "shape" or case.finding.change.elsewhere:
         return None
-    if d.same_site is False or (d.times_before(d.own) and d.times_before(d.peer)):
+    if d.another_call or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name
     frameless = d.same_site is None
     return Match(

@@ -50,7 +50,7 @@ def one_sided_call(case: Case) -> Match | None:
             1,
             f"{who} made {describe(d.own)}, which nobody had made before, and then the call that the others wait in",
         )
-    elif d.own is not None and d.same_site is not True:
+    elif d.own is not None and (d.same_site is not True or d.another_call):
         inside = d.position is not None and d.position[0] == "inside"
         if d.differs or d.same_site is False or finding.change.before:
             made = describe(d.own)

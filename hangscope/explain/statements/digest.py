@@ -11,6 +11,8 @@ from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk, Exte
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
+_LINE_BY_LINE = frozenset({"srun", "mpirun", "shell"})
+
 
 def digest(incident: Incident) -> Statements:
     """Return what an incident states."""
@@ -63,7 +65,8 @@ def _quiet_leavers(incident: Incident, statements: Statements) -> None:
     for rank, event in statements.exits.items():
         if event.code == 0:
             statements.left_quietly.setdefault(rank, "its process exited with code 0")
-    listed = set(statements.exits)
+    # srun and mpirun tell of whoever ends, line by line: who is in none may live on.
+    listed = {rank for rank, event in statements.exits.items() if event.via not in _LINE_BY_LINE}
     missing = [r for r in incident.ranks if r not in listed and r not in statements.left_quietly]
     # A process that got a closing signal lived, even if it answers by leaving with code 0, and is in no table then.
     swept = {e.pid for e in statements.all(CleanupSignal)} - {e.pid for e in statements.all(Exit)}
