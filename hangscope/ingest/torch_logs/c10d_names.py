@@ -46,6 +46,11 @@ class GroupEvent(Event, kind=""):
     pg_id: int | None = None
 
 
+def ranks_in(text: str) -> tuple[int, ...]:
+    """Return the ranks that a list names, such as `1, 3`."""
+    return tuple(sorted({int(number) for number in re.findall(r"\d{1,7}", text)}))
+
+
 def user_op(name: str) -> str:
     """Return the operation as users write it: `ALLREDUCE` is all_reduce; an unknown name is only lowered."""
     return _USER_NAMES.get(name, name.lower().lstrip("_"))
