@@ -97,7 +97,6 @@ def test_of_a_chain_the_first_is_the_cause(marker: str, prefix: str) -> None:
         "load",
     )
     assert event.chain == (("RuntimeError", "wrapping"),)
-    assert event.last_frames[1].name == "step"
 
 
 def test_a_loader_workers_exception_is_the_cause_of_the_one_that_quotes_it() -> None:
