@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hangscope.live.watch.status import Status
+from hangscope.live.look.status import Status
 
 OWN_TIME = 1.5
 SHORT = 5.0  # s: less than that is a step
