@@ -88,6 +88,15 @@ class CallKind:
         """Whether this is a send or a receive."""
         return self.src is not None
 
+    @property
+    def of_a_thread(self) -> bool:
+        """Whether a thread that Python started made the call, and not the one that runs the script."""
+        return (
+            bool(self.stack)
+            and self.stack[-1].name == "_bootstrap"
+            and self.stack[-1].file.endswith("threading.py")
+        )
+
 
 class Kinds(Sequence[CallKind]):
     """A job's kinds of call, by index.

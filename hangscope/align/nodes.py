@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The host thread of one rank."""
+    """The host thread of one rank, or, where calls of one of its other threads are meant, that one."""
 
     rank: int
+    of_a_thread: bool = False
 
 
 @dataclass(frozen=True, slots=True)

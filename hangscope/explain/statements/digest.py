@@ -7,7 +7,7 @@ from hangscope.explain.statements.deaths import first_of_the_sweep, own_death
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.incident import Incident
-from hangscope.ingest.job_logs.launcher import Exit, ExitOk, ExternalEnd
+from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk, ExternalEnd
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
@@ -59,7 +59,10 @@ def _quiet_leavers(incident: Incident, statements: Statements) -> None:
             statements.left_quietly.setdefault(rank, "its process exited with code 0")
     listed = set(statements.exits)
     missing = [r for r in incident.ranks if r not in listed and r not in statements.left_quietly]
-    if listed and missing and len(missing) * 2 <= len(incident.ranks):
+    # A process that got a closing signal lived, even if it answers by leaving with code 0, and is in no table then.
+    swept = {e.pid for e in statements.all(CleanupSignal)} - {e.pid for e in statements.all(Exit)}
+    torn = any(note.code == "torn_table" for note in incident.notes)
+    if listed and missing and not torn and not swept - {None} and len(missing) * 2 <= len(incident.ranks):
         for rank in _of_its_nodes(statements.exits, missing, len(incident.ranks)):
             if not statements.of(rank, GlooClosed, GlooTimeout) and not any(
                 e.symptom for e in statements.of(rank, RankException)

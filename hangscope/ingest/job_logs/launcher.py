@@ -61,7 +61,7 @@ class ExitOk(Event, by_launcher=True, calm=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupSignal(Event, by_launcher=True):
-    """The line "Sending process … closing signal SIGTERM"; `signal` is a name, or `restart`."""
+    """The line "Sending process … closing signal SIGTERM" about a process that still ran; `signal` is a name, or `restart`."""
 
     signal: str
     agent: int | None = None
@@ -104,7 +104,9 @@ def _agent(line: Line, match: re.Match[str]) -> Event:
 
 
 def _cleanup(line: Line, match: re.Match[str]) -> Event:
-    return line.event(CleanupSignal, signal=match.group(1).split(".")[-1], agent=line.pid)
+    return line.event(
+        CleanupSignal, pid=int(match.group(1)), signal=match.group(2).split(".")[-1], agent=line.pid
+    )
 
 
 def _restart(line: Line, match: re.Match[str]) -> Event:
@@ -193,10 +195,10 @@ RULES: tuple[Rule, ...] = (
         r"failed \(exitcode: (-?\d{1,4})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\) of ",
         _agent,
     ),
-    rule(" closing signal ", r"Sending process \d{1,9} closing signal ([\w.]{1,30})", _cleanup),
+    rule(" closing signal ", r"Sending process (\d{1,9}) closing signal ([\w.]{1,30})", _cleanup),
     rule(
         "forcefully exiting via",
-        r"Unable to shutdown process \d{1,9} via .{1,40}, forcefully exiting via ([\w.]{1,30})",
+        r"Unable to shutdown process (\d{1,9}) via .{1,40}, forcefully exiting via ([\w.]{1,30})",
         _cleanup,
     ),
     rule("will restart worker group", r"attempts left; will restart worker group", _restart),

@@ -63,7 +63,7 @@ _LAUNCHER_FILE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankException(Event, kind="exception", same_by=("type", "message", "frames")):
-    """A Python traceback's last line, once per traceback; of chained ones the first.
+    """A Python traceback's last line, once per traceback; of chained ones the first, but for one that an interrupt ended.
 
     `type` is empty where the last line is missing (`truncated`). `code` is the source text of the deepest user frame; `symptom`:
     what the communication layer noticed of a peer or of calls that do not fit, and no cause of its own; `chain`: (type, message)
@@ -201,9 +201,11 @@ class TracebackParser(LineParser):
             return self._event(_Done(line, kind, message, shared))
         del self._open[key]
         done = self._done.get(key)
-        if (
-            done is not None and opened.original
-        ):  # a worker's exception, quoted in the one that was raised for it
+        # A worker's exception is quoted in the one that was raised for it; who is interrupted had survived what it was handling.
+        interrupted = (
+            done is not None and kind == "KeyboardInterrupt" and not is_symptom(done.kind, done.message)
+        )
+        if done is not None and (opened.original or interrupted):
             outer = (done.kind, quote(done.message))
             self._done[key] = _Done(line, kind, message, opened, [outer, *done.chain])
             return []
