@@ -8,10 +8,11 @@ as torch's recorder writes them, or None. Nothing here does I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event as Event
 from hangscope.frames import Frame as Frame

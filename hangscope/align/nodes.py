@@ -5,7 +5,7 @@ Ranks are global. Nodes are values: two that say the same are one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from hangscope.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

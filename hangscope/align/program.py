@@ -7,13 +7,13 @@ for, so that ranks of one role can be compared although they are in different gr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hangscope.align.frontier import site_keys
 from hangscope.align.sequence_diff import continues
+from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind, Incident, Queue
 
 HISTORY = 768  # calls before one that a rank's own pattern is taken from

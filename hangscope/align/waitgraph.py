@@ -14,10 +14,11 @@ is the number of open calls plus the members of stuck instances.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hangscope.align.nodes import Node, PairInstance, Unnamed, Untold
 from hangscope.align.p2p import Pair
+from hangscope.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ src/transport/net_ib*.cc, src/misc/{ibvwrap,shmutils,cudawrap}.cc, src/include/{
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.lines.rules import compiled
 from hangscope.ingest.nccl.line import NcclLine
+from hangscope.regex import regex
 
 #: Faults of what carries messages between processes, or what a process notices of it.
 TRANSPORT = frozenset(
@@ -54,14 +54,9 @@ class WarnRule:
     """One wording. `tier`: 1 a fault itself, 2 a path that failed, 3 the consequence of another failure."""
 
     name: str
-    expression: str
+    pattern: re.Pattern[str]
     tier: int
     info: bool = False  # some releases print it at level INFO
-
-    @property
-    def pattern(self) -> re.Pattern[str]:
-        """Return the compiled expression."""
-        return compiled(self.expression, re.IGNORECASE)
 
 
 # Bounded, because every mention of the words in a line is another place to begin at.
@@ -69,97 +64,99 @@ _IB_EVENT = r"NET/IB\b.{0,120}?\bevent\b.{0,120}?"
 _PEER = r"(?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)?"
 
 
+def _rule(name: str, pattern: str, tier: int, *, info: bool = False) -> WarnRule:
+    return WarnRule(name, regex(pattern, re.IGNORECASE), tier, info)
+
+
 #: The first rule that matches wins. Benign asynchronous events have the name "" and make no event.
 RULES: tuple[WarnRule, ...] = (
     # --- InfiniBand and RoCE: asynchronous events of the local adapter ---
-    WarnRule("catastrophic", rf"{_IB_EVENT}catastrophic", 1),
-    WarnRule(
+    _rule("catastrophic", rf"{_IB_EVENT}catastrophic", 1),
+    _rule(
         "catastrophic",
         r"Marking device \d{1,4} as permanently failed|Fatal error\. Detected \d{1,4} failed devices",
         1,
     ),
-    WarnRule("port_error", rf"{_IB_EVENT}port err", 1),
-    WarnRule(
+    _rule("port_error", rf"{_IB_EVENT}port err", 1),
+    _rule(
         "",
         rf"{_IB_EVENT}"
         r"(?:client reregist|lid change|sm change|gid (?:table )?change|pkey change|port active)",
         3,
     ),
-    WarnRule("ib_error", r"NET/IB\b.{0,120}?(?:async event|async fatal event|async error event)", 1),
+    _rule("ib_error", r"NET/IB\b.{0,120}?(?:async event|async fatal event|async error event)", 1),
     # --- InfiniBand and RoCE: connections and transfers ---
-    WarnRule("connect", r"Call to ibv_modify_qp failed", 2),
-    WarnRule(
+    _rule("connect", r"Call to ibv_modify_qp failed", 2),
+    _rule(
         "size_mismatch",
         rf"(?:\[peer {_PEER}\s?\] ?)?collective mismatch error, local size \d+ remote size \d+",
         2,
     ),
-    WarnRule("ib_error", rf"NET/IB\S{{0,64}} ?:? ?Got completion (?:from peer {_PEER} )?with ", 2),
+    _rule("ib_error", rf"NET/IB\S{{0,64}} ?:? ?Got completion (?:from peer {_PEER} )?with ", 2),
     # --- sockets ---
-    WarnRule("size_mismatch", rf"NET/Socket ?: peer {_PEER} message truncated", 2),
-    WarnRule("closed_by_peer", rf"Connection closed by remote peer(?: {_PEER})?", 3),
-    WarnRule("closed_by_peer", rf"Call to recv from {_PEER} failed", 3),
-    WarnRule("connect", rf"connect to {_PEER} (?:failed|returned)", 2, info=True),
-    WarnRule(
+    _rule("size_mismatch", rf"NET/Socket ?: peer {_PEER} message truncated", 2),
+    _rule("closed_by_peer", rf"Connection closed by remote peer(?: {_PEER})?", 3),
+    _rule("closed_by_peer", rf"Call to recv from {_PEER} failed", 3),
+    _rule("connect", rf"connect to {_PEER} (?:failed|returned)", 2, info=True),
+    _rule(
         "connect", r"Call to connect (?:failed|timeout)|: connect returned .{1,200}, retrying", 2, info=True
     ),
-    WarnRule("other", r"socketFinalizeAccept: wrong (?:magic|type)|socket magic mismatch", 3),
+    _rule("other", r"socketFinalizeAccept: wrong (?:magic|type)|socket magic mismatch", 3),
     # --- bootstrap and versions ---
-    WarnRule(
+    _rule(
         "bootstrap", r"Bootstrap Root ?: rank (?P<rank>\d{1,7}) of \d{1,7} ranks has already checked in", 1
     ),
-    WarnRule("bootstrap", r"Bootstrap Root ?: mismatch in (?:rank count|info) from procs", 1),
-    WarnRule("bootstrap", r"Message truncated ?: received \d+ bytes instead of \d+", 2),
-    WarnRule(
+    _rule("bootstrap", r"Bootstrap Root ?: mismatch in (?:rank count|info) from procs", 1),
+    _rule("bootstrap", r"Message truncated ?: received \d+ bytes instead of \d+", 2),
+    _rule(
         "version_mismatch",
         r"Mismatched NCCL version detected ?: rank (?P<rank_a>\d{1,7}) version \d+ rank (?P<rank>\d{1,7})\b",
         1,
     ),
     # --- device, memory, topology ---
-    WarnRule("oom", r"Cuda failure.{0,40}out of memory|Failed to (?:CUDA )?(?:malloc|calloc|host alloc)", 1),
-    WarnRule("cuda", r"Cuda failure|CUDA_ERROR_\w{1,60}", 1),
-    WarnRule(
+    _rule("oom", r"Cuda failure.{0,40}out of memory|Failed to (?:CUDA )?(?:malloc|calloc|host alloc)", 1),
+    _rule("cuda", r"Cuda failure|CUDA_ERROR_\w{1,60}", 1),
+    _rule(
         "duplicate_gpu",
         r"Duplicate GPU detected ?: rank (?P<rank_a>\d{1,7}) and rank (?P<rank>\d{1,7}) both on CUDA device "
         r"(?P<bus>[0-9a-f]{1,16})",
         1,
     ),
-    WarnRule("duplicate_gpu", r"Multiple ranks (?:detected|are) using the same GPU", 1),
-    WarnRule(
+    _rule("duplicate_gpu", r"Multiple ranks (?:detected|are) using the same GPU", 1),
+    _rule(
         "shm",
         r"(?:creating|attaching to) shared memory segment|failed to extend \S{1,255} to \d+ bytes|"
         r"No space left on device",
         1,
     ),
-    WarnRule(
+    _rule(
         "connect", r"No transport found for rank (?P<rank_a>\d{1,7})\[\w{1,16}\] -> rank (?P<rank>\d{1,7})", 2
     ),
     # --- mismatch checks on the device, 2.4.2 to 2.7 only; the rank is the printer's own ---
-    WarnRule(
+    _rule(
         "collective_mismatch",
         r"Mismatched collective detected|this may be caused by a collective mismatch around rank",
         3,
     ),
     # --- proxies and communicators: consequences ---
-    WarnRule("other", r"Proxy Call to rank (?P<rank>\d{1,7}) failed", 3),
-    WarnRule(
+    _rule("other", r"Proxy Call to rank (?P<rank>\d{1,7}) failed", 3),
+    _rule(
         "other",
         r"Socket recv failed while polling|\[(?:Proxy|Service)[^\]]{0,40}\] Failed to execute operation",
         3,
     ),
-    WarnRule(
-        "other", r"communicator was revoked|communicator encountered a fatal error|GIN Error detected", 3
-    ),
+    _rule("other", r"communicator was revoked|communicator encountered a fatal error|GIN Error detected", 3),
 )
 
-_STATUS = re.compile(r"\b(?:error |status=)(?:IBV_WC_\w{1,40}\()?(?P<status>\d{1,4})", re.IGNORECASE)
-_RETRY = re.compile(r"retrying \((?P<nth>\d{1,9})/(?P<of>\d{1,9})\)")
-_HCA = re.compile(
+_STATUS = regex(r"\b(?:error |status=)(?:IBV_WC_\w{1,40}\()?(?P<status>\d{1,4})", re.IGNORECASE)
+_RETRY = regex(r"retrying \((?P<nth>\d{1,9})/(?P<of>\d{1,9})\)")
+_HCA = regex(
     r"\bhca (?P<nic>[\w.\-:]{1,64})|\bNET/IB ?: ?(?P<dev>\w[\w.\-]{0,63}:\d{1,3}) |"
     r"\bon dev (?P<qp>[\w.\-]{1,64}:\d{1,3})"
 )
 # No space separates `remoteGids` from the address since 2.20; `::ffff:` marks an IPv4 address.
-_REMOTE_GID = re.compile(r"remote ?Gids? ?(?:::ffff:)?(?P<gid>[0-9a-fA-F:.]{2,45})", re.IGNORECASE)
-_TRACE = re.compile(
+_REMOTE_GID = regex(r"remote ?Gids? ?(?:::ffff:)?(?P<gid>[0-9a-fA-F:.]{2,45})", re.IGNORECASE)
+_TRACE = regex(
     r"^(?:\((?:\w{1,128})\) )?\S{1,512}:\d{1,7} (?:\(\w{1,128}\) )?-> (?P<result>\d{1,2})(?: [\[(]|$)"
 )
 
