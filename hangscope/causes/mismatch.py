@@ -40,7 +40,9 @@ def describe(kind: CallKind | None) -> str:
 def _meeting(case: Case, d: Difference) -> str:
     """Return who called what where the others called something else; without whom where nobody is named."""
     own, peer = describe(d.own), describe(d.peer)
-    if own == peer:
+    if own == peer and d.differs == "root" and d.own is not None and d.peer is not None:
+        own, peer = f"{own} of root {d.own.root}", f"{peer} of root {d.peer.root}"
+    elif own == peer:
         lines = [f" at {frame}" if (frame := case.frame_of(kind)) else "" for kind in (d.own, d.peer)]
         own, peer = f"{own}{lines[0]}", f"another {peer}{lines[1]}"
     finding = case.finding

@@ -20,6 +20,8 @@ def one_sided_call(case: Case) -> Match | None:
     if not isinstance(finding, Different | Shifted | Extra):
         return None
     d = Difference(case)
+    if d.differs == "root" and not d.another_call:
+        return None  # one call, of which some took another root
     culprits = finding.culprits
     who = ranks_phrase(culprits) if culprits else "one side"
     strength, why = 0, ""
