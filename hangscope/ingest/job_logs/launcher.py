@@ -62,6 +62,11 @@ class ExitOk(Event, by_launcher=True, calm=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
+    """Slurm's word that the whole job ended with exit code 0, as `seff` prints it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupSignal(Event, by_launcher=True):
     """The line "Sending process … closing signal SIGTERM" about a process that still ran; `signal` is a name, or `restart`."""
 
@@ -242,4 +247,5 @@ RULES: tuple[Rule, ...] = (
     ),
     rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", told(ExitOk)),
     rule("worker group successfully finished", None, told(ExitOk)),
+    rule("State: COMPLETED", r"^State: COMPLETED \(exit code 0\)", told(JobCompleted)),
 )
