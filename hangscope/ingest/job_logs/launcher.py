@@ -163,8 +163,10 @@ def _srun(line: Line, match: re.Match[str]) -> Sequence[Event]:
     )
     if code is None:
         return []
-    events = [exit_event(line, code, task=task, host=host, via="srun") for task in _task_numbers(tasks)]
-    return [*events, line.event(OomHost, host=host)] if what.startswith("Out Of Memory") else events
+    numbers = _task_numbers(tasks)
+    events = [exit_event(line, code, task=task, host=host, via="srun") for task in numbers]
+    killed = [line.event(OomHost, host=host, task=task) for task in numbers]
+    return [*events, *killed] if what.startswith("Out Of Memory") else events
 
 
 def _task_numbers(text: str) -> list[int]:
