@@ -48,7 +48,7 @@ def test_where_all_calls_are_over_and_nobody_complains_nothing_hangs(job_of: tup
 
 
 def test_a_task_that_srun_does_not_tell_of_may_live_on() -> None:
-    """srun prints a line for whoever ends; no line of a task is no word that it ended well."""
+    """srun prints a line for whoever ends with an error; who is in none left without one, or lives on."""
     size, odd = 4, 2
     ended = [
         f"srun: error: gpu0{rank}: task {rank}: Aborted (core dumped)" for rank in range(size) if rank != odd
@@ -56,4 +56,5 @@ def test_a_task_that_srun_does_not_tell_of_may_live_on() -> None:
     tasks = [f"{rank}: [rank{rank}]: step 12" for rank in range(size)]
     logs = {**gave_up(size, odd), "slurm": [*tasks, *ended]}
     report = frozen(loop(size), (odd,), lambda r, is_odd: None if is_odd else due(r), **logs)
-    assert blame(report) == ("hang", "stuck_rank", (odd,))
+    assert blame(report) == ("hang", "early_exit", (odd,)) and level(report) == "medium"
+    assert report.verdict is not None and "stuck_rank" in [a.cause for a in report.verdict.alternatives]

@@ -240,12 +240,14 @@ def left_quietly(case: Case) -> Match | None:
     if not left or len(left) * 2 > len(case.incident.ranks):
         return None
     evidence = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]
+    sure = not any("lives on" in quiet[r] for r in left)
     for rank in left:
         evidence += [quote(e, f"its last output: {e.text}") for e in case.statements.of(rank, Progress)[-1:]]
     return Match(
         "early_exit",
         left,
-        f"{ranks_phrase(left)} ended without an error while the others still had calls to make",
+        f"{ranks_phrase(left)} ended without an error while the others still had calls to make"
+        + ("" if sure else ", or lives on: no line tells of its end"),
         strength=2 if any("code 0" in quiet[r] for r in left) else 1,
         evidence=evidence,
         advice=[

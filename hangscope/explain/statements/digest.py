@@ -11,7 +11,9 @@ from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk, Exte
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
-_LINE_BY_LINE = frozenset({"srun", "mpirun", "shell"})
+_FIRST_ALONE = frozenset({"mpirun", "shell"})  # they tell of whose end they see, and not of all
+_LISTED = "the launcher's failure table lists the other ranks and not this one, so it exited with code 0"
+_UNTOLD = "srun tells how the other ranks ended and not of this one, so it left without an error or lives on"
 
 
 def digest(incident: Incident) -> Statements:
@@ -65,8 +67,8 @@ def _quiet_leavers(incident: Incident, statements: Statements) -> None:
     for rank, event in statements.exits.items():
         if event.code == 0:
             statements.left_quietly.setdefault(rank, "its process exited with code 0")
-    # srun and mpirun tell of whoever ends, line by line: who is in none may live on.
-    listed = {rank for rank, event in statements.exits.items() if event.via not in _LINE_BY_LINE}
+    listed = {rank for rank, event in statements.exits.items() if event.via not in _FIRST_ALONE}
+    by_lines = any(event.via == "srun" for event in statements.exits.values())
     missing = [r for r in incident.ranks if r not in listed and r not in statements.left_quietly]
     # A process that got a closing signal lived, even if it answers by leaving with code 0, and is in no table then.
     swept = {e.pid for e in statements.all(CleanupSignal)} - {e.pid for e in statements.all(Exit)}
@@ -76,9 +78,7 @@ def _quiet_leavers(incident: Incident, statements: Statements) -> None:
             if not statements.of(rank, GlooClosed, GlooTimeout) and not any(
                 e.symptom for e in statements.of(rank, RankException)
             ):
-                statements.left_quietly[rank] = (
-                    "the launcher's failure table lists the other ranks and not this one, so it exited with code 0"
-                )
+                statements.left_quietly[rank] = _UNTOLD if by_lines else _LISTED
 
 
 def _of_its_nodes(exits: dict[int, Exit], missing: list[int], world_size: int) -> list[int]:
