@@ -34,23 +34,26 @@ def ended_from_outside(case: Case) -> Match | None:
     frozen = case.statements.all(WatchdogTimeout, GlooTimeout, HeartbeatTimeout, NoProgress)
     if event is None or case.statements.first_deaths:
         return None
-    still = stood_still(case.incident, event) if case.graph.waiting else None
+    still = stood_still(case.incident, case.statements, event)
     if named and (frozen or still or isinstance(finding, Different | Shifted | Lagging)):
         return None
-    if still and not isinstance(finding, Nothing):
+    if still and case.graph.waiting and not isinstance(finding, Nothing):
         return None  # it was frozen, whoever ended it
     told = _REASONS.get(str(event.reason), "was ended from outside")
     return Match(
         "crashed_rank",
         (),
         f"the whole job {told}",
-        # People cancel jobs that are frozen, and a rank may be behind its peers at any moment.
+        # People cancel jobs that are frozen, and platforms end those that stand still.
         strength=1
-        if ((named or case.graph.waiting) and still is not False)
+        if still is not False
         or event.signal == "SIGINT"
         or case.statements.all(CallFingerprint)  # calls that do not fit stop a job by themselves
         else 2,
         category="external",
+        rivals=[]
+        if still is False
+        else [("unknown", "nothing shows that it still made progress: it may have been frozen before")],
         evidence=[quote(event)],
         advice=[
             f"This is no bug of the job: it {told}. Write a checkpoint on SIGTERM and let the scheduler requeue it."
@@ -134,11 +137,20 @@ def _is_the_root(case: Case, death: Death) -> bool:
     if not case.solid:
         return True
     if isinstance(finding, Different | Shifted | Extra | Late):
-        return False
+        return finding.tie and not finding.culprits and _raised_before_it_waited(case, death)
     # The dumps show this rank inside a call: it died there, of the freeze or after it.
     return death.rank not in case.graph.waiting and not (
         isinstance(finding, Absent) and set(finding.culprits) - {death.rank}
     )
+
+
+def _raised_before_it_waited(case: Case, death: Death) -> bool:
+    """Return whether a rank raised its own exception first, and waited for its peers while it handled that."""
+    own, rank = death.event, death.rank
+    waited = case.statements.of(rank, CallFingerprint, GlooTimeout, GlooClosed, WatchdogTimeout)
+    raised = [e for e in case.statements.of(rank, RankException) if e.symptom]
+    lines = [e.line for e in (*waited, *raised) if e.file == own.file]
+    return isinstance(own, RankException) and bool(lines) and own.line < min(lines)
 
 
 def _may_be_of_another_attempt(case: Case) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from hangscope.events import Event, since_new_year
+from hangscope.explain.statements.statements import Statements
 from hangscope.incident import Incident
+from hangscope.ingest.job_logs.progress import Progress
 
 ZONES = 900.0  # seconds: a printed clock may be in any time zone, and zones differ by quarters of an hour
 DAY = 26 * 3600.0  # seconds by which the clocks of two time zones may differ
@@ -15,12 +17,18 @@ RECENT = 256  # calls of a rank whose pauses are looked at
 ASKED = 64  # ranks whose pauses are looked at
 
 
-def stood_still(incident: Incident, end: Event) -> bool | None:
-    """Return whether the job had made no call for longer than it ever paused before, when `end` was printed; None: unknown."""
+def stood_still(incident: Incident, statements: Statements, end: Event) -> bool | None:
+    """Return whether the job had made no call for longer than it ever paused before, when `end` was printed; None: unknown.
+
+    Where no dump tells of calls, a step that was counted just before the end shows that the job moved.
+    """
     stamp = end.in_the_year
     last, usual = _calls(incident)
-    if stamp is None or not last:
+    if stamp is None:
         return None
+    if not last:
+        steps = (e.in_the_year for e in statements.all(Progress) if e.step is not None)
+        return False if any(step is not None and 0 <= stamp - step < LEAST for step in steps) else None
     apart = stamp - since_new_year(last / 1e9)
     if abs(apart) > DAY:
         return None  # clocks of two different days
