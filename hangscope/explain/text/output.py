@@ -97,6 +97,8 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
     files = [file for r in failed for file in incident.ranks[r].files]
     unread = bool(files) and len(files) == len(set(files)) and any(not incident.ranks[r].files for r in quiet)
     kind = Unseen if len(lost) == len(failed) or unread else Absent
+    if kind is Absent and any((w := statements.whereabouts.get(r)) is not None and w.inside for r in quiet):
+        return None  # its stack shows it waiting: it is in a call, and perhaps in another one
     return kind(
         tuple(quiet), _stood(failed[0], statements), waiting=tuple(failed), reached=frozenset(failed),
         events=tuple(_errors(failed, statements)),

@@ -64,7 +64,7 @@ def came_after(incident: Incident, statements: Statements) -> Late | Different |
     stuck = StuckCall(rank=waiting[0], kind=statements.whereabouts[waiting[0]].call)
     of = Late if stood[rank] == stood[waiting[0]] else Different
     return of(
-        (rank,), stuck, OwnCall(call), waiting=waiting, reached=frozenset(waiting), guess=after is None,
+        (rank,), stuck, OwnCall(call), waiting=waiting, reached=frozenset(waiting), guess=of is Late and after is None,
         events=(event, *(timed[r] for r in waiting[:2])),
     )  # fmt: skip
 

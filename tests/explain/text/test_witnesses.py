@@ -47,6 +47,11 @@ def test_who_was_in_another_call_is_named_for_that(tmp_path: Path) -> None:
     assert ranks == (0,) and cause in ("rank_conditional_collective", "collective_mismatch")
 
 
+def test_that_it_was_in_another_call_needs_no_times(tmp_path: Path) -> None:
+    _, ranks, confidence = short(told(tmp_path, _three(_raised(0, CLOSED, line=61, op="all_reduce"))))
+    assert (ranks, confidence) == ((0,), "medium")
+
+
 @pytest.mark.parametrize("missing", [1, 2])
 def test_nothing_follows_where_a_rank_is_silent(tmp_path: Path, missing: int) -> None:
     lines = [line for line in _three(_raised(0, CLOSED, 45), 30) if f"[rank{missing}]" not in line]
