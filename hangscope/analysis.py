@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from hangscope.align import divergence, frontier, waitgraph
+from hangscope.align import divergence, frontier, waiting
 from hangscope.causes.case import Case
+from hangscope.dataclass import dataclass
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.explanation import explain
 from hangscope.explain.statements import bounds
@@ -43,7 +44,7 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     incident = bounds.joined(incident, stated)
     views = frontier.frontiers(incident)
     histories = divergence.histories(views)
-    graph = waitgraph.build(
+    graph = waiting.build(
         incident, views, stated.of_trouble, bounds.idle(stated), bounds.overdue(incident, stated)
     )
     explanation = explain(Aligned(incident, views, histories, graph, stated))

@@ -6,8 +6,9 @@ Reports show these objects as they are: the order of the fields is that of the J
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hangscope.dataclass import dataclass
 from hangscope.frames import Stack
 from hangscope.incident import Group, Sizes
 

@@ -8,20 +8,21 @@ lines say the same (`same_by`), who prints it (`by_launcher`, `prints_group_rank
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from typing import Any, ClassVar, get_type_hints
 
 from hangscope.checks import is_rank, wrong_field
+from hangscope.dataclass import dataclass
 from hangscope.frames import Frame, Stack
+from hangscope.regex import regex
 
 LEAP = 2024  # the year that stamps without one are counted in
 
 _CLASSES: dict[str, type[Event]] = {}
 _HINTS: dict[str, dict[str, Any]] = {}
-_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_CAPITAL = regex(r"(?<=[a-z0-9])([A-Z])")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ as torch's recorder writes them, or None. Nothing here does I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event as Event
 from hangscope.frames import Frame as Frame
@@ -87,6 +88,15 @@ class CallKind:
     def is_p2p(self) -> bool:
         """Whether this is a send or a receive."""
         return self.src is not None
+
+    @property
+    def of_a_thread(self) -> bool:
+        """Whether a thread that Python started made the call, and not the one that runs the script."""
+        return (
+            bool(self.stack)
+            and self.stack[-1].name == "_bootstrap"
+            and self.stack[-1].file.endswith("threading.py")
+        )
 
 
 class Kinds(Sequence[CallKind]):

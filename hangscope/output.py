@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import select
 import stat
 import sys
@@ -18,10 +17,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hangscope.errors import UsageError
+from hangscope.regex import regex
 
 STALLED = 30.0  # seconds without anybody reading from a pipe
 # Renaming over these would replace the name for everybody; they stand for what this process was started with.
-_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
+_DESCRIPTOR = regex(r"/(?:dev|proc/self)/fd/(\d{1,9})")
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 

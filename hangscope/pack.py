@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from hangscope import output as outputs
+from hangscope.dataclass import dataclass
 from hangscope.errors import NoInputError, Note, UsageError
 from hangscope.ingest.recorder.pack_file import MAGIC, METADATA_KEY, Entry, write_pack
 from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES

@@ -31,13 +31,21 @@ def world(size: int) -> dict[str, tuple[str, Sequence[int]]]:
     return {"0": ("default_pg", range(size))}
 
 
-def stack(line: int, function: str = "train", op: str = "all_reduce") -> list[dict[str, Any]]:
+THREAD = [
+    {"name": name, "filename": "/usr/lib/python3.11/threading.py", "line": line}
+    for name, line in (("run", 982), ("_bootstrap_inner", 1045), ("_bootstrap", 1002))
+]
+
+
+def stack(
+    line: int, function: str = "train", op: str = "all_reduce", threaded: bool = False
+) -> list[dict[str, Any]]:
     """Return the frames of a call that `function` of the training script made at `line`, innermost first."""
     return [
         {"name": op, "filename": f"{TORCH}/distributed/distributed_c10d.py", "line": 2938},
         {"name": "wrapper", "filename": f"{TORCH}/distributed/c10d_logger.py", "line": 81},
         {"name": function, "filename": SCRIPT, "line": line},
-        {"name": "<module>", "filename": SCRIPT, "line": 200},
+        *(THREAD if threaded else [{"name": "<module>", "filename": SCRIPT, "line": 200}]),
     ]
 
 
@@ -77,11 +85,12 @@ class Recorder:
         line: int | None = 40,
         function: str = "train",
         times: int = 1,
+        threaded: bool = False,
     ) -> Recorder:
-        """Record a collective (`times` of them). `line` is the caller's; None: a call without Python frames."""
+        """Record a collective (`times` of them). `line` is the caller's (None: a call without Python frames), of a thread if `threaded`."""
         for _ in range(times):
             self._seq[group] = self._seq.get(group, 0) + 1
-            frames = [] if line is None else stack(line, function, op)
+            frames = [] if line is None else stack(line, function, op, threaded)
             self._add(group, op, sizes, sizes if outputs is None else outputs, dtype, state, frames)
         return self
 

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import hangscope
+from hangscope.regex import LazyPattern
 
 try:
     from re import _constants as const  # type: ignore[attr-defined]
@@ -38,6 +39,8 @@ def _within(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
     """Yield the patterns in a value of a module."""
     if isinstance(value, re.Pattern):
         yield value
+    elif isinstance(value, LazyPattern):
+        yield value.compiled
     elif depth < 4 and isinstance(value, dict):
         for item in value.items():
             yield from _within(item, depth + 1)
@@ -47,9 +50,6 @@ def _within(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
     elif depth < 4 and is_dataclass(value) and not isinstance(value, type):
         for part in fields(value):
             yield from _within(getattr(value, part.name, None), depth + 1)
-        yield from _within(
-            getattr(value, "pattern", None), depth + 1
-        )  # of a rule, compiled when it is asked for
     elif isinstance(value, type) and value.__module__.startswith("hangscope") and depth < 2:
         for item in vars(value).values():
             yield from _within(item, depth + 2)

@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 
 #: Each room may import the rooms before it, and those of its own line.
 ORDER = (
+    ("dataclass", "regex"),
     ("frames", "errors"),
     ("checks",),
     ("events",),

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hangscope.align.frontier import GroupFrontier, hard_keys, site_keys
 from hangscope.align.sequence_diff import Edit, continues, expected, first_edit
+from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind, State
 
 DIFFERENCES = 256  # of two members, that are looked at

@@ -7,12 +7,13 @@ seqs are `collective_seq_id`, counted from 1 per group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
 from hangscope.align.matching import match_keys, proves_participation
+from hangscope.dataclass import dataclass
 from hangscope.incident import Absence, CallKind, Group, Incident, Kinds, Queue, Stack, State
 from hangscope.knowledge.callsite import runs_backward
 

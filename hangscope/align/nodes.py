@@ -5,14 +5,15 @@ Ranks are global. Nodes are values: two that say the same are one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from hangscope.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The host thread of one rank."""
+    """The host thread of one rank, or, where calls of one of its other threads are meant, that one."""
 
     rank: int
+    of_a_thread: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,16 @@ aligned at their last completed call, because a send and its receive complete to
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from hangscope.align.nodes import PairInstance
-from hangscope.incident import Group, Incident, State
+from hangscope.dataclass import dataclass
+from hangscope.incident import Column, Group, Incident, Queue, State
+
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,46 @@ class Half:
     kind: int
     created: int
     tells_completion: bool = True
+
+
+class Halves:
+    """The sends, or the receives, of one (source, destination) pair in the order of their enqueue.
+
+    Most of them are over and met their counterpart: they stay columns, and only those that are asked for become a `Half`.
+    """
+
+    def __init__(self, parts: Sequence[tuple[Queue, Column]] = ()) -> None:
+        self._parts = parts  # queues, and which of their rows
+        self.seq = np.concatenate([queue.seq[rows] for queue, rows in parts] or [_NONE])
+        state = np.concatenate([queue.state[rows] for queue, rows in parts] or [_NONE])
+        self.done = state == State.DONE
+        self.waits = (state == State.PENDING) | (state == State.STARTED)
+        self.tells_completion = all(queue.tells_completion for queue, _ in parts)
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def at(self, index: int) -> Half | None:
+        """Return one of them, None where there is none."""
+        for queue, rows in self._parts if index >= 0 else ():
+            if index < len(rows):
+                row = int(rows[index])
+                return Half(
+                    queue.rank,
+                    int(queue.seq[row]),
+                    State(int(queue.state[row])),
+                    int(queue.order[row]),
+                    int(queue.kind[row]),
+                    int(queue.created[row]),
+                    queue.tells_completion,
+                )
+            index -= len(rows)
+        return None
+
+    @property
+    def last_done(self) -> int:
+        """Return the index of the last one that is complete, -1 for none."""
+        return max(np.flatnonzero(self.done).tolist(), default=-1)
 
 
 @dataclass(slots=True)
@@ -46,10 +92,11 @@ class Pair:
 def pairs(incident: Incident) -> list[Pair]:
     """Return the open point-to-point calls of all groups, each with the half that its peer made, if any."""
     result: list[Pair] = []
+    none = Halves()
     for group in incident.groups:
         sends, recvs, wrapped = _sides(incident, group)
         for source, destination in sorted(set(sends) | set(recvs)):
-            out, into = sends.get((source, destination), []), recvs.get((source, destination), [])
+            out, into = sends.get((source, destination), none), recvs.get((source, destination), none)
             shift = _shift(
                 out,
                 into,
@@ -60,12 +107,12 @@ def pairs(incident: Incident) -> list[Pair]:
     return result
 
 
-Side = dict[tuple[int, int], list[Half]]
+Side = dict[tuple[int, int], Halves]
 
 
 def _sides(incident: Incident, group: Group) -> tuple[Side, Side, set[tuple[int, int]]]:
-    sends: Side = defaultdict(list)
-    recvs: Side = defaultdict(list)
+    sends: dict[tuple[int, int], list[tuple[Queue, Column]]] = defaultdict(list)
+    recvs: dict[tuple[int, int], list[tuple[Queue, Column]]] = defaultdict(list)
     wrapped: set[tuple[int, int]] = set()
     for rank in group.ranks:
         queue = incident.ranks[rank].p2p.get(group.gid) if rank in incident.ranks else None
@@ -73,22 +120,21 @@ def _sides(incident: Incident, group: Group) -> tuple[Side, Side, set[tuple[int,
             continue
         if queue.overwritten or int(queue.seq.min()) > 1:
             wrapped.add((rank, group.gid))
-        for position in range(len(queue)):
-            kind = incident.kinds.without_sizes(int(queue.kind[position]))
+        made: dict[tuple[bool, int, int], list[int]] = defaultdict(list)  # kinds of one direction
+        for index in np.unique(queue.kind).tolist():
+            kind = incident.kinds.without_sizes(index)
             source, destination = _global(group, kind.src), _global(group, kind.dst)
-            if source is None or destination is None:
-                continue  # an unknown side (`recv 0<-?`) or a rank outside the group pairs with nobody
-            half = Half(
-                rank,
-                int(queue.seq[position]),
-                State(int(queue.state[position])),
-                int(queue.order[position]),
-                int(queue.kind[position]),
-                int(queue.created[position]),
-                queue.tells_completion,
-            )
-            (sends if kind.op == "send" else recvs)[(source, destination)].append(half)
-    return sends, recvs, wrapped
+            if source is not None and destination is not None:
+                made[kind.op == "send", source, destination].append(index)
+            # else an unknown side (`recv 0<-?`) or a rank outside the group, which pairs with nobody
+        for (is_send, source, destination), kinds in made.items():
+            rows = np.flatnonzero(np.isin(queue.kind, kinds))
+            (sends if is_send else recvs)[source, destination].append((queue, rows))
+    return (
+        {pair: Halves(parts) for pair, parts in sends.items()},
+        {pair: Halves(parts) for pair, parts in recvs.items()},
+        wrapped,
+    )
 
 
 def _global(group: Group, local: int | None) -> int | None:
@@ -100,33 +146,29 @@ def _global(group: Group, local: int | None) -> int | None:
     return group.ranks[local] if local < len(group.ranks) else None
 
 
-def _shift(out: list[Half], into: list[Half], wrapped: bool, alone: bool) -> int:
+def _shift(out: Halves, into: Halves, wrapped: bool, alone: bool) -> int:
     """Return what to add to a receive's index to get the index of its send."""
-    if not out or not into or not wrapped:
+    if not len(out) or not len(into) or not wrapped:
         return 0
-    if alone or {h.seq for h in out[-4:]} & {h.seq for h in into[-4:]}:
-        first, second = {h.seq: i for i, h in enumerate(out)}, {h.seq: i for i, h in enumerate(into)}
-        common = sorted(set(first) & set(second))
-        if common:
-            shift = first[common[-1]] - second[common[-1]]
+    if alone or set(out.seq[-4:].tolist()) & set(into.seq[-4:].tolist()):
+        first, second = ({seq: i for i, seq in enumerate(side.seq.tolist())} for side in (out, into))
+        common = max(first.keys() & second.keys(), default=None)
+        if common is not None:
+            shift = first[common] - second[common]
+            begin, end = max(0, shift), max(0, shift, min(len(out), len(into) + shift))
             # A half that completed has met its counterpart; where numbers say otherwise, a half was lost on one side.
-            if not any(
-                (out[i].state == State.DONE) != (into[i - shift].state == State.DONE)
-                for i in range(max(0, shift), min(len(out), len(into) + shift))
-            ):
+            if (out.done[begin:end] == into.done[begin - shift : end - shift]).all():
                 return shift
-    last_out = max((i for i, h in enumerate(out) if h.state == State.DONE), default=-1)
-    last_into = max((i for i, h in enumerate(into) if h.state == State.DONE), default=-1)
-    return last_out - last_into
+    return out.last_done - into.last_done
 
 
-def _open_pairs(
-    gid: int, source: int, destination: int, out: list[Half], into: list[Half], shift: int
-) -> list[Pair]:
+def _open_pairs(gid: int, source: int, destination: int, out: Halves, into: Halves, shift: int) -> list[Pair]:
+    waiting = {*np.flatnonzero(out.waits).tolist(), *(np.flatnonzero(into.waits) + shift).tolist()}
+    if not (out.tells_completion and into.tells_completion):
+        waiting |= set(range(len(out))) ^ set(range(shift, len(into) + shift))
     result = []
-    for index in range(min(0, shift), max(len(out), len(into) + shift)):
-        send = out[index] if 0 <= index < len(out) else None
-        recv = into[index - shift] if 0 <= index - shift < len(into) else None
+    for index in sorted(waiting):
+        send, recv = out.at(index), into.at(index - shift)
         if (
             send is None or recv is None
         ):  # a log that tells no completion shows by this alone that a half waits

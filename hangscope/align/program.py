@@ -6,21 +6,22 @@ for, so that ranks of one role can be compared although they are in different gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hangscope.align.frontier import site_keys
 from hangscope.align.sequence_diff import continues
-from hangscope.incident import CallKind, Incident
+from hangscope.dataclass import dataclass
+from hangscope.incident import CallKind, Incident, Queue
 
 HISTORY = 768  # calls before one that a rank's own pattern is taken from
 
 
 @dataclass(slots=True)
 class Program:
-    """One rank's calls of all groups in enqueue order, as parallel columns."""
+    """One rank's calls of all groups in enqueue order, as parallel columns: those of the thread that makes most of them."""
 
     gid: Any
     seq: Any
@@ -54,6 +55,7 @@ class Programs:
         self._programs: dict[int, Program] = {}
         self._tokens: dict[Any, int] = {}
         self._site: Any = None
+        self._threads: Any = None
         self._sites: dict[tuple[int, int | None], int] = {}
         self._keeping: dict[tuple[int, int], bool | None] = {}
 
@@ -78,7 +80,7 @@ class Programs:
             empty = np.empty(0, np.int64)
             return Program(empty, empty, empty, empty, empty, empty.astype(bool), [], [], frozenset(), {})
         order = np.concatenate([q.order for q, _ in queues])
-        by_order = np.argsort(order, kind="stable")
+        by_order = self._of_one_thread(queues, np.argsort(order, kind="stable"))
         labels = self._labels(rank)
         gid = np.concatenate([np.full(len(q), q.gid, np.int64) for q, _ in queues])[by_order]
         kind = np.concatenate([q.kind for q, _ in queues])[by_order]
@@ -95,6 +97,16 @@ class Programs:
             made=frozenset(sorted(set(tokens.tolist()))),
             labels=labels,
         )
+
+    def _of_one_thread(self, queues: Sequence[tuple[Queue, bool]], by_order: Any) -> Any:
+        """Return the places of the calls of the thread that makes most of them: threads go their ways without any order."""
+        kinds = self.incident.kinds
+        if self._threads is None:
+            self._threads = np.array([kind.of_a_thread for kind in kinds.alone], bool)
+        if not self._threads.any():
+            return by_order
+        other = self._threads[kinds.plain[np.concatenate([q.kind for q, _ in queues])]][by_order]
+        return by_order[other == (2 * int(other.sum()) > len(other))]
 
     def _numbers(self, gid: Any, kind: Any, labels: dict[int, Any]) -> tuple[Any, Any]:
         """Return the numbers of each call's site and of its token (site and what its group is for), equal for equal ones."""

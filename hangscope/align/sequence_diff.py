@@ -7,7 +7,8 @@ its call site.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from hangscope.dataclass import dataclass
 
 MAX_EDIT = 64  # the longest run of extra or missing calls that is looked for
 MAX_CONTEXT = 96  # the longest history that a prediction is based on

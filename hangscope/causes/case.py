@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.conclusion import Evidence, Source
+from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, Event, Frame, Incident, Stack

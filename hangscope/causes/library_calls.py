@@ -7,12 +7,12 @@ made before. No name of the user's is looked at, and no script.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.conclusion import Evidence, Source
+from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different
 from hangscope.incident import CallKind, Frame, Stack
 from hangscope.knowledge.callsite import shared_line, user_frame

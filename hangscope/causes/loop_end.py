@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.conclusion import Evidence
+from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Unseen
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.store import JoinExhausted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,7 @@ def analyze(
         click.echo("hangscope: paste the text, then end it with Ctrl-D", err=True)
     end_in_order()
     isolated.use_one_thread()
+    gc.disable()  # this process ends with its report; the collector would look through all calls again and again
     bar = ProgressBar(quiet=quiet)
     try:
         report = api.analyze(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from hangscope.dataclass import dataclass
 from hangscope.demo.runner import DemoError, Job, run_job
 
 

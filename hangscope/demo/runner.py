@@ -16,11 +16,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 
 import hangscope
+from hangscope.dataclass import dataclass
 from hangscope.demo import settings
 from hangscope.errors import HangscopeError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import ClassVar, TypeVar
 
@@ -10,6 +10,7 @@ from hangscope.align.divergence import GroupHistory, RankEdit
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import Pair
 from hangscope.align.waitgraph import Root
+from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind, Event
 
 

@@ -7,11 +7,11 @@ handful of times, and only the enqueue times are a rank's own.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hangscope.dataclass import dataclass
 from hangscope.incident import Absence, Frontier, Queue, RankRecord, State
 from hangscope.ingest.groups import GroupIndex
 from hangscope.ingest.kinds import KindTable

@@ -5,19 +5,19 @@ Frames of torch, the standard library and installed packages are not the user's;
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
 from hangscope.incident import CallKind, Frame, Stack
+from hangscope.regex import regex
 
-_LIBRARY = re.compile(
+_LIBRARY = regex(
     r"(?:^|/)(?:site-packages|dist-packages|lib/python3(?:\.\d+)?|torch/(?:distributed|nn|autograd|utils|_dynamo|_tensor|optim|cuda|amp|_ops)"
     r"|importlib|concurrent)(?:/|\.py|$)|^<(?:frozen|string)|^/usr/lib/python|(?:^|/)(?:threading|runpy|distributed_c10d|c10d_logger)\.py$"
 )
 #: py-spy shortens paths to what follows an entry of sys.path: `numpy/core/fromnumeric.py`, `selectors.py`
-_SHORTENED = re.compile(
+_SHORTENED = regex(
     r"^(?:torch|torchvision|torchaudio|torchdata|numpy|scipy|pandas|sklearn|PIL|cv2|tqdm|fsspec|s3fs|gcsfs|pyarrow|aiohttp"
     r"|requests|urllib3|botocore|boto3|wandb|datasets|tokenizers|safetensors|huggingface_hub|transformers|accelerate|lightning"
     r"|pytorch_lightning|deepspeed|ray|peft|asyncio|concurrent|ctypes|email|http|importlib|json|logging|multiprocessing|urllib)/"
@@ -25,9 +25,9 @@ _SHORTENED = re.compile(
     r"|threading|zipfile|weakref)\.py$"
 )
 #: `libc.so.6`, `libtorch_cuda.so` and C++ sources, as py-spy --native, gdb and TORCH_FR_CPP_STACK show them
-_NATIVE = re.compile(r"\.so(?:\.\d{1,9}){0,4}$|\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh)$|^\?{0,3}$")
-_PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]{1,200})(?:/|$)")
-_BACKWARD = re.compile(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
+_NATIVE = regex(r"\.so(?:\.\d{1,9}){0,4}$|\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh)$|^\?{0,3}$")
+_PACKAGE = regex(r"/(?:site|dist)-packages/([^/]{1,200})(?:/|$)")
+_BACKWARD = regex(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
 #: torch's Python functions of which C++ makes collectives: torch/distributed/utils.py, torch/nn/parallel/distributed.py
 _INTO_CPP = frozenset(
     {"_verify_param_shape_across_processes", "_sync_params_and_buffers", "_distributed_broadcast_coalesced"}

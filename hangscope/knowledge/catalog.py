@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+
+from hangscope.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
+from hangscope.dataclass import dataclass
 from hangscope.incident import Frame, Stack
 from hangscope.knowledge.callsite import user_frames
 from hangscope.knowledge.loading import own_rules

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from hangscope.dataclass import dataclass
 from hangscope.incident import Frame
 
 #: Where a library's own control flow stands when this frame is on the stack. `loop` holds everything and tells nothing.

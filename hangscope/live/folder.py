@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import UsageError
 
 _AGENT = Path(__file__).with_name("agent")

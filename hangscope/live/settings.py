@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from hangscope.dataclass import dataclass
 
 Version = tuple[int, int]
 NEWEST: Version = (99, 0)

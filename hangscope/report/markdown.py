@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
+from hangscope.regex import regex
 from hangscope.report.schema.document import Document
 from hangscope.report.ticket import Block, Line, Piece, ticket
 
@@ -42,9 +43,9 @@ class Dialect:
 
 # What a forge makes a mention, a reference or a link of after Markdown is done, escaped or not: a word joiner, which is not
 # seen, parts it.
-_LINKED = re.compile(r"(@)(?=[\w-])|(#)(?=\d)|(:)(?=//)|(?<![a-z])(www)(?=\.)", re.IGNORECASE)
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!@])")
-_JIRA = re.compile(r"([\\*_{}\[\]<>#|~!@^+?-])")
+_LINKED = regex(r"(@)(?=[\w-])|(#)(?=\d)|(:)(?=//)|(?<![a-z])(www)(?=\.)", re.IGNORECASE)
+_MARKDOWN = regex(r"([\\`*_{}\[\]<>#|~!@])")
+_JIRA = regex(r"([\\*_{}\[\]<>#|~!@^+?-])")
 
 
 def _unlinked(text: str) -> str:

@@ -6,19 +6,19 @@ another kind after them; a verdict whose evidence names no culprit gets the sent
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import CallRef, Evidence
 from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
+from hangscope.regex import regex
 from hangscope.report.schema.document import VerdictPart
 from hangscope.report.words import call_words, sizes_words
 
 SHOWN = 2
-_RANKS = re.compile(r"(?i)\branks?\s+(\d{1,9}(?:[-:]\d{1,9})*(?:,\d{1,9}(?:[-:]\d{1,9})*)*(?: and \d{1,9})?)")
-_SPAN = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_RANKS = regex(r"(?i)\branks?\s+(\d{1,9}(?:[-:]\d{1,9})*(?:,\d{1,9}(?:[-:]\d{1,9})*)*(?: and \d{1,9})?)")
+_SPAN = regex(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
 def deciding_facts(verdict: VerdictPart) -> tuple[Evidence, ...]:

@@ -5,15 +5,15 @@ No text of a report holds control characters, so that nothing else begins with t
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from hangscope.align.rankset import compress
+from hangscope.regex import regex
 
 MARK = "\x01"
 LONG_LIST = 64
 MOST_NUMBERS = 1 << 23  # of one report, written out
-_SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
+_SPAN = regex(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 
 def with_spans(value: Any) -> Any:

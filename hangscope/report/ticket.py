@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import Evidence
+from hangscope.dataclass import dataclass
 from hangscope.report.reasons import deciding_facts, other_facts, user_frame
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import counted, duration, utc

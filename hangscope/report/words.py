@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
 from hangscope.align.rankset import compress
 from hangscope.conclusion import CallRef
+from hangscope.regex import regex
 
 #: What a rank is in an incident, in the order of the rank map's states.
 ROLES = ("waiting", "culprit", "idle", "unseen")
@@ -23,7 +23,7 @@ STATE_WORDS = {"done": "completed", "pending": "pending", "started": "started", 
 #: No text is shown longer than this.
 LINE_CHARS = 500
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_ANSI = regex(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _UNPRINTABLE: dict[int, str | None] = {
     **dict.fromkeys((*range(9), 11, 12, *range(13, 32), *range(127, 160))),
     **dict.fromkeys(range(55296, 57344), "�"),

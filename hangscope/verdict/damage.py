@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from hangscope.causes.case import Case, Match
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.regex import regex
 
 #: Notes that say of a file that its bytes are not what was written. A file that was not read at all is no evidence.
 CODES = frozenset(
@@ -39,7 +38,7 @@ _COMMUNICATION = (
     "distributed/_functional_collectives.py",
 )
 #: What stands in its messages, so that one of them is known where a letter of it is changed.
-_ITS_WORDS = re.compile(
+_ITS_WORDS = regex(
     r"[Cc]ollective|\bpeers?\b|nccl|NCCL|gloo|[Bb]arrier|\bDDP\b|ProcessGroup|communicator|TCPStore|across all ranks|"
     r"\[[Rr]ank \d|[Rr]anks? \d{1,7} (?:failed|is|successfully)|failed to pass|Op type|Sequence number|SequenceNumber|OpType|TensorShape"
 )

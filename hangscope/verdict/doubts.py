@@ -7,11 +7,11 @@ A doubt is a function from the case and its match to a `Doubt`, or None where it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Shifted, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log

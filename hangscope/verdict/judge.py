@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from hangscope.align.nodes import Instance, Node
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.conclusion import CallRef, Evidence, Hypothesis, Location, Source, Verdict
+from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Candidate, Finding, Late, Stalled, Unpaired
 from hangscope.explain.text.stop import Stop, find_stop, told_of
 from hangscope.incident import CallKind, Event, Group

@@ -7,11 +7,12 @@ findings that leave no other reading are added, as few of them as free the most:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
+from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Explanation, Finding
 from hangscope.explain.predict import Replay
 

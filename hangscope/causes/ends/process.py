@@ -37,7 +37,9 @@ def ended_from_outside(case: Case) -> Match | None:
     still = stood_still(case.incident, case.statements, event)
     if named and (frozen or still or isinstance(finding, Different | Shifted | Lagging)):
         return None
-    if still and case.graph.waiting and not isinstance(finding, Nothing):
+    if not isinstance(finding, Nothing) and (
+        (still and case.graph.waiting) or (event.signal == "SIGINT" and _interrupted_outside(case))
+    ):
         return None  # it was frozen, whoever ended it
     told = _REASONS.get(str(event.reason), "was ended from outside")
     return Match(
@@ -59,6 +61,13 @@ def ended_from_outside(case: Case) -> Match | None:
             f"This is no bug of the job: it {told}. Write a checkpoint on SIGTERM and let the scheduler requeue it."
         ],
     )
+
+
+def _interrupted_outside(case: Case) -> bool:
+    """Return whether Ctrl-C found the named ranks, and no other, outside of every call: people press it where nothing moves."""
+    stood = case.statements.whereabouts
+    outside = {rank for rank, where in stood.items() if not where.inside}
+    return set(case.finding.culprits) == outside and len(stood) == len(case.incident.ranks) > 2 * len(outside)
 
 
 def died(case: Case) -> Match | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import proves_participation
 from hangscope.align.nodes import Instance
 from hangscope.align.waitgraph import Root
+from hangscope.dataclass import dataclass
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall
 

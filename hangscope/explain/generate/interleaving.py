@@ -7,12 +7,13 @@ Groups are compared by what they are for (description, size), because two ranks 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from hangscope.align.program import HISTORY, Program, Programs
 from hangscope.align.sequence_diff import expected
+from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind
 
 ANCHORS = 48  # shared calls that are tried as a common start

@@ -30,7 +30,12 @@ class ProgramDivergence:
         for node in sorted((n for n in nodes if isinstance(n, Instance)), key=self.aligned.when)[:64]:
             gid, seq = node.gid, node.seq
             view = self.aligned.views[gid]
-            joined = [r for r in view.seen if view.members[r].row_of(seq) is not None]
+            joined = [
+                r
+                for r in view.seen
+                if view.members[r].row_of(seq) is not None
+                and self.aligned.programs.of(r).row_of(gid, seq) is not None
+            ]
             absent = [
                 r
                 for r in view.seen

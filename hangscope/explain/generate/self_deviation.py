@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from hangscope.align.program import HISTORY, Programs
 from hangscope.align.sequence_diff import expected
+from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind
 
 LAST_CALLS = 48  # how far back a rank's own deviations are looked for

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.explain.statements.outlived import outlived
 from hangscope.explain.statements.statements import Statements

@@ -61,7 +61,8 @@ def _quiet_leavers(incident: Incident, statements: Statements) -> None:
     missing = [r for r in incident.ranks if r not in listed and r not in statements.left_quietly]
     # A process that got a closing signal lived, even if it answers by leaving with code 0, and is in no table then.
     swept = {e.pid for e in statements.all(CleanupSignal)} - {e.pid for e in statements.all(Exit)}
-    if listed and missing and not swept - {None} and len(missing) * 2 <= len(incident.ranks):
+    torn = any(note.code == "torn_table" for note in incident.notes)
+    if listed and missing and not torn and not swept - {None} and len(missing) * 2 <= len(incident.ranks):
         for rank in _of_its_nodes(statements.exits, missing, len(incident.ranks)):
             if not statements.of(rank, GlooClosed, GlooTimeout) and not any(
                 e.symptom for e in statements.of(rank, RankException)

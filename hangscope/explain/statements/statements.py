@@ -7,10 +7,11 @@ the launcher ended with SIGTERM and a watchdog's abort are victims, whatever the
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from hangscope.align.group_ranks import GroupRanks
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
 from hangscope.incident import CallKind

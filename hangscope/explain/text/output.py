@@ -40,6 +40,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrierWitness,
 )
 from hangscope.knowledge.callsite import is_user, runs_backward, user_frame, user_frames
+from hangscope.regex import regex
 
 _LOST: tuple[type[Event], ...] = (GlooClosed,)
 _WAITED: tuple[type[Event], ...] = (GlooTimeout, WatchdogTimeout)
@@ -58,7 +59,7 @@ _FORMING = frozenset(
     {"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh", "split_group"}
 )
 _PEERS = 2  # that stand at one line before another is said to be apart
-_NUMBERS = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
+_NUMBERS = regex(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
 
 
 def _lost_a_peer(rank: int, statements: Statements) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hangscope.align.rankset import ranks_phrase
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind

@@ -10,7 +10,6 @@ own. vLLM's RayWorkerWrapper is the exception: it serves an engine whose rank 0 
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,12 +17,13 @@ from dataclasses import replace
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.workers.reading import Reading
+from hangscope.regex import regex
 
-_LINE = re.compile(
+_LINE = regex(
     r"\(([A-Za-z_][\w.<>:-]{0,80})(?: rank=\d{1,7})?,? pid=(\d{1,9})(?:, ip=([\w.:]{2,64}))?\) ?(?:\[rank(\d{1,7})\]:)?"
 )
 _AT_MOST = 200  # characters before Ray's prefix: a stamp, a pod
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = regex(r"\d+")
 _WRAPPER = "RayWorkerWrapper"
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.recording import Recording
 
 

@@ -7,15 +7,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.errors import Note
 from hangscope.ingest.workers.reading import Reading
+from hangscope.regex import regex
 
-_PAGE = re.compile(
+_PAGE = regex(
     r"^(.*?)((?:stacks|pyspy_dump|fr_trace|torchcomms_fr_trace|c10d_health_check|torchcomms_health_check))_(\d{8}_\d{6})\.txt$"
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -10,8 +9,9 @@ from hangscope.errors import Note
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.workers.log_reading import only_writer
 from hangscope.ingest.workers.reading import Reading, Thread
+from hangscope.regex import regex
 
-_NUMBER = re.compile(r"\d{1,7}")
+_NUMBER = regex(r"\d{1,7}")
 
 
 def owners(reading: Reading, mapping: LocalRanks, rank: int | None) -> tuple[dict[int, list[Thread]], int]:

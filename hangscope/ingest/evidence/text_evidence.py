@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.incident import Group, RankRecord

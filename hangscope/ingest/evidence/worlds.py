@@ -9,10 +9,11 @@ default groups with other members. Snapshots of one process share calls, and tho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.evidence.actors import worlds_of_actors
 from hangscope.ingest.evidence.claim import Claim, world_of

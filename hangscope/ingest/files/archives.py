@@ -12,10 +12,10 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.files.opening import GzipStream
 from hangscope.ingest.files.sniff import sniff
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import re
 
-_SUFFIXES = re.compile(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|txt|out|log|fr|gz|zst)){1,8}$", re.IGNORECASE)
-_RANK = re.compile(r"(?<![a-z])rank[_\-.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
-_LOCAL = re.compile(r"local[_-]?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
-_ATTEMPT = re.compile(r"(?:^|/)(?:attempt|restart)[_-]?(\d{1,9})(?:/(?:(\d{1,6})/)?|$)")
-_TRAILING = re.compile(r"(?<!\d)(\d{1,7})$")  # eight digits are a date
+from hangscope.regex import regex
+
+_SUFFIXES = regex(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|txt|out|log|fr|gz|zst)){1,8}$", re.IGNORECASE)
+_RANK = regex(r"(?<![a-z])rank[_\-.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
+_LOCAL = regex(r"local[_-]?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_ATTEMPT = regex(r"(?:^|/)(?:attempt|restart)[_-]?(\d{1,9})(?:/(?:(\d{1,6})/)?|$)")
+_TRAILING = regex(r"(?<!\d)(\d{1,7})$")  # eight digits are a date
 #: `stack_traces/3.log`, as Ray Train's first hang detector names them
-_OF_A_RANK = re.compile(
-    r"(?:^|/)(?:stack_traces|flight_recorder)/(\d{1,7})\.(?:log|txt|json)(?:\.gz|\.zst)?$"
-)
+_OF_A_RANK = regex(r"(?:^|/)(?:stack_traces|flight_recorder)/(\d{1,7})\.(?:log|txt|json)(?:\.gz|\.zst)?$")
 # not `train.log.1`, which is an older part of the same log
-_NUMBERED = re.compile(
+_NUMBERED = regex(
     r"(?:^|[._-])(?:task|proc|process|worker|stderr|stdout|err|out|log(?!\.))[_.-](\d{1,7})(?=\.|$)",
     re.IGNORECASE,
 )

@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import re
 
+from hangscope.regex import regex
+
 HEAD_BYTES = 8192
 
-_PICKLE = re.compile(rb"\x80[\x02-\x05]")
-_STACKS = re.compile(
+_PICKLE = regex(rb"\x80[\x02-\x05]")
+_STACKS = regex(
     rb"^(?:Current thread 0x|Thread 0x|Fatal Python error|Timeout \(\d)|^Thread \d+ \((?:idle|active)|^Process \d+: |"
     rb"^Thread \d+ \((?:Thread|LWP)|^# Thread \d{1,19}\s*\n+  File \"|^#\d+ +0x[0-9a-f]+ in |^=== Rank \d+(?:: \S+)? ===$",
     re.MULTILINE,
 )
-_RAS_TEXT = re.compile(
+_RAS_TEXT = regex(
     rb"^NCCL version [\d.]+ compiled with CUDA|^Communicators\.\.\. \(|^Group +Comms +Nodes +Ranks|"
     rb"^#\d{1,9}-\d{1,9} \([0-9a-f]{8,16}\) [A-Z]{2,12}|^Job summary|^\[[^\]\n]{1,40}\] PEER_[A-Z]+: Process ",
     re.MULTILINE,

@@ -11,8 +11,9 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import NoSuchPathError, Note
 from hangscope.ingest.files import remote, standard_input
 from hangscope.ingest.files.archives import is_named_so, may_be_archive

@@ -10,20 +10,19 @@ where all nodes run equally many. What it prints when a process fails names the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.regex import regex
 
-_NODES = re.compile(r"\bnnodes=(\d{1,6}), num_local_procs=(\d{1,6}), node_rank=(\d{1,6})")
-_WORLD = re.compile(r"\bdist_world_size=(\d{1,8})")
-_SPAWNED = re.compile(
-    r"\bprocess (\d{1,9}) spawned with command: .{0,4000}?--local[_-]rank[=', ]{1,4}(\d{1,6})\b"
-)
+_NODES = regex(r"\bnnodes=(\d{1,6}), num_local_procs=(\d{1,6}), node_rank=(\d{1,6})")
+_WORLD = regex(r"\bdist_world_size=(\d{1,8})")
+_SPAWNED = regex(r"\bprocess (\d{1,9}) spawned with command: .{0,4000}?--local[_-]rank[=', ]{1,4}(\d{1,6})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

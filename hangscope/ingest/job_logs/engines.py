@@ -10,8 +10,7 @@ before 0.5 managers/scheduler.py.) The first line alone proves nothing: workers 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told

@@ -29,19 +29,20 @@ from hangscope.ingest.job_logs.launcher import exit_event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
+from hangscope.regex import regex
 
 _LINES_OF_A_TABLE = 200_000
 _LINES_WITHOUT_ENTRY = 60
-_FIELD = re.compile(r"^\s{0,6}(time|host|rank|exitcode|error_file|traceback|msg)\s*: ?(.*)$")
+_FIELD = regex(r"^\s{0,6}(time|host|rank|exitcode|error_file|traceback|msg)\s*: ?(.*)$")
 _START = "errors.ChildFailedError"
-_HEADLESS = re.compile(
+_HEADLESS = regex(
     r"^\s{0,6}(?:time      : \d{4}-\d\d-\d\d_|host      : \S|rank      : \d{1,7} \(local_rank: \d|exitcode  : -?\d{1,4} {1,6}\(pid: )"
 )
-_ROOT = re.compile(r"^\s*Root Cause\b")
-_OTHERS = re.compile(r"^\s*(?:Failures|Other Failures):\s*$")
-_ENTRY = re.compile(r"^\s*\[(\d{1,7})\]:\s*$")
+_ROOT = regex(r"^\s*Root Cause\b")
+_OTHERS = regex(r"^\s*(?:Failures|Other Failures):\s*$")
+_ENTRY = regex(r"^\s*\[(\d{1,7})\]:\s*$")
 _ALWAYS = {"time", "rank", "exitcode"}
-_RULER = re.compile(r"^\s*={20,}\s*$")
+_RULER = regex(r"^\s*={20,}\s*$")
 
 
 class FailureTableParser(LineParser):

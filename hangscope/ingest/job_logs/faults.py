@@ -10,8 +10,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
@@ -164,7 +164,7 @@ _SKIP = (
     rf"|\b(?:nan|inf|non-?finite)\b.{{0,40}}\b{_NUMBER_WORDS}\b(?! ?[=:]? ?-?\d+\.)|\bNaN (?:detected|encountered|found)\b"
 )
 SKIP_RULES: tuple[Rule, ...] = tuple(
-    Rule(literal, _SKIP, lambda line, match: line.event(Skip, what=quote(match.group(0), 120)))
+    rule(literal, _SKIP, lambda line, match: line.event(Skip, what=quote(match.group(0), 120)))
     for literal in (
         "kipping", "kipped ", " skipped", " is NaN", " is nan", "NaN loss", "nan loss", "NaN detected", "NaN encountered", "NaN found", "NaN in ",
         "on-finite", "onfinite ", "loss=nan", "loss: nan", "loss nan", "norm: nan", "norm=nan", "inf or nan", "nan/inf", "NaN/Inf", "or NaN ",
@@ -174,7 +174,7 @@ SKIP_RULES: tuple[Rule, ...] = tuple(
 
 _STALL = r"(?i)\bno progress (?:for|in|within|since) (?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
 STALL_RULES: tuple[Rule, ...] = tuple(
-    Rule(literal, _STALL, told(NoProgress)) for literal in ("no progress ", "No progress ")
+    rule(literal, _STALL, told(NoProgress)) for literal in ("no progress ", "No progress ")
 )
 
 

@@ -15,17 +15,19 @@ import datetime
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
 from hangscope.ingest.recorder.values import short_number
+from hangscope.regex import regex
 
 _TASKS_SHOWN = 64
-_SLURM_TIME = re.compile(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
+_SLURM_TIME = regex(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
 _A_YEAR = 2024  # stamps count from 1 January of a leap year, whatever the year
 _WORDS = {
     "Killed": -9,

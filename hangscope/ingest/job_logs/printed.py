@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import clean, strip_prefix
+from hangscope.regex import regex
 
 KEPT = 40
 _SHOWN, _WIDTH = 8, 200  # lines of a log's end, and characters of each, that a report shows
 _LONGEST = 120
 _LOOKED_AT = 1 << 14  # bytes before an error, or before the end
-_NUMBER = re.compile(r"-?\d[\d.,:]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b|\b0x[0-9a-f]+\b", re.IGNORECASE)
-_NOT_ITS_OWN = re.compile(
+_NUMBER = regex(r"-?\d[\d.,:]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b|\b0x[0-9a-f]+\b", re.IGNORECASE)
+_NOT_ITS_OWN = regex(
     r"Traceback|Error\b|Exception\b|Warning\b|warnings\.warn|^\s|^\^|\[[EWIF]\d{3,4} |NCCL |gloo|c10d|torch\.distributed|elastic|"
     r"Watchdog|watchdog|\.(?:cpp|cc|hpp):\d|^[-=*#]{5,}|^Thread 0x|^Current thread|\d%\|"
 )

@@ -10,39 +10,39 @@ of a log is read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.regex import regex
 
-_LINE = re.compile(rb"[^\r\n]+")
-_CANDIDATE = re.compile(
+_LINE = regex(rb"[^\r\n]+")
+_CANDIDATE = regex(
     rb"[Ss]tep|STEP|[Ii]ter|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xiting|eaving|uitting|borting|hutting|bye"
 )
 _CUT = 1000
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 #: what changes from line to line in the prefix of one writer
-_TIME = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
-_DONE = re.compile(
+_TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
+_DONE = regex(
     r"(?i)\b(?:(?:loop|epoch(?: \d{1,9})?|training|train(?:ing)? loop|validation|evaluation) (?:is |has |was "
     r")?(?:ended|done|finished|completed?|over)"
     r"|(?:finished|completed|done|end of)(?: with)? (?:the )?(?:training|epoch|train(?:ing)? loop|loop|"
     r"validation|evaluation)|reached (?:the )?end"
     r"|exit(?:ing|ed) (?:the )?(?:train(?:ing)? )?loop|training complete)\b"
 )
-_LEAVING = re.compile(
+_LEAVING = regex(
     r"(?i)\b(?:stop(?:ping|ped|s)? early|early[- ]stop(?:ping|ped)?|(?:stopping|leaving|quitting|aborting) (?:now|the job|training|the run)"
     r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|(?<=, )(?:stopping|leaving|quitting|exiting)|all done|job done|nothing left to do|goodbye)\b"
 )
-_STEP = re.compile(
+_STEP = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,12})"
 )
-_EPOCH = re.compile(r"(?i)\bepoch\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,9})")
-_OF = re.compile(r"\s{0,3}(?:/|of)\s{0,3}(\d{1,12})\b")
-_BAR = re.compile(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
-_NOT_PROGRESS = re.compile(
+_EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,9})")
+_OF = regex(r"\s{0,3}(?:/|of)\s{0,3}(\d{1,12})\b")
+_BAR = regex(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
+_NOT_PROGRESS = regex(
     r"Traceback|Error|Running collective|WorkNCCL|NCCL (?:INFO|WARN)|\[[\w/]{0,30}\.(?:cpp|cc):"
 )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import cache
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.lines.layer_readers import (
     Found,
     Reader,
@@ -22,6 +22,7 @@ from hangscope.ingest.lines.layer_readers import (
     take_vllm,
     takes,
 )
+from hangscope.regex import regex
 
 CODE = r"[\w./<>+-]{1,200}\.(?:cpp|cc|cxx|h|hpp|cu|cuh|py)"
 CLOCK = r"(\d\d):(\d\d):(\d\d)"
@@ -163,9 +164,18 @@ LAYERS = {
         ),
     )
 }
-_ANY = re.compile("|".join(f"(?P<{layer.name}>{layer.pattern})" for layer in LAYERS.values()))
-_GROUPS = {layer.name: re.compile(layer.pattern).groups for layer in LAYERS.values()}
+_ANY = regex("|".join(f"(?P<{layer.name}>{layer.pattern})" for layer in LAYERS.values()))
 _OUTSIDE = frozenset(layer.name for layer in LAYERS.values() if layer.outside)
+
+
+@cache
+def _own_groups() -> dict[str, slice]:
+    """Return where the groups of each layer's own are among those of all."""
+    numbers = [*_ANY.groupindex.values(), _ANY.groups + 1]
+    return {
+        name: slice(number, behind - 1)
+        for (name, number), behind in zip(_ANY.groupindex.items(), numbers[1:], strict=True)
+    }
 
 
 def peel(text: str, found: Found, origin: list[str], before: Iterable[str] = ()) -> str:
@@ -186,8 +196,7 @@ def peel(text: str, found: Found, origin: list[str], before: Iterable[str] = ())
             break  # "python[123]: " is a name only behind a stamp
         seen.add(name)
         at = match.end()
-        first = _ANY.groupindex[name]
-        values = match.groups()[first : first + _GROUPS[name]]
+        values = match.groups()[_own_groups()[name]]
         layer.read(found, *values)
         if layer.of_writer:
             whole = match.group(0).strip()

@@ -9,8 +9,10 @@ others.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
+
+from hangscope.dataclass import dataclass
+from hangscope.regex import regex
 
 LIMIT = 1 << 18  # bytes; no paste is longer, and what is longer is read as it is
 _WIDTH = 400  # of a terminal, in characters
@@ -20,17 +22,17 @@ _FULL = 0.75  # of the width that a broken line fills at least, where it is brok
 _INDENT = "    "
 _NUMBERED = 3  # lines that must be numbered on end before numbers are taken for those of a page
 
-_QUOTE = re.compile(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
-_NUMBER = re.compile(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
+_QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
+_NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 #: What a line of a job begins with: such a line is never the rest of another.
-_BEGINS = re.compile(
+_BEGINS = regex(
     r"\s{0,4}(?:\[rank\d|\[(?:default|trainer)\d|\[[EWIF]\d{3,4} |\[[EWIF] \w|[EWIF]\d{4} \d\d:|\[\d{1,9},\d{1,7}\]|\d{4}-\d\d-\d\d|"
     r"\[\d{4}-\d\d-\d\d|Traceback |File \"|\(\w{1,60} (?:pid|rank)=|[\w.-]{1,100}:\d{1,10}:\d{1,10} \[|terminate called|"
     r"slurmstepd: |srun: |```|#\d{1,4} |Thread (?:0x|\d)|Current thread 0x|Process \d{1,9}: |[\w.]{1,100}(?:Error|Exception): )"
 )
 #: Forms that are long enough to be broken, as a pair: a word that must stand in the joined text, and the whole form.
 _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (word, re.compile(pattern))
+    (word, regex(pattern))
     for word, pattern in (
         ("before timing out", r"Watchdog caught collective operation timeout: Work[A-Z]{3,6}\([^()]{0,300}Timeout\(ms\)=\d{1,12}\) ran for \d{1,12} milliseconds before timing out"),
         ("last completed ", r"(?:Timeout at NCCL work|detected by watchdog at work)[^\n]{0,300} last completed (?:NCCL )?work: -?\d{1,18}"),

@@ -13,27 +13,28 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.layer_readers import take_glog
 from hangscope.ingest.lines.layers import CLOCK, CODE, peel
+from hangscope.regex import regex
 
 TEXT_LIMIT = 500
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 _WHO = ("host", "pid", "time", "local_rank", "task", "stamp")
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_ANSI = regex(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROL = regex("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 # What nearly every line of a torch job starts with, in one match; the layers are for the rest.
-_COMMON = re.compile(
+_COMMON = regex(
     r"(?:(?!\[rank\d)\[[A-Za-z_]{1,60}(\d{1,7})\]:)?(\[rank(\d{1,7})\]:? ?)?"
     rf"(?:\[?([IWEFV])(\d{{1,2}})(\d\d) {CLOCK}\.(\d{{3,9}}) (?:(\d{{1,19}}) +)?({CODE}):(\d{{1,6}})\] ?)?"
 )
 _MORE = frozenset("[(0123456789EWI")
-_RANK_INSIDE = re.compile(r"\[rank\d{1,7}\]:")
+_RANK_INSIDE = regex(r"\[rank\d{1,7}\]:")
 _DOCKER = ('{"log":', '{"stream":', '{"time":', '{"attrs":')  # the keys stand in any order
 
 

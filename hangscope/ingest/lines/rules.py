@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event, number_fields
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.regex import regex
 
 Build = Callable[[Line, "re.Match[str]"], "Event | Sequence[Event] | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One kind of line. `literal` stands in every such line; `expression` is searched only where it does."""
+    """One kind of line. `literal` stands in every such line; `pattern` is searched only where it does."""
 
     literal: str
-    expression: str
+    pattern: re.Pattern[str]
     build: Build
-
-    @property
-    def pattern(self) -> re.Pattern[str]:
-        """Return the compiled expression; it is compiled for the first line that needs it, as most jobs have none."""
-        return compiled(self.expression)
-
-
-compiled = cache(re.compile)
 
 
 class RuleParser(LineParser):
@@ -54,7 +46,7 @@ class RuleParser(LineParser):
 
 def rule(literal: str, pattern: str | None, build: Build) -> Rule:
     """Return a rule from the text of its regular expression; None: the literal itself, wherever it stands, says it all."""
-    return Rule(literal, re.escape(literal) if pattern is None else pattern, build)
+    return Rule(literal, regex(re.escape(literal) if pattern is None else pattern), build)
 
 
 def told(kind: type[Event], make: Callable[..., Event] = Line.event, **known: str) -> Build:

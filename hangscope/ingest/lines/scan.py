@@ -11,10 +11,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Any, BinaryIO
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.lines.literals import finder_of

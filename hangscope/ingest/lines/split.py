@@ -13,13 +13,14 @@ import re
 from itertools import pairwise
 
 from hangscope.ingest.lines.layers import peel
+from hangscope.regex import regex
 
 _MOST = 4096  # pieces of one line
 _LONGEST_PREFIX = 400  # what wrappers put in front of a line is no longer
 _MOST_OF_A_RECORD = 500
 _RAY = '{"asctime": "'
 #: What only the first words of a line look like. NCCL's heads are not here: its own parser tells torn lines apart.
-_START = re.compile(
+_START = regex(
     r"\[rank\d{1,7}\]:(?=\[[EWIF]\d{3,4} \d\d:|\[[EWIF] \w| ?Traceback |\[[EWIF]\d{3,4} )"
     r"|\[\d{1,9},\d{1,7}\](?:<std(?:out|err)>):"
     r"|(?<!\]:)(?<!\]: )\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d{6,9} [\w./]{1,100}\.(?:cpp|hpp|cc|py):\d{1,6}\]"

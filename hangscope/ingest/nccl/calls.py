@@ -14,33 +14,34 @@ counts kernel launches or groups, stays 0 on one node since 2.27, and differs be
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import KindRow
+from hangscope.regex import regex
 
 #: How many calls all processes of one input may keep; the oldest of each process go first.
 CALL_BUDGET = 1_000_000
 LEAST_KEPT = 2_048
 
 _POINTER = r"(?:0x[0-9a-fA-F]{1,16}|\(nil\))"
-_COLL = re.compile(
+_COLL = regex(
     rf"([A-Z][A-Za-z]{{2,23}}): opCount ([0-9a-f]{{1,16}}) sendbuff {_POINTER} recvbuff {_POINTER} "
     rf"(count (\d{{1,20}}) datatype (\d{{1,3}}) op \d{{1,10}} root (-?\d{{1,10}})) "
     rf"comm ({_POINTER}) \[nranks=(\d{{1,7}})\] stream {_POINTER}"
     r"(?: task -?\d{1,10} globalrank -?\d{1,7})?$"
 )
 #: The same as bytes, to its line feed: (operation, opCount, count to root, comm and nranks).
-WHOLE_LINE = re.compile(
+WHOLE_LINE = regex(
     (
         rf"([A-Z][A-Za-z]{{2,23}}): opCount ([0-9a-f]{{1,16}}) sendbuff {_POINTER} recvbuff {_POINTER} "
         rf"(count \d{{1,20}} datatype \d{{1,3}} op \d{{1,10}} root -?\d{{1,10}}) "
         rf"(comm {_POINTER} \[nranks=\d{{1,7}}\]) stream {_POINTER}(?: task -?\d{{1,10}} globalrank -?\d{{1,7}})?\n"
     ).encode()
 )
-_COLL_START = re.compile(r"[A-Z][A-Za-z]{2,23}: opCount ")
-_COLL_COMM = re.compile(rf" comm ({_POINTER}) \[")
+_COLL_START = regex(r"[A-Z][A-Za-z]{2,23}: opCount ")
+_COLL_COMM = regex(rf" comm ({_POINTER}) \[")
 
 _OPS = {
     "AllReduce": "all_reduce",

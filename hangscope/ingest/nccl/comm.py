@@ -7,9 +7,10 @@ NCCL prints no name that holds in every release: `commId` for all communicators 
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.incident import ASSUMED
 
 

@@ -8,15 +8,14 @@ from 2.29.2.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.nccl.line import version_tuple
 from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.regex import regex
 
 _POINTER = r"(?:0x[0-9a-fA-F]{1,16}|\(nil\))"
-_COMM = re.compile(
+_COMM = regex(
     rf"(?:\[Rank \d{{1,7}}\] )?(?:(?P<api>ncclComm\w{{1,40}}) )?comm (?P<comm>{_POINTER}) "
     r"rank (?P<rank>\d{1,7}) n[rR]anks (?P<nranks>\d{1,7}) cudaDev (?P<dev>-?\d{1,5})(?: nvmlDev -?\d{1,5})?"
     r"(?: busId (?P<bus>[0-9a-f]{1,16}))?"
@@ -25,11 +24,11 @@ _COMM = re.compile(
     r"(?: localSize \d{1,7} used \d{1,20} bytes(?: on core \d{1,7})?)?"
     r" ?- (?P<word>Init|Abort|Destroy|Revoke) (?P<step>START|COMPLETE)"
 )
-_LAYOUT = re.compile(rf"comm (?P<comm>{_POINTER}) rank \d{{1,7}} nRanks \d{{1,7}} nNodes \d{{1,7}} ")
-_BOOTSTRAP_DONE = re.compile(r"Bootstrap timings total ")
-_ADDRESS = re.compile(r"Bootstrap ?: Using (?:[\w.@\-]{1,64}:)?(?P<ip>[0-9a-fA-F.:%\w]{2,64}?)<\d{1,5}>")
-_NETWORK = re.compile(r"Using network (?P<network>[\w .\-]{1,64})")
-_NO_COLOR = re.compile(r"Rank (?P<rank>\d{1,7}) has color with NCCL_SPLIT_NOCOLOR")
+_LAYOUT = regex(rf"comm (?P<comm>{_POINTER}) rank \d{{1,7}} nRanks \d{{1,7}} nNodes \d{{1,7}} ")
+_BOOTSTRAP_DONE = regex(r"Bootstrap timings total ")
+_ADDRESS = regex(r"Bootstrap ?: Using (?:[\w.@\-]{1,64}:)?(?P<ip>[0-9a-fA-F.:%\w]{2,64}?)<\d{1,5}>")
+_NETWORK = regex(r"Using network (?P<network>[\w .\-]{1,64})")
+_NO_COLOR = regex(r"Rank (?P<rank>\d{1,7}) has color with NCCL_SPLIT_NOCOLOR")
 _PHASES = {
     ("Init", "START"): "start",
     ("Init", "COMPLETE"): "complete",

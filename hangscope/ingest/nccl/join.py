@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.init import START_BEFORE_BOOTSTRAP

@@ -17,28 +17,29 @@ truncated.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.lines.rules import integer
+from hangscope.regex import regex
 
 #: What a line must contain to be worth parsing (`CCL version` is in NCCL's and RCCL's banner).
 LITERALS: tuple[bytes, ...] = (b"NCCL INFO", b"NCCL WARN", b"NCCL ABORT", b"CCL version")
 
-_MARKER = re.compile(r"NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)")
-_HEAD = re.compile(
+_MARKER = regex(r"NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)")
+_HEAD = regex(
     r"(?:\[\d{4}-\d\d-\d\d[ T_]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]\s)?"
     r"(?<![A-Za-z0-9_.\-])(?P<host>[A-Za-z0-9_.\-]{0,255}):(?P<pid>\d{1,10}):(?P<tid>\d{1,20})\s"
     r"(?:\[(?P<dev>-?\d{1,5})\]\s)?(?:\d{1,15}\.\d{1,9}\s)?"
     r"(?:(?P<file>[^\s:]{1,512}):(?P<line>\d{1,7})\s(?:\((?P<func>[^()]{0,128})\)\s)?)?$"
 )
 # An anonymised or stripped head: `node:XXXX [5] NCCL INFO`, `[5] NCCL INFO`, or nothing at all.
-_BARE_HEAD = re.compile(
+_BARE_HEAD = regex(
     r"(?:(?<![A-Za-z0-9_.\-])(?P<host>[A-Za-z0-9_.\-]{1,255}):\S{1,64}\s)?(?:\[(?P<dev>-?\d{1,5})\]\s)?"
     r"(?:(?P<file>[^\s:\[\]]{1,512}):(?P<line>\d{1,7})\s(?:\((?P<func>[^()]{0,128})\)\s)?)?$"
 )
 # The shape of nearly every line; what it matches, the patterns above would read the same.
-_PLAIN = re.compile(r"([A-Za-z0-9_.\-]{0,255}):(\d{1,10}):(\d{1,20}) \[(-?\d{1,5})\] NCCL INFO ([^\n]*)$")
-_VERSION = re.compile(r"(?P<lib>[NR])CCL version\s{0,8}:?\s{0,8}(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
+_PLAIN = regex(r"([A-Za-z0-9_.\-]{0,255}):(\d{1,10}):(\d{1,20}) \[(-?\d{1,5})\] NCCL INFO ([^\n]*)$")
+_VERSION = regex(r"(?P<lib>[NR])CCL version\s{0,8}:?\s{0,8}(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
 _MARKERS = 8  # in a line; what is torn more often says nothing that is whole
 _HEAD_WINDOW = 1200  # the prefix that NCCL formats is at most 1,024 bytes
 

@@ -6,7 +6,6 @@ The grammar of the lines is in `line`, `init`, `warn` and `calls`, what is known
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from hangscope.errors import Note
@@ -27,6 +26,7 @@ from hangscope.ingest.nccl.process import Process
 from hangscope.ingest.nccl.processes import Processes, joined_to_a_cut_head
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.regex import regex
 
 # Bounds on what a hostile file can make the parser keep.
 MAX_COMMUNICATORS = 262_144
@@ -36,7 +36,7 @@ _NS = 1_000_000_000
 _INFO = b" NCCL INFO "
 _HEAD = 300  # bytes of a line's head that are looked at
 _MOST_KNOWN = 16_384
-_RAS_DEAD = re.compile(r"RAS declaring peer (?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD")
+_RAS_DEAD = regex(r"RAS declaring peer (?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD")
 
 
 class NcclParser(BulkParser):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.incident import State
 from hangscope.ingest.nccl.calls import CollLine, kind_of

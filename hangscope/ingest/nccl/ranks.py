@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.recorder.recording import Recording

@@ -9,18 +9,19 @@ nodes out, `comm 0x.. rank 4 nRanks 8 nNodes 2 localRanks 4 localRank 0`, tells 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.line import parse_line
 from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.regex import regex
 
-_CLOSED = re.compile(r"\[Service thread\] Connection closed by localRank (\d{1,6})\b")
-_LAYOUT = re.compile(
+_CLOSED = regex(r"\[Service thread\] Connection closed by localRank (\d{1,6})\b")
+_LAYOUT = regex(
     r"comm 0x[0-9a-f]{1,16} rank (\d{1,7}) n[rR]anks (\d{1,7}) nNodes \d{1,6} localRanks \d{1,6} localRank (\d{1,6})\b"
 )
 _LINES = 256  # of one node; who left first stands among the first

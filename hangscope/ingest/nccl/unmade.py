@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import Joined

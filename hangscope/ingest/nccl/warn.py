@@ -9,12 +9,12 @@ src/transport/net_ib*.cc, src/misc/{ibvwrap,shmutils,cudawrap}.cc, src/include/{
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.lines.rules import compiled
 from hangscope.ingest.nccl.line import NcclLine
+from hangscope.regex import regex
 
 #: Whom a warning accuses.
 PRINTER, NAMED, NOBODY = "printer", "named", "nobody"
@@ -60,15 +60,10 @@ class WarnRule:
     """One wording. `tier`: 1 a fault itself, 2 a path that failed, 3 the consequence of another failure."""
 
     name: str
-    expression: str
+    pattern: re.Pattern[str]
     blames: str
     tier: int
     info: bool = False  # some releases print it at level INFO
-
-    @property
-    def pattern(self) -> re.Pattern[str]:
-        """Return the compiled expression."""
-        return compiled(self.expression, re.IGNORECASE)
 
 
 # Bounded, because every mention of the words in a line is another place to begin at.
@@ -77,7 +72,7 @@ _PEER = r"(?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)?"
 
 
 def _rule(name: str, pattern: str, blames: str, tier: int, *, info: bool = False) -> WarnRule:
-    return WarnRule(name, pattern, blames, tier, info)
+    return WarnRule(name, regex(pattern, re.IGNORECASE), blames, tier, info)
 
 
 #: The first rule that matches wins. Benign asynchronous events have the name "" and make no event.
@@ -188,16 +183,16 @@ RULES: tuple[WarnRule, ...] = (
     ),
 )
 
-_STATUS = re.compile(r"\b(?:error |status=)(?:IBV_WC_\w{1,40}\()?(?P<status>\d{1,4})", re.IGNORECASE)
-_RETRY = re.compile(r"retrying \((?P<nth>\d{1,9})/(?P<of>\d{1,9})\)")
-_VENDOR = re.compile(r"vendor[ _]err[ =](?P<vendor>\d{1,10})")
-_HCA = re.compile(
+_STATUS = regex(r"\b(?:error |status=)(?:IBV_WC_\w{1,40}\()?(?P<status>\d{1,4})", re.IGNORECASE)
+_RETRY = regex(r"retrying \((?P<nth>\d{1,9})/(?P<of>\d{1,9})\)")
+_VENDOR = regex(r"vendor[ _]err[ =](?P<vendor>\d{1,10})")
+_HCA = regex(
     r"\bhca (?P<nic>[\w.\-:]{1,64})|\bNET/IB ?: ?(?P<dev>\w[\w.\-]{0,63}:\d{1,3}) |"
     r"\bon dev (?P<qp>[\w.\-]{1,64}:\d{1,3})"
 )
 # No space separates `remoteGids` from the address since 2.20; `::ffff:` marks an IPv4 address.
-_REMOTE_GID = re.compile(r"remote ?Gids? ?(?:::ffff:)?(?P<gid>[0-9a-fA-F:.]{2,45})", re.IGNORECASE)
-_TRACE = re.compile(
+_REMOTE_GID = regex(r"remote ?Gids? ?(?:::ffff:)?(?P<gid>[0-9a-fA-F:.]{2,45})", re.IGNORECASE)
+_TRACE = regex(
     r"^(?:\((?:\w{1,128})\) )?\S{1,512}:\d{1,7} (?:\(\w{1,128}\) )?-> (?P<result>\d{1,2})(?: [\[(]|$)"
 )
 

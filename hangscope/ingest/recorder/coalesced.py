@@ -10,9 +10,10 @@ import re
 from collections.abc import Sequence
 
 from hangscope.ingest.recorder.rows import Row
+from hangscope.regex import regex
 from hangscope.state import State
 
-COALESCED_END = re.compile(r"(?:^|[_:])coalesced$", re.IGNORECASE)
+COALESCED_END = regex(r"(?:^|[_:])coalesced$", re.IGNORECASE)
 
 
 class Batch:

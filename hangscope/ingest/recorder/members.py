@@ -6,11 +6,12 @@ parsed once, crosses over as arithmetic runs (`0, 8, 16, ...` is one), and is on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
 
-_RANK = re.compile(r"-?\d{1,9}")
+from hangscope.regex import regex
+
+_RANK = regex(r"-?\d{1,9}")
 
 #: Ranks are numbered below this: more than any job had, and few enough that a forged number costs no memory.
 MAX_RANKS = 2**18

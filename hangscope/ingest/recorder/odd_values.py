@@ -6,7 +6,6 @@ may have been as well, and nothing may rest on them alone. Keys that are missing
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from operator import ge, not_
@@ -14,11 +13,12 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.recorder.values import STATES
+from hangscope.regex import regex
 
-_VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,3}")
-_TYPE = re.compile(r"[\w:.]{1,60}")
-_MEMBERS = re.compile(r"\[[\d, ]*\]")
-_NUMBER = re.compile(r"-?\d{1,19}")
+_VERSION = regex(r"\d{1,4}(?:\.\d{1,4}){0,3}")
+_TYPE = regex(r"[\w:.]{1,60}")
+_MEMBERS = regex(r"\[[\d, ]*\]")
+_NUMBER = regex(r"-?\d{1,19}")
 _LARGEST = 2**62
 _FEW = 16  # groups, so many that going through all calls for each is the quicker way
 _IN_PLACE = (":all_reduce", ":broadcast", ":barrier", ":all_reduce_barrier")  # their outputs are their inputs

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import pickle
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.members import Members

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from hangscope.dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

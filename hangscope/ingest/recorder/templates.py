@@ -18,10 +18,11 @@ import re
 import struct
 from array import array
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.entries import Entries
 from hangscope.ingest.recorder.forms.entry_forms import EntryForms
@@ -30,13 +31,14 @@ from hangscope.ingest.recorder.forms.form_reader import Found
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.torchcomms import is_torchcomms
 from hangscope.ingest.recorder.values import as_desc, as_text
+from hangscope.regex import regex
 
 SMALLEST = 1 << 16  # bytes; a smaller dump is loaded in no time
 SIGHTINGS = 2  # dumps whose calls take equally many bytes before one of them becomes a template
 KEPT = 1 << 21  # bytes of dumps that are kept to compare others with
 UNUSED = 12  # templates that are made beyond the number of dumps that were like one
 _ENTRIES = b"X\x07\x00\x00\x00entries"
-_KEY = re.compile(re.escape(_ENTRIES) + rb"(?:q.|r.{4})?", re.DOTALL)
+_KEY = regex(re.escape(_ENTRIES) + rb"(?:q.|r.{4})?", re.DOTALL)
 
 
 @dataclass(slots=True)

@@ -13,14 +13,14 @@ where a communicator is aborted.) What it writes under the same keys means somet
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any
 
 from hangscope.errors import Note
+from hangscope.regex import regex
 
 NAMELESS = "torchcomms"  # the description of the member list of the largest communicator
-_PLACES = re.compile(r"\d{1,7}(?:,\d{1,7})*")
+_PLACES = regex(r"\d{1,7}(?:,\d{1,7})*")
 _ONE_SIDED = frozenset({"send", "recv"})
 
 

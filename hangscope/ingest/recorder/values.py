@@ -6,13 +6,13 @@ A dump may hold anything in any place, so nothing here raises.
 from __future__ import annotations
 
 import marshal
-import re
 from sys import intern
 from typing import Any, TypeVar
 
+from hangscope.regex import regex
 from hangscope.state import State
 
-_P2P_NAME = re.compile(r"^(send|recv|isend|irecv)\s+(\d{1,9}|\?)\s*(->|<-)\s*(\d{1,9}|\?)$")
+_P2P_NAME = regex(r"^(send|recv|isend|irecv)\s+(\d{1,9}|\?)\s*(->|<-)\s*(\d{1,9}|\?)$")
 _LIMIT = 2**62
 _T = TypeVar("_T")
 TENSORS_PER_CALL = 65_536  # an all_to_all has one of each rank

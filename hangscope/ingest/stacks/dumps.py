@@ -18,37 +18,39 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO
 
+from hangscope.dataclass import dataclass
 from hangscope.incident import Frame, Stack
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.stacks.engine_titles import ranks_of_titles
+from hangscope.regex import regex
 
 _BYTES_READ = 1 << 26
 _LINE_LIMIT = 4000
 _FRAMES_KEPT = 500
 _THREADS_KEPT = 5000
 
-_FAULT_THREAD = re.compile(
+_FAULT_THREAD = regex(
     r"^(Current thread|Thread) (0x[0-9a-fA-F]{1,16})(?: \[([^\]]{0,80})\])? \(most recent call first\):\s*$"
 )
-_FAULT_FRAME = re.compile(r'^\s{1,4}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
-_SPY_THREAD = re.compile(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,19}) \(([a-z+]{1,30})\)(?:: "(.{0,200})")?\s*$')
-_PLAIN_THREAD = re.compile(r"^# Thread (\d{1,19})\s*$")
-_SPY_PROCESS = re.compile(r"^Process (\d{1,9}): ")
-_WORKER = re.compile(r"^Process (\d{1,9}): worker of rank \d{1,7}\s*$")
-_SPY_FRAME = re.compile(r"^\s{4}(\S.{0,300}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
-_GDB_THREAD = re.compile(
+_FAULT_FRAME = regex(r'^\s{1,4}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
+_SPY_THREAD = regex(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,19}) \(([a-z+]{1,30})\)(?:: "(.{0,200})")?\s*$')
+_PLAIN_THREAD = regex(r"^# Thread (\d{1,19})\s*$")
+_SPY_PROCESS = regex(r"^Process (\d{1,9}): ")
+_WORKER = regex(r"^Process (\d{1,9}): worker of rank \d{1,7}\s*$")
+_SPY_FRAME = regex(r"^\s{4}(\S.{0,300}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
+_GDB_THREAD = regex(
     r'^Thread (\d{1,7}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (\d{1,9})\)?\)?(?: ?"([^"]{0,80})")?.{0,'
     r"40}:\s*$"
 )
-_GDB_FRAME = re.compile(r"^#\d{1,5} +(?:0x[0-9a-f]{1,16} in )?([^\s(]{1,400})")
-_GDB_PLACE = re.compile(r" (?:at ([^\s:]{1,500}):(\d{1,9})|from (\S{1,500}))\s*$")
-_GDB_PYTHON = re.compile(r"\bfor file (\S{1,500}), line (\d{1,9}), in ([\w<>.]{1,200}) \(")
-_PY_BT = re.compile(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}), in (.{1,300})$')
-_SECTION = re.compile(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
-_ANY = re.compile(
+_GDB_FRAME = regex(r"^#\d{1,5} +(?:0x[0-9a-f]{1,16} in )?([^\s(]{1,400})")
+_GDB_PLACE = regex(r" (?:at ([^\s:]{1,500}):(\d{1,9})|from (\S{1,500}))\s*$")
+_GDB_PYTHON = regex(r"\bfor file (\S{1,500}), line (\d{1,9}), in ([\w<>.]{1,200}) \(")
+_PY_BT = regex(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}), in (.{1,300})$')
+_SECTION = regex(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
+_ANY = regex(
     rb"^(?:\[[\w:.-]{1,60}\]:? ?){0,2}(?:(?:Current thread|Thread) 0x[0-9a-fA-F]+(?: \[[^\]]{0,80}\])? \(most"
     rb" recent call first\):"
     rb"|# Thread \d{1,19}\s*\n+  File \""

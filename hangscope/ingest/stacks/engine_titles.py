@@ -9,11 +9,12 @@ coordinates and no sizes, so a place in several stages is a rank only where the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-_TITLE = re.compile(r"(VLLM::Worker|sglang::scheduler)((?:_[A-Z][A-Z_]{0,14}?\d{1,5}){1,6})\b")
-_COORDINATE = re.compile(r"_(?<!ATTN_)(?<!MOE_)(DP|PP|TP)(\d{1,5})(?=_|$)")
+from hangscope.regex import regex
+
+_TITLE = regex(r"(VLLM::Worker|sglang::scheduler)((?:_[A-Z][A-Z_]{0,14}?\d{1,5}){1,6})\b")
+_COORDINATE = regex(r"_(?<!ATTN_)(?<!MOE_)(DP|PP|TP)(\d{1,5})(?=_|$)")
 
 Place = tuple[int, int, int]
 

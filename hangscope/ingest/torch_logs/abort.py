@@ -13,23 +13,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote
+from hangscope.regex import regex
 
 _WHAT_LINES = 4
 _STACK_LINES = 400
 _FRAMES_KEPT = 60
 
-_TYPE = re.compile(r"throwing an instance of '(.{1,200}?)'")
-_FATAL = re.compile(r"^Fatal Python error: .{1,200}")
-_FRAME = re.compile(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
-_CURRENT = re.compile(r"^Current thread 0x[0-9a-fA-F]{1,16}")
+_TYPE = regex(r"throwing an instance of '(.{1,200}?)'")
+_FATAL = regex(r"^Fatal Python error: .{1,200}")
+_FRAME = regex(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
+_CURRENT = regex(r"^Current thread 0x[0-9a-fA-F]{1,16}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

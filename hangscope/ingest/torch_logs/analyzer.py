@@ -14,25 +14,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.regex import regex
 
 _LINES = 24  # of one report, its stack apart
-_ABSENT = re.compile(r"Not all ranks joining collective[,:] sequence number: (\d{1,18})")
-_UNLIKE = re.compile(
+_ABSENT = regex(r"Not all ranks joining collective[,:] sequence number: (\d{1,18})")
+_UNLIKE = regex(
     r"(?:Collective sequence number: (\d{1,18}) has errors|Input/output mismatch in the collective sequence number: (\d{1,18}))"
 )
-_GROUP = re.compile(r"^\s*group info: ([^\s:]{1,200})(?::(.{1,200}))?$")
-_OP = re.compile(r"^\s*collective: (?:[\w.-]{1,40}:)?([\w ><?-]{1,80})$")
-_MISSING = re.compile(r"^\s*missing ranks: \{([\d, ]{1,60000})\}")
-_EXPECTED = re.compile(r"^\s*expected ranks: \{([\d, ]{1,60000})\}")
-_ERROR = re.compile(r"Culprit rank (\d{1,7}); Error type: ([A-Z_]{3,60})")
-_LAST = re.compile(r"^\s*(?:collective stack trace:|error msg:)")
+_GROUP = regex(r"^\s*group info: ([^\s:]{1,200})(?::(.{1,200}))?$")
+_OP = regex(r"^\s*collective: (?:[\w.-]{1,40}:)?([\w ><?-]{1,80})$")
+_MISSING = regex(r"^\s*missing ranks: \{([\d, ]{1,60000})\}")
+_EXPECTED = regex(r"^\s*expected ranks: \{([\d, ]{1,60000})\}")
+_ERROR = regex(r"Culprit rank (\d{1,7}); Error type: ([A-Z_]{3,60})")
+_LAST = regex(r"^\s*(?:collective stack trace:|error msg:)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,20 +13,22 @@ is local to its group, and on `WorkNCCL` lines it is even that of the first grou
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Build, Rule, RuleParser, integer, rule, told
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, group_fields, is_default_group, user_op
+from hangscope.regex import regex
 
 _WORK = {
-    "seq": re.compile(r"\bSeqNum=(\d{1,18})"),
-    "op": re.compile(r"\bOpType=([A-Z_]{1,60})"),
-    "numel_in": re.compile(r"\bNumelIn=(\d{1,18})"),
-    "numel_out": re.compile(r"\bNumelOut=(\d{1,18})"),
-    "timeout_ms": re.compile(r"\bTimeout\(ms\)=(\d{1,18})"),
+    "seq": regex(r"\bSeqNum=(\d{1,18})"),
+    "op": regex(r"\bOpType=([A-Z_]{1,60})"),
+    "numel_in": regex(r"\bNumelIn=(\d{1,18})"),
+    "numel_out": regex(r"\bNumelOut=(\d{1,18})"),
+    "timeout_ms": regex(r"\bTimeout\(ms\)=(\d{1,18})"),
 }
 _ASYNC_ERRORS = (
     ("remote", ("ncclRemoteError", "remote process exited", "remote error")),

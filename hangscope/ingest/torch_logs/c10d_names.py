@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
+from hangscope.regex import regex
 
 # torch/csrc/distributed/c10d/Types and Work.cpp (`opTypeToString`), in the order of the enum `OpType`.
 OP_TYPES = (
@@ -32,7 +32,7 @@ _USER_NAMES = {
 }
 
 # 2.0-2.2 `[Rank 3]`; 2.3 `[PG 0 Rank 3]`; 2.4 `[PG 0 (default_pg) Rank 3]`; since 2.5 `[PG ID 0 PG GUID 0(default_pg) Rank 3]`.
-_GROUP = re.compile(
+_GROUP = regex(
     r"\[(?:PG (?:ID (\d{1,9}) PG GUID )?([^\s\](]{1,200}) ?(?:\(([^)\]]{0,200})\))? )?Rank (\d{1,7})\]"
 )
 

@@ -14,21 +14,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
+from hangscope.regex import regex
 
-_SUMMARY = re.compile(r"^PARTIAL DATA: (\d{1,7})/(\d{1,7}) workers responded")
-_SILENT = re.compile(
+_SUMMARY = regex(r"^PARTIAL DATA: (\d{1,7})/(\d{1,7}) workers responded")
+_SILENT = regex(
     r"^  Rank (\d{1,7}): (TimeoutError|[A-Za-z]{0,40}(?:Connect|Connection|Disconnected|OSError)\w{0,20})\b"
 )
 _TABLE = "--- Collectives ---"
-_SET = re.compile(r"\{(\d{1,7}(?:, \d{1,7}){0,20000})\}")
-_KEYS = re.compile(r"[{,] ?(\d{1,7}): (?=[A-Z]\w{2,40}\()")
+_SET = regex(r"\{(\d{1,7}(?:, \d{1,7}){0,20000})\}")
+_KEYS = regex(r"[{,] ?(\d{1,7}): (?=[A-Z]\w{2,40}\()")
 _ROWS = 20_000
 
 

@@ -16,31 +16,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d import group_event
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, user_op
+from hangscope.regex import regex
 
 _LINES_OF_A_REPORT = 80
 _LINES_OF_OTHERS = 2000  # that may stand between two lines of one writer's report
 _FRAMES = 60
 
-_AT = re.compile(r"- \[(\d{1,7})\] Timeout at collective: ([A-Z_]{1,60}), #(\d{1,18})")
-_NEVER = re.compile(
+_AT = regex(r"- \[(\d{1,7})\] Timeout at collective: ([A-Z_]{1,60}), #(\d{1,18})")
+_NEVER = regex(
     r"ranks \[([\d, ]{1,60000})\] are the lagging ranks that caused this timeout\. They never joined any "
     r"collectives"
 )
-_JOINED = re.compile(r"\[([\d, ]{1,60000})\] joined but didn't finish collective #(\d{1,18})")
-_MISSED = re.compile(
+_JOINED = regex(r"\[([\d, ]{1,60000})\] joined but didn't finish collective #(\d{1,18})")
+_MISSED = regex(
     r"\[([\d, ]{1,60000})\] finished collective #\d{1,18}, but didn't join collective #(\d{1,18})"
 )
-_PART = re.compile(r"^\s*(?:- |\[|#\d)")
-_FRAME = re.compile(r"^\s*#\d{1,4} (.{1,300}?) from (.{1,500}):(\d{1,9})\s*$")
+_PART = regex(r"^\s*(?:- |\[|#\d)")
+_FRAME = regex(r"^\s*#\d{1,4} (.{1,300}?) from (.{1,500}):(\d{1,9})\s*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

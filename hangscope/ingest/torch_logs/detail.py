@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.incident import State
@@ -23,6 +24,7 @@ from hangscope.ingest.lines.parser import BulkParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording
 from hangscope.ingest.torch_logs.fingerprint import RANDOM_START, Fingerprint, fingerprints
+from hangscope.regex import regex
 
 #: Calls that all writers of one log may keep; the oldest of each writer go first.
 CALL_BUDGET = 1_500_000
@@ -31,9 +33,9 @@ _DONE = int(State.DONE)
 _CHAINS = 64  # groups of a writer that a number is compared with; a log of leaping numbers has no end of them
 _GAP = 64  # point-to-point calls take numbers too, without a line
 
-_GROUP_RANK = re.compile(r"\[Rank (\d{1,7})\] Running collective: ")
+_GROUP_RANK = regex(r"\[Rank (\d{1,7})\] Running collective: ")
 #: A whole line of the form that repeats endlessly, behind the prefix of its writer.
-_BULK = re.compile(
+_BULK = regex(
     rb"\[I\d{3,4} \d\d:\d\d:\d\d\.\d{6,9} ProcessGroupWrapper\.cpp:\d{1,6}\] \[Rank (\d{1,7})\] Running collective: "
     rb"CollectiveFingerPrint\(SequenceNumber=(\d{1,18}),? ?OpType=([A-Z_]{3,60}[,)][^\r\n\x1b]{0,2000})\n"
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_LIBRARY = re.compile(
+from hangscope.regex import regex
+
+_LIBRARY = regex(
     r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib(?:64)?/python\d[\d.]*/|^<(?:frozen|string|"
     r"__array_function__|eval_with)"
     r"|(?:^|/)torch/(?:distributed|nn|autograd|utils|_\w+|cuda|optim)/|/bin/(?:torchrun|accelerate|"
@@ -12,7 +14,7 @@ _LIBRARY = re.compile(
 )
 
 #: What the communication layer noticed of a peer, or of the calls not fitting together: never this rank's own fault by itself.
-_SYMPTOMS = re.compile(
+_SYMPTOMS = regex(
     r"Connection closed by peer|Connection reset by peer|closed by (?:remote )?peer|Broken pipe|Application "
     r"timeout caused pair closure"
     r"|Timed out waiting \d+ ?ms|Timed out after \d+ seconds waiting for clients|wait timeout after \d+|"
@@ -39,7 +41,7 @@ _SYMPTOM_TYPES = (
     "ConnectionResetError",
     "ConnectionRefusedError",
 )
-_OWN_IN_NCCL = re.compile(
+_OWN_IN_NCCL = regex(
     r"unhandled cuda error|ncclUnhandledCudaError|invalid usage|ncclInvalidUsage|Duplicate GPU|out of memory|"
     r"EADDRINUSE|already in use",
     re.IGNORECASE,

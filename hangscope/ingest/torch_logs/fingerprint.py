@@ -11,14 +11,15 @@ peer's fingerprint.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.torch_logs.c10d_names import OP_TYPES, user_op
+from hangscope.regex import regex
 
 RANDOM_START = 10_000_000  # gloo counted from a random number before 2.1; such a number joins nothing
 
-_PRINT = re.compile(
+_PRINT = regex(
     r"CollectiveFingerPrint\((?:SequenceNumber=(\d{1,19}))?(?:, )?OpType=([A-Z_]{1,60})(?=[,)])"
     r"(?:, TensorShape=\[([\d, ]{0,400})\])?"
     r"(?:, TensorDtypes=([\w ,\[\]]{0,400}?), TensorDeviceTypes=(?:.{0,90}?\bdevice=([a-z]{2,20}))?)?"

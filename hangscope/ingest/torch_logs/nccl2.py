@@ -10,16 +10,17 @@ that of the communicator and the name the process group's; no line names the cal
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, rule
 from hangscope.ingest.torch_logs.c10d import AsyncError
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.regex import regex
 
-_HEAD = re.compile(r"\[TC\](?:\[rank=(\d{1,7})\])?(?:\[name=([^\]]{0,200})\])?")
+_HEAD = regex(r"\[TC\](?:\[rank=(\d{1,7})\])?(?:\[name=([^\]]{0,200})\])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule, told
 from hangscope.ingest.torch_logs.c10d import told_of_group
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.regex import regex
 
-_KEY_RANK = re.compile(r"//(?:cpu|cuda)//\d{1,7}/(\d{1,7})$")  # gloo's address of that rank
-_LAST_PORT = re.compile(r"[\w\])]:(\d{4,5})\b(?!\])")
+_KEY_RANK = regex(r"//(?:cpu|cuda)//\d{1,7}/(\d{1,7})$")  # gloo's address of that rank
+_LAST_PORT = regex(r"[\w\])]:(\d{4,5})\b(?!\])")
 _NAMES_SHOWN = 4000
 
 

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
+from hangscope.regex import regex
 
 _FRAMES_KEPT = 200
 _OPEN_LINES = 3000
@@ -29,15 +31,15 @@ _LOOK_EVERY = 1000
 _CHAIN_LINES = 60
 _MESSAGE_LIMIT = 2000
 
-_HEADER = re.compile(
+_HEADER = regex(
     r"^(?:Original |Exception in thread .{0,100})?Traceback \(most recent call last\):\s*$|^\s*(?:Original "
     r")?Traceback \(most recent call last\):\s*$"
 )
-_FRAME = re.compile(r'^( {2,6})File "(.{1,1000}?)", line (\d{1,9})(?:, in (.{1,300}))?\s*$')
-_CARETS = re.compile(r"^\s*[~^][~^\s]*$")
-_REPEATED = re.compile(r"^\s*\[Previous line repeated \d+ more times?\]")
-_EXCEPTION = re.compile(r"^ ?((?:[A-Za-z_]\w{0,100}\.){0,12}([A-Za-z_]\w{0,100}))(?:: ?(.*))?$")
-_TYPE = re.compile(
+_FRAME = regex(r'^( {2,6})File "(.{1,1000}?)", line (\d{1,9})(?:, in (.{1,300}))?\s*$')
+_CARETS = regex(r"^\s*[~^][~^\s]*$")
+_REPEATED = regex(r"^\s*\[Previous line repeated \d+ more times?\]")
+_EXCEPTION = regex(r"^ ?((?:[A-Za-z_]\w{0,100}\.){0,12}([A-Za-z_]\w{0,100}))(?:: ?(.*))?$")
+_TYPE = regex(
     r"(?:Error|Exception|Exit|Interrupt|Warning|Iteration|Timeout|Failure|Failed|Empty|Full|Mismatch|Abort\w{0,40}"
     r"|Closed)$"
 )
@@ -46,7 +48,7 @@ _CHAINED = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
 )
-_BARE = re.compile(r"^((?:[A-Za-z_]\w{0,100}\.){0,12}[A-Za-z_]\w{0,100}(?:Error|Exception)): (.*)$")
+_BARE = regex(r"^((?:[A-Za-z_]\w{0,100}\.){0,12}[A-Za-z_]\w{0,100}(?:Error|Exception)): (.*)$")
 
 _LAUNCHER_TYPES = (
     "ChildFailedError",
@@ -55,7 +57,7 @@ _LAUNCHER_TYPES = (
     "RendezvousConnectionError",
     "RendezvousClosedError",
 )
-_LAUNCHER_FILE = re.compile(
+_LAUNCHER_FILE = regex(
     r"/bin/torchrun$|torch/distributed/(?:run|launch|launcher/api)\.py$|torch/distributed/elastic/(?:agent|"
     r"rendezvous)/"
 )
@@ -63,7 +65,7 @@ _LAUNCHER_FILE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankException(Event, kind="exception", same_by=("type", "message", "frames")):
-    """A Python traceback's last line, once per traceback; of chained ones the first.
+    """A Python traceback's last line, once per traceback; of chained ones the first, but for one that an interrupt ended.
 
     `type` is empty where the last line is missing (`truncated`). `code` is the source text of the deepest user frame; `symptom`:
     what the communication layer noticed of a peer or of calls that do not fit, and no cause of its own; `chain`: (type, message)
@@ -203,9 +205,11 @@ class TracebackParser(LineParser):
             return self._event(_Done(line, kind, message, shared))
         del self._open[key]
         done = self._done.get(key)
-        if (
-            done is not None and opened.original
-        ):  # a worker's exception, quoted in the one that was raised for it
+        # A worker's exception is quoted in the one that was raised for it; who is interrupted had survived what it was handling.
+        interrupted = (
+            done is not None and kind == "KeyboardInterrupt" and not is_symptom(done.kind, done.message)
+        )
+        if done is not None and (opened.original or interrupted):
             outer = (done.kind, quote(done.message))
             self._done[key] = _Done(line, kind, message, opened, [outer, *done.chain])
             return []

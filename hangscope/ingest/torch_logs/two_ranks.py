@@ -7,15 +7,15 @@ In the default group a rank's number is its global one. Whose such a line is can
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, is_default_group
+from hangscope.regex import regex
 
-PREFIX = re.compile(r"\[rank(-?\d{1,400})\]:")
+PREFIX = regex(r"\[rank(-?\d{1,400})\]:")
 HINT = "copy the log again from where the job wrote it, or leave it out"
 
 

@@ -12,16 +12,17 @@ connections are symptoms.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
 from hangscope.ingest.torch_logs.c10d import group_event, told_of_group
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.ingest.torch_logs.fingerprint import differing_aspects, fingerprints, garbled_peer
+from hangscope.regex import regex
 
-_PEER_ADDRESS = re.compile(r"\[([\w.:%]{2,64})\]:\d{1,5}")
+_PEER_ADDRESS = regex(r"\[([\w.:%]{2,64})\]:\d{1,5}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import gc
 import json
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.files import sniff
 from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.templates import Templates
 from hangscope.ingest.workers.answer import Wire, answer, failed
+from hangscope.regex import regex
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.forms.json_forms import JsonForms
 
 DEFAULT_MAX_BYTES = 2 * 2**30
 #: keys of a dump: where the first bytes hold one, a file that is not whole is a dump that was cut, and no log
-_DUMP_SIGN = re.compile(rb'"(?:entries|pg_config|pg_status)"\s*:')
+_DUMP_SIGN = regex(rb'"(?:entries|pg_config|pg_status)"\s*:')
 #: what Ray Train's hang detector writes in place of a dump (ray/train/v2/_internal/callbacks/nccl_ras.py)
 _RAYS_EXCUSE = "ray_train_dump_error"
 

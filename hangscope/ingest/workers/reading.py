@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
 from hangscope.frames import Frame, Stack

@@ -9,7 +9,6 @@ no rank has open, as a word to a socket of the job's own traffic could end it.
 from __future__ import annotations
 
 import os
-import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -17,12 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hangscope.live.look.processes import Process
+from hangscope.regex import regex
 
 _PATIENCE = 5.0  # s for one answer: a rank may be beyond answering
 _AT_ONCE = 16
 _MOST = 64 * 2**20  # bytes of one answer
 _LISTENS = "0A"  # state of a socket in /proc/net/tcp
-_RANK = re.compile(rb"<h2>Rank (\d{1,7}): (http://[\w.:\[\]-]{1,300})/handler/")
+_RANK = regex(rb"<h2>Rank (\d{1,7}): (http://[\w.:\[\]-]{1,300})/handler/")
 _ANSWERS = (
     ("stack_rank_{}.txt", "dump_traceback"),
     ("comm_lib_trace_rank_{}.json", "fr_trace_json"),

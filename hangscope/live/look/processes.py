@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.watch.status import read_status
 

@@ -11,8 +11,9 @@ compiles or saves, which may wait for a compiler or a disk. That counts on all n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hangscope.dataclass import dataclass
 from hangscope.live.watch.status import Status
 
 OWN_TIME = 1.5

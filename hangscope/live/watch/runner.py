@@ -8,9 +8,9 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.live.folder import RunFolder
 from hangscope.live.look.capture import GAP, Taken, capture
 from hangscope.live.look.processes import Process, cpu_seconds, job_of, of_run

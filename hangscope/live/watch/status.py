@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
 
 

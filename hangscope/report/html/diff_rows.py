@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.report.schema.pictures import CallDiff, DiffGroup, DiffRow
 
 CONTEXT = 2

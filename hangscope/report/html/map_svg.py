@@ -11,9 +11,9 @@ import base64
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hangscope.align.rankset import compress
+from hangscope.dataclass import dataclass
 from hangscope.report.schema.pictures import RankMapData, TopologyData
 from hangscope.report.words import ROLES, cut, some_ranks
 

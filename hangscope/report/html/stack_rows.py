@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
+from hangscope.dataclass import dataclass
 from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
 from hangscope.report.reasons import mentions

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hangscope.align.rankset import compress
+from hangscope.dataclass import dataclass
 from hangscope.report.schema.document import Document, FrontierRow, GroupPart, InputPart, RankPart
 from hangscope.report.words import counted, cut, cut_path
 

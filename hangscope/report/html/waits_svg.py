@@ -7,9 +7,9 @@ column is as wide as its widest label, up to a limit at which labels are cut; th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from hangscope.dataclass import dataclass
 from hangscope.report.html.measure import fitted, text_width
 from hangscope.report.schema.pictures import WaitNode, WaitPicture
 from hangscope.report.words import counted, cut

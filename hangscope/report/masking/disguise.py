@@ -9,15 +9,17 @@ import html
 import re
 import unicodedata
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_UNSEEN = re.compile(
+from hangscope.regex import regex
+
+_ESCAPES = regex(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_UNSEEN = regex(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]"
 )
 #: Of what a URL may encode, letters, digits and the signs that part names from values.
-_PERCENT = re.compile(r"%(2[2-7DdEe]|3[0-9AaDdFf]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9Aa])")
-_JSON = re.compile(r"\\+u00([2-7][0-9A-Fa-f])")
-_ENTITY = re.compile(r"&(?:quot|apos|amp|equals|colon|lowbar|#\d{2,3}|#[xX][0-9A-Fa-f]{2});")
+_PERCENT = regex(r"%(2[2-7DdEe]|3[0-9AaDdFf]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9Aa])")
+_JSON = regex(r"\\+u00([2-7][0-9A-Fa-f])")
+_ENTITY = regex(r"&(?:quot|apos|amp|equals|colon|lowbar|#\d{2,3}|#[xX][0-9A-Fa-f]{2});")
 
 
 def undisguised(text: str) -> str:

@@ -13,8 +13,10 @@ from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
 
+from hangscope.regex import regex
+
 MAX_NAME = 80
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET_ENDS = (
     "password", "passwd", "passphrase", "passcode", "secret", "credential", "credentials", "apikey", "authtoken", "accesstoken",
     "accesskey", "secretkey", "privatekey", "authorization", "dockerconfigjson", "jsessionid", "phpsessid", "cookie", "pwd", "jwt",
@@ -47,7 +49,7 @@ _NO_SECRET = _set(
     "none null true false nil undefined empty unset missing required optional yes no redacted hidden masked removed invalid "
     "expired not is was and or in of for the str string bytes int float bool any"
 )
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = regex(
     r"\*+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\$\{?[A-Za-z_]\w*\}?|\$\(.*|%\(.*|\{\{.*|\d{0,3}",
     re.I,
 )

@@ -9,6 +9,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterable
 
+from hangscope.regex import regex
 from hangscope.report.masking.user_names import HOME, UserNames
 
 # Fields whose words are the contract's own.
@@ -18,38 +19,38 @@ CONTRACT = frozenset(
         "fingerprint", "tool_version", "what_set_aside", "api", "form", "dtype", "dtypes",
     }
 )  # fmt: skip
-_NAMED = re.compile(
+_NAMED = regex(
     r"(?i:\b(?:host(?:name)?|node(?:name|list)?|master_addr|address|server|endpoint)[\"']?\s{0,3}[=:]\s{0,3}[\"']?|\bon (?:host|node) |"
     r"\bhostname (?!(?:is|was|of|for|to|in|and|or|not|does|did|could|cannot|can|must|mismatch|resolution|lookup|verification|from|as|the|"
     r"should|has|given|used|changed|unknown|invalid)\b)[\"']?|"
     r"\bremote=\[|\bpeer |\bsrun: error: )([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8})"
 )
 # Names with a number, of which a word before them says that they are hosts, or that only schedulers and clouds give.
-_NUMBERED = re.compile(
+_NUMBERED = regex(
     r"(?i:\b(?:on|node|host|hostname|server|machine) )(?!(?:rank|cuda|step|port|group|seq|epoch|device)s?\d*\b)((?=[A-Za-z-]{0,60}\d)[A-Za-z][\w-]{0,62})|"
     r"\b(nid\d{4,8}|ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})\b"
 )
-_LISTED = re.compile(r"(?<![\w-])[A-Za-z][A-Za-z-]{0,40}\[\d[\d,-]{0,400}\]")
-_PORT = re.compile(r"(?://|(?<![\w./:-]))([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8})(?=:\d{2,5}(?![\w:]))")
-_DOMAIN = re.compile(
+_LISTED = regex(r"(?<![\w-])[A-Za-z][A-Za-z-]{0,40}\[\d[\d,-]{0,400}\]")
+_PORT = regex(r"(?://|(?<![\w./:-]))([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8})(?=:\d{2,5}(?![\w:]))")
+_DOMAIN = regex(
     r"(?<![\w./-])([A-Za-z0-9][\w-]{0,62}(?:\.[\w-]{1,63}){0,6}\.(?:cluster|local|internal|intranet|lan|corp|private|svc|cloud|"
     r"com|net|org|edu|gov|io|ai|example|test))(?![\w-])"
 )
-_SOURCE = re.compile(r"\.(?:py|pyx|c|cc|cpp|cu|cuh|h|hpp|rs|go|log|txt|out|err|json|yaml|html)$")
-_IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)")
-_IPV6 = re.compile(
+_SOURCE = regex(r"\.(?:py|pyx|c|cc|cpp|cu|cuh|h|hpp|rs|go|log|txt|out|err|json|yaml|html)$")
+_IPV4 = regex(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)")
+_IPV6 = regex(
     r"(?<![\w:])(?=[0-9A-Fa-f:]{0,40}:)[0-9A-Fa-f:]{2,45}(?:(?<=:)\d{1,3}(?:\.\d{1,3}){3})?(?:%\w{1,16})?(?![\w:])(?!\.\d)"
 )
-_FILE_URL = re.compile(r"\bfile://(?=/)")
+_FILE_URL = regex(r"\bfile://(?=/)")
 _PUBLIC = r"(?:[\w-]{1,40}\.){0,3}(?:pytorch\.org|python\.org|github\.com|huggingface\.co|nvidia\.com)/"
-_URL = re.compile(rf"(?<![\w+.-])([a-z][a-z0-9+]{{1,20}})://(?!{_PUBLIC})[^\s\"'<>]*/(?=[^\s\"'<>/])")
-_QUOTED = re.compile(r"(?<=[\"'])/[^\"'\n]{0,1000}/(?=[^\"'\n/])")
-_PATH = re.compile(r"(?<![\w/])(?:/|(?<!:)/{2,8})(?:[\w.@+~-]+/{1,8})+(?=[\w.@+-])")
-_RELATIVE = re.compile(
+_URL = regex(rf"(?<![\w+.-])([a-z][a-z0-9+]{{1,20}})://(?!{_PUBLIC})[^\s\"'<>]*/(?=[^\s\"'<>/])")
+_QUOTED = regex(r"(?<=[\"'])/[^\"'\n]{0,1000}/(?=[^\"'\n/])")
+_PATH = regex(r"(?<![\w/])(?:/|(?<!:)/{2,8})(?:[\w.@+~-]+/{1,8})+(?=[\w.@+-])")
+_RELATIVE = regex(
     r"(?<![\w./@+~:-])(?:[\w.@+~-]+/)+(?=[\w@+-]+\.[A-Za-z]\w{0,5}(?!\w))|"
     r"(?<![\w./@+~:-])(?:[A-Za-z][\w.-]*/){2,}(?=[A-Za-z][\w-])"
 )
-_WINDOWS = re.compile(r"(?<!\w)(?:[A-Za-z]:|\\\\[\w.-]{1,80})\\{1,2}(?:[^\\\s\"'<>|:]+\\{1,2})*(?=[^\\\s])")
+_WINDOWS = regex(r"(?<!\w)(?:[A-Za-z]:|\\\\[\w.-]{1,80})\\{1,2}(?:[^\\\s\"'<>|:]+\\{1,2})*(?=[^\\\s])")
 
 
 class Redaction:

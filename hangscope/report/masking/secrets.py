@@ -8,40 +8,39 @@ from __future__ import annotations
 
 import re
 
+from hangscope.regex import regex
 from hangscope.report.masking.disguise import undisguised
 from hangscope.report.masking.key_names import MAX_NAME, Strength, is_secret, strength
 from hangscope.report.masking.token_forms import hide_tokens
 
 # Searched in text without capitals, which takes a fifth of the time of ignoring case.
-_HINT = re.compile(
+_HINT = regex(
     r"key|token|secret|pass|dockerc|pwd|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|api|private|eyj|mii|b3bl|jwt|ticket|mysql|redis|"
     r"(?:aiza|a[kbs3c][ic]a|ya29|xox|xapp|gh[oprsu]_|hub_|gl|hf_|sk[-_]|rk_|whsec|npm_|pypi|gems_|dckr|hv[bsr]\.|atlas|_v1_|dp\.|lin_|"
     r"sg\.|shp|sq0|nrak|pmak|sntry|at[ab][tb]|pscale|pul-|sbp_|dt0c|akcp|r8_|xai-|pplx|ntn_|sha256~|fm[12]_|:aa|q~|1//0|gocspx)"
 )
 # A name in or without quotes, what parts it from its value, and how the value is quoted; quotes may be escaped.
-_PAIR = re.compile(
+_PAIR = regex(
     r"(?<![\w.-])([\w.-]+)(\\*[\"'`]?)\]?\s{0,4}(:=|=>|=|:|>|<<|%3[dDaA]|,(?=\s{0,4}b?\\*[\"']))\s{0,4}(?:\|(?:\s|\\n){1,8}|![!\w]{1,20}\s{1,4})?(?:[bruf](?=\\*[\"'`]))?(\\*[\"'`]|)"
 )
-_OPTION = re.compile(r"(?<![\w-])--?([A-Za-z][\w-]{1,60})[ \t]{1,4}(\\*[\"']?)(?=[^\s-])")
+_OPTION = regex(r"(?<![\w-])--?([A-Za-z][\w-]{1,60})[ \t]{1,4}(\\*[\"']?)(?=[^\s-])")
 # A key-like word, with the word before it, and a value behind it that no sign parts from it: `the API key XXXX`, `ApiKey('XXXX')`.
-_SAID = re.compile(
+_SAID = regex(
     r"(?i)(?<![\w.-])((?:[a-z]{2,16} )?[\w-]{0,60}(?:key|token|secret|password|passwd|pwd|jwt|ticket))"
     r"(?:[ \t]{1,3}(?:(?:is|was|of|to)[ \t]{1,3})?|\([\"']?)([\w+/=.~-]{16,512})"
 )
 # The password of somebody: `Password for user bob: XXXX`, `passphrase for key '/x/id': XXXX`, `password 'XXXX' is wrong`.
 _PASSWORD = r"password|passwd|passphrase|passcode|pwd"
-_FOR = re.compile(
+_FOR = regex(
     r"(?i)(?<![\w.-])([\w-]{0,40}(?:"
     + _PASSWORD
     + r"|secret|token|key)) {1,3}(?:for|of) {1,3}[^\s:=][^\n:=]{0,79}[:=]\s{0,4}(\\*[\"'`]?)(?=\S)"
 )
-_QUOTED = re.compile(r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is |was )?(\\*[\"'`])(?=\S)")
+_QUOTED = regex(r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is |was )?(\\*[\"'`])(?=\S)")
 _DISGUISES = 3  # how many times text may be encoded
-_SCHEME = re.compile(
-    r"(?i)(?:basic|bearer|token|digest|negotiate|apikey|ntlm|sharedkey|aws4-hmac-sha256)\s{1,4}"
-)
-_BARE = re.compile(r"[^\s\"'`]*")
-_NEXT = re.compile(r"[,;&<](?=[\w./-]{1,60}[=:>]|$)")
+_SCHEME = regex(r"(?i)(?:basic|bearer|token|digest|negotiate|apikey|ntlm|sharedkey|aws4-hmac-sha256)\s{1,4}")
+_BARE = regex(r"[^\s\"'`]*")
+_NEXT = regex(r"[,;&<](?=[\w./-]{1,60}[=:>]|$)")
 _JUDGED = 128  # so many characters of a value decide whether it is a secret
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from hangscope.regex import regex
+
 # Each starts with a literal and ends in one repeated class, so that one attempt looks at every character once.
 _PREFIXED = (
     r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}",  # AWS
@@ -34,10 +36,10 @@ _PREFIXED = (
     r"eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?",  # JSON web token
     r"MII[A-Za-z0-9+/=]{60,}|b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/=]{20,}",  # the lines of a PEM block, by themselves
 )
-_TOKEN = re.compile(r"(?<![A-Za-z0-9_-])(?:" + "|".join(_PREFIXED) + ")")
+_TOKEN = regex(r"(?<![A-Za-z0-9_-])(?:" + "|".join(_PREFIXED) + ")")
 
 # What stays tells whose it is; what is hidden follows it.
-_AFTER = re.compile(
+_AFTER = regex(
     r"((?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks|"
     r"webhook\.office\.com/webhookb2|chat\.googleapis\.com/v1/spaces|api\.telegram\.org/bot)/?)[\w/@?=&%.:+-]{10,}|"
     r"((?<![A-Za-z])(?i:bearer)\s{1,4})(?=[A-Za-z._~+/=-]{0,40}\d)[\w.~+/=-]{12,}|"
@@ -47,10 +49,10 @@ _AFTER = re.compile(
     r"((?<![\w-])wandb login (?:--\S{1,80} ){0,4})[\w-]{20,}|"
     r"((?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\w.@+-]{1,80}:)(?!\d{1,8}\b)[^\s\"']{4,}"  # curl
 )
-_URL = re.compile(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{1,20})://([^/\s\"'<>?#]{1,512})@")
+_URL = regex(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{1,20})://([^/\s\"'<>?#]{1,512})@")
 # A name before a host of these is an account, as in `ssh://git@host`.
 _ACCOUNTS = ("ssh", "sftp", "scp", "rsync", "nfs", "smb", "hdfs", "afs", "ftp")
-_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_BEGIN = regex(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 
 
 def hide_tokens(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from hangscope.regex import regex
+
 _NAME = r"([A-Za-z_][\w.-]{0,63})"
 #: Words that stand behind such a word in a sentence.
 _WORDS = (
@@ -12,20 +14,20 @@ _WORDS = (
     r"processes|thread|group|groups|node|host|code|defined|function|frame|frames|mode|must|may|can|cannot|will|should|failed|none|null|"
     r"unknown|name|id|again|only|if|when|then|per|it|its|space|failed|timed|timeout|error)\b)"
 )
-HOME = re.compile(rf"((?:/homes?|/[Uu]sers?|/export/homes?|/u|\\Users\\{{0,1}})[/\\]){_NAME}")
-_STATED = re.compile(
+HOME = regex(rf"((?:/homes?|/[Uu]sers?|/export/homes?|/u|\\Users\\{{0,1}})[/\\]){_NAME}")
+_STATED = regex(
     rf"(?i:((?<![a-z])user[\"']?\s{{0,3}}[=:]?\s{{0,3}}\{{?\s{{0,8}}[\"']?(?:name|login|username)[\"']?\s{{0,3}}[=:]\s{{0,3}}[\"']?|"
     rf"(?<![a-z])(?:user(?:[._-]?name|[._-]?id)?|logname|login|owner|uid|whoami|logged in as|author)[\"']?\s{{0,3}}[=:]\s{{0,3}}[\"']?(?:\d{{1,10}}\()?"
     rf"(?!(?:name|login|username)[\"']?\s{{0,3}}[=:])))(?!\d){_NAME}"
 )
-_GROUPS = re.compile(rf"(\b(?:uid|gid|groups)=\d{{1,10}}\(){_NAME}(?=\))")
-_SAID = re.compile(
+_GROUPS = regex(rf"(\b(?:uid|gid|groups)=\d{{1,10}}\(){_NAME}(?=\))")
+_SAID = regex(
     r"(?i:((?<![\w-])(?:su(?: -l?| --login)?|sudo -u|runuser -u|run-as|chown(?: -R)?|logged in as|login as|(?:publickey|password) for(?: user)?|"
     rf"owned by|owner|author|login|(?:for|of|by|as|from) user) [\"']?)){_WORDS}{_NAME}"
 )
-_TILDE = re.compile(rf"((?<![\w/.~])~){_NAME}(?=/)")
-_LISTED = re.compile(rf"((?<![\w-])[bcdlps-][rwxsStT-]{{9}}[.+@]? {{1,4}}\d{{1,5}} {{1,4}}){_NAME}(?= )")
-_ACCOUNT = re.compile(r"(?<![\w.@/-])([A-Za-z_][\w.-]{0,63})@(?=[A-Za-z0-9])")
+_TILDE = regex(rf"((?<![\w/.~])~){_NAME}(?=/)")
+_LISTED = regex(rf"((?<![\w-])[bcdlps-][rwxsStT-]{{9}}[.+@]? {{1,4}}\d{{1,5}} {{1,4}}){_NAME}(?= )")
+_ACCOUNT = regex(r"(?<![\w.@/-])([A-Za-z_][\w.-]{0,63})@(?=[A-Za-z0-9])")
 _PATTERNS = (HOME, _STATED, _GROUPS, _SAID, _TILDE, _LISTED)
 _NOBODY = frozenset({"user", "root", "name", "login", "username"})
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import SequenceMatcher
 
 import numpy as np
 
+from hangscope.dataclass import dataclass
 from hangscope.incident import State
 from hangscope.report.pictures.behaviour import Program
 

@@ -8,12 +8,12 @@ one role in different groups fold together. Costs a few array operations per ran
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hangscope.align.matching import match_keys
+from hangscope.dataclass import dataclass
 from hangscope.incident import Queue, RankRecord, State
 from hangscope.knowledge.callsite import user_frame
 from hangscope.report.subject import Subject

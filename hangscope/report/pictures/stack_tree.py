@@ -8,9 +8,10 @@ the stacks that differ.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.dataclass import dataclass
 from hangscope.frames import Frame, Stack
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from hangscope.dataclass import dataclass
 from hangscope.report.schema.pictures import Dimension, TopologyData
 from hangscope.report.subject import Subject
 from hangscope.report.words import counted

@@ -7,9 +7,9 @@ The root is what the headline says it is: the named ranks as a node of their own
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 from hangscope.align.nodes import Host, Node, Unnamed, Untold
+from hangscope.dataclass import dataclass
 from hangscope.report.subject import Subject
 
 

@@ -6,9 +6,10 @@ lose integers above 2^53; ranks and inputs are folded into classes above `FOLD_A
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hangscope.conclusion import OMITTED, Alternative, CallRef, Evidence, Hypothesis, Location
+from hangscope.dataclass import dataclass
 from hangscope.frames import Frame
 from hangscope.incident import group_label
 from hangscope.report.schema.page import PageData

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hangscope.dataclass import dataclass
 from hangscope.report.schema.pictures import CallDiff, RankMapData, StripData, TopologyData, WaitPicture
 from hangscope.report.schema.stories import SidePart, Snippet, Story
 

@@ -5,7 +5,7 @@ Nothing here knows of pixels. Ranks are global; where they are text they are wri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from hangscope.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

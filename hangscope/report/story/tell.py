@@ -5,10 +5,10 @@ A story that the evidence does not carry gives way to the next in its list; the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.regex import regex
 from hangscope.report import told
 from hangscope.report.pictures.behaviour import Behaviour
 from hangscope.report.schema.stories import (
@@ -31,7 +31,7 @@ from hangscope.report.words import cut
 
 _LINES, _WIDTH = 6, 240
 _SAID, _SIDES = 12, 4
-_NUMBER = re.compile(r"\d+")
+_NUMBER = regex(r"\d+")
 Teller = Callable[[Subject, Sequence[Behaviour]], "Story | None"]
 
 

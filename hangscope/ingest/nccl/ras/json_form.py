@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from hangscope.checks import is_number
@@ -11,9 +10,10 @@ from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
 from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
+from hangscope.regex import regex
 
 # 2.28.7 to 2.28.9 leave out a comma between the members of a missing rank.
-_MISSING_COMMA = re.compile(r'("nvml_dev": -?\d{1,9})(\s{0,200}"status")')
+_MISSING_COMMA = regex(r'("nvml_dev": -?\d{1,9})(\s{0,200}"status")')
 
 _IN_PROGRESS = 7  # ncclInProgress
 _Place = tuple[Any, Any, Any]

@@ -19,11 +19,12 @@ from hangscope.errors import Note
 from hangscope.ingest.nccl.ras.json_form import read_json
 from hangscope.ingest.nccl.ras.snapshot import RasSnapshot
 from hangscope.ingest.nccl.ras.text_form import read_text
+from hangscope.regex import regex
 
-_TEXT_SIGN = re.compile(
+_TEXT_SIGN = regex(
     rb"^(?:NCCL version [\d.]+ compiled with CUDA|Job summary|\[[^\]\n]{1,40}\] PEER_[A-Z]+: )", re.M
 )
-_JSON_SIGN = re.compile(rb'"(?:communicators_count|nccl_version)"\s*:|"event"\s*:\s*"PEER_')
+_JSON_SIGN = regex(rb'"(?:communicators_count|nccl_version)"\s*:|"event"\s*:\s*"PEER_')
 
 
 def sniff(head: bytes) -> str | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 
 #: Ranks behind that get an event each, per communicator and operation; the rest are counted in a last one.

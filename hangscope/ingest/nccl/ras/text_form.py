@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
 from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
 from hangscope.ingest.recorder.values import short_number
+from hangscope.regex import regex
 
-_HEADER = re.compile(r"NCCL version (?P<version>\d{1,3}\.[\d.]{1,16}) compiled with CUDA")
-_COMM = re.compile(r"#\d{1,9}-\d{1,9} \((?P<hash>[0-9a-fA-F]{1,16})\) (?P<problem>[A-Z, ]{2,60})")
-_PROBLEM = re.compile(r"(?P<problem>INCOMPLETE|DEAD|TIMEOUT)\b")
+_HEADER = regex(r"NCCL version (?P<version>\d{1,3}\.[\d.]{1,16}) compiled with CUDA")
+_COMM = regex(r"#\d{1,9}-\d{1,9} \((?P<hash>[0-9a-fA-F]{1,16})\) (?P<problem>[A-Z, ]{2,60})")
+_PROBLEM = regex(r"(?P<problem>INCOMPLETE|DEAD|TIMEOUT)\b")
 _NODE = r"process (?P<pid>\d{1,10}) on node (?P<node>[\w.:\-]{1,255})"
 _WHERE = rf"(?: -- GPUs? [\d,]{{1,64}} managed by {_NODE})?"
-_PROCESS = re.compile(
-    r"Process (?P<pid>\d{1,10}) on node (?P<node>[\w.:\-]{1,255}) managing GPUs? [\d,]{1,64}"
-)
-_DIFFERENT = re.compile(r"Communicator ranks have different (?P<op>\w{1,40}) operation counts")
-_SOME = re.compile(
+_PROCESS = regex(r"Process (?P<pid>\d{1,10}) on node (?P<node>[\w.:\-]{1,255}) managing GPUs? [\d,]{1,64}")
+_DIFFERENT = regex(r"Communicator ranks have different (?P<op>\w{1,40}) operation counts")
+_SOME = regex(
     r"(?P<n>\d{1,9}) ranks? (?:have|has) (?:launched up to operation (?P<count>\d{1,18})|not launched any)"
 )
-_ONE = re.compile(
+_ONE = regex(
     r"Rank (?P<rank>\d{1,9}) has (?:launched up to operation (?P<count>\d{1,18})|not launched any operations)"
     + _WHERE
 )
-_STATUS = re.compile(rf"Rank (?P<rank>\d{{1,9}}) has status (?P<status>[A-Z]{{2,20}}){_WHERE}")
-_REPORTED = re.compile(rf"Rank (?P<rank>\d{{1,9}}) reported (?P<result>[\w ]{{1,60}}?){_WHERE}$")
-_MISSING = re.compile(rf"Rank (?P<rank>\d{{1,9}}){_WHERE}$")
-_MISSING_LIST = re.compile(r"The missing ranks?: (?P<ranks>[\d, \-]{1,65536})")
-_MONITOR = re.compile(
-    r"\[[^\]]{1,40}\] PEER_DEAD: Process (?P<pid>\d{1,10}) on node (?P<node>[\w.:\-]{1,255})"
-)
+_STATUS = regex(rf"Rank (?P<rank>\d{{1,9}}) has status (?P<status>[A-Z]{{2,20}}){_WHERE}")
+_REPORTED = regex(rf"Rank (?P<rank>\d{{1,9}}) reported (?P<result>[\w ]{{1,60}}?){_WHERE}$")
+_MISSING = regex(rf"Rank (?P<rank>\d{{1,9}}){_WHERE}$")
+_MISSING_LIST = regex(r"The missing ranks?: (?P<ranks>[\d, \-]{1,65536})")
+_MONITOR = regex(r"\[[^\]]{1,40}\] PEER_DEAD: Process (?P<pid>\d{1,10}) on node (?P<node>[\w.:\-]{1,255})")
 
 
 @dataclass(slots=True)

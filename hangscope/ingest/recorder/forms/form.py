@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.forms.entry_parts import Field, NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.shapes import Shape
 from hangscope.ingest.recorder.forms.stretches import Picker, Stretch, picker

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import chain, count
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.entries import Entries, names_a_call
 from hangscope.ingest.recorder.forms.entry_parts import NewFrame, NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.form import Form

@@ -10,7 +10,6 @@ are a rank's own and stand in every entry, are taken out before.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from typing import Any
 
@@ -23,15 +22,16 @@ from hangscope.ingest.recorder.forms.form_reader import Found, Reader
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.rows import Call
 from hangscope.ingest.recorder.torchcomms import is_torchcomms
+from hangscope.regex import regex
 
 SMALLEST = 1 << 16  # bytes; a smaller dump is loaded in no time
 FAILURES = 3  # dumps in a row that are not of this form before no more is tried
 _LARGEST = 2**62
-_ENTRIES = re.compile(rb'"entries"\s{0,9}:\s{0,9}\[(?=\{)')
-_BETWEEN = re.compile(rb"\},[ ]?(?=\{)")
-_TOKEN = re.compile(rb'"[^"\\\x00-\x1f]*"|[-+.\w]+|[\[\]{},:]')
-_WHOLE = re.compile(rb"0|[1-9]\d{0,18}")
-_THREAD = re.compile(rb'"\d{1,20}"')
+_ENTRIES = regex(rb'"entries"\s{0,9}:\s{0,9}\[(?=\{)')
+_BETWEEN = regex(rb"\},[ ]?(?=\{)")
+_TOKEN = regex(rb'"[^"\\\x00-\x1f]*"|[-+.\w]+|[\[\]{},:]')
+_WHOLE = regex(rb"0|[1-9]\d{0,18}")
+_THREAD = regex(rb'"\d{1,20}"')
 
 
 class JsonForms:

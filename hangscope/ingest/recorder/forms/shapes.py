@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.forms.entry_parts import NewFrame
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hangscope.dataclass import dataclass
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.forms.form import Form
