@@ -7,6 +7,7 @@ from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.participation import busy
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unseen
+from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
@@ -52,12 +53,13 @@ def vanished(case: Case) -> Match | None:
     dumps = any(record.dump_file for record in case.incident.ranks.values())
     cut = [r for r in culprits if any(queue.cut for queue in case.incident.ranks[r].queues.values())]
     them = "them" if len(culprits) > 1 else "it"
+    complete = not case.from_text or not not_collected(case.incident, case.statements) - set(culprits)
     if dumps:
         what = f"left no dump, and every waiting rank leads to {them}"
     elif cut:
         what = f"is behind in a log that breaks off, and every waiting rank leads to {them}"
     elif lost:
-        what = f"fell silent, and every other rank lost its connection to {them}"
+        what = f"fell silent, and every other rank{'' if complete else ' that left a log'} lost its connection to {them}"
     else:
         what = f"printed nothing while all others waited for {them}"
     evidence = [_trace(case, rank, dumps, rank in cut, bool(lost)) for rank in culprits[:8]]
@@ -69,7 +71,7 @@ def vanished(case: Case) -> Match | None:
     if len(culprits) > 1 and not (lost or silent or cut):
         return None  # several records that are missing were rather not collected
     return Match(
-        "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", strength=1 if silent or (lost and not cut and len(culprits) == 1) else 0, evidence=evidence,
+        "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", strength=1 if complete and (silent or (lost and not cut and len(culprits) == 1)) else 0, evidence=evidence,
         advice=[
             *_look_for(culprits),
             "A process that still lives can be asked for its stack (py-spy dump --pid PID): one stuck in teardown writes no dump either.",

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unpaired, Unseen
 from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.sides import two_sides
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
@@ -79,11 +80,15 @@ def _failed(rank: int, statements: Statements) -> bool:
 def silent(incident: Incident, statements: Statements) -> Finding | None:
     """Name the few ranks that printed no error while all the others timed out or lost a peer.
 
-    Who lost the connection lost it to a process that ended; who timed out had a peer that was still there.
+    Who lost the connection lost it to a process that ended; who timed out had a peer that was still there. Where lines of some
+    ranks are not here, only one alone is named whose log is.
     """
+    not_here = beyond_the_text(incident, statements) | without_a_log(incident, statements)
     failed = [r for r in sorted(incident.ranks) if _failed(r, statements)]
-    quiet = [r for r in sorted(incident.ranks) if r not in failed]
+    quiet = [r for r in sorted(incident.ranks) if r not in failed and r not in not_here]
     if not failed or not quiet or len(quiet) > len(failed):
+        return None
+    if not_here and (len(quiet) > 1 or len(failed) <= _PEERS or not incident.ranks[quiet[0]].files):
         return None
     if statements.all(*_BEGINNINGS) and not statements.all(*_LOST, *_WAITED, NcclWarn, AsyncError):
         return None  # the group never formed: who is missing is told by the store
