@@ -124,6 +124,20 @@ def _from_one_side(
     return replace(finding, stuck=stuck, events=tuple(events[r] for r in sorted(events)[:4]), assumed=assumed)
 
 
+def other_calls(
+    statements: Statements, ranks: Sequence[int], waiting: int
+) -> tuple[StuckCall, OwnCall, CallFingerprint] | None:
+    """Return the call in which `waiting` waits and the other one that all of `ranks` were in by their own words, or None."""
+    own = [next(iter(statements.of(rank, CallFingerprint)), None) for rank in ranks]
+    first = own[0] if own else None
+    if first is None or not all(e is not None and e.context == "mismatch" for e in own):
+        return None
+    if first.garbled or not first.peer_op or first.aspects == ("sequence number",):
+        return None
+    kind = _kind(first.peer_op, first.peer_shape, first.peer_dtype)
+    return StuckCall(None, first.seq, waiting, kind), OwnCall(_kind_of(first, statements), first.seq), first
+
+
 def barrier_absent(statements: Statements) -> tuple[int, ...]:
     """Return the ranks (global) that any monitored barrier missed."""
     return tuple(sorted({r for e in statements.all(MonitoredBarrier) for r in absent_of(e, statements)[0]}))
