@@ -201,9 +201,13 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
             (), _stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside), tie=True,
             events=tuple(_errors(inside, statements)),
         )  # fmt: skip
-    if len(found) < 2:
+    # At which of its sends and receives a rank stands tells nothing; that it is in a call of all may.
+    paired = sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks)
+    sides = [ranks for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
+    sides += [paired] if paired else []
+    if len(sides) < 2:
         return None
-    ordered = sorted((tuple(r) for r in found.values()), key=lambda r: (-len(r), r))
+    ordered = sorted((tuple(r) for r in sides), key=lambda r: (-len(r), r))
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
     if kinds[ordered[0][0]].op in _FORMING and not any(kinds[side[0]].op in _FORMING for side in ordered[1:]):
         # Who is past the making of a group may have left it out, or was let through by those who now wait for each other.
@@ -213,7 +217,8 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         found_apart = two_sides(incident, statements, None, ordered, kinds)
         return replace(found_apart, culprits=(), tie=True, guess=True, events=events)
     events = tuple(e for side in ordered[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
-    return replace(two_sides(incident, statements, None, ordered, kinds), events=events)
+    apart = two_sides(incident, statements, None, ordered, kinds)
+    return replace(apart, events=events, guess=not apart.tie and set(ordered[0]) == set(paired))
 
 
 def stuck(statements: Statements) -> bool:

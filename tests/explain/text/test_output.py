@@ -131,3 +131,22 @@ def test_several_silent_logs_and_few_that_failed_accuse_nobody(
 ) -> None:
     report = told(tmp_path, _collected(quiet, failed), world_size=7)
     assert report.verdict is None or not report.verdict.culprit_ranks
+
+
+def test_a_message_that_does_not_fit_tells_neither_who_is_odd_nor_in_which_way(tmp_path: Path) -> None:
+    report = told(tmp_path, {"job.log": ABORTED + "\n"}, world_size=4)
+    assert short(report) == ("shape_mismatch", (), "low")
+    assert judged(report).alternatives[0].cause == "collective_mismatch"
+
+
+@pytest.mark.parametrize(("left", "named", "level"), [((2,), (2,), "low"), ((2, 3), (), "medium")])
+def test_where_others_stand_in_sends_and_receives_who_left_for_a_call_of_all_is_a_guess(
+    tmp_path: Path, left: tuple[int, ...], named: tuple[int, ...], level: str
+) -> None:
+    """At which of its sends and receives a rank stands is its part's nature, and sets it apart from nobody."""
+    pairs = {0: ("recv", 25), 1: ("recv", 48), 3: ("send", 46)}
+    stood = {rank: ("barrier", 58) if rank in left else pairs[rank] for rank in range(4)}
+    lines = {f"rank_{rank}.log": _in_call(rank, *call) + "\n" for rank, call in stood.items()}
+    verdict = judged(told(tmp_path, dict(lines)))
+    assert (verdict.culprit_ranks, verdict.confidence) == (named, level)
+    assert "printed" not in verdict.summary
