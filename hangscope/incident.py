@@ -7,7 +7,7 @@ as torch's recorder writes them, or None. Nothing here does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -269,10 +269,3 @@ class Incident:
     events: list[Event] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-
-    def queues_of(self, gid: int) -> Iterator[Queue]:
-        """Yield the queues of one group by ascending rank."""
-        for rank in sorted(self.ranks):
-            queue = self.ranks[rank].queues.get(gid)
-            if queue is not None:
-                yield queue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.matching import match_key
+from hangscope.align.matching import match_key, proves_participation
 
 
 def open_seqs(view: GroupFrontier, trouble: bool = True) -> dict[int, list[int]]:
@@ -28,6 +28,12 @@ def open_seqs(view: GroupFrontier, trouble: bool = True) -> dict[int, list[int]]
             )
             if gloo:
                 if seq <= view.proven:
+                    continue
+                kind = view.kind_of(rank, seq)
+                if seq in member.pending and kind is not None and not proves_participation(kind):
+                    kept.append(
+                        seq
+                    )  # that another member is done with a gather or a broadcast tells nothing of this one
                     continue
                 if seq not in verdict:
                     verdict[seq] = _over_on_gloo(view, seq, trouble)

@@ -178,6 +178,8 @@ def different_calls(case: Case) -> Match | None:
     if not isinstance(case.finding, Different):
         return None
     d = Difference(case)
+    if case.finding.change.elsewhere and d.own is not None and d.peer is not None:
+        return _on_another_group(case, d)
     return Match(
         "collective_mismatch",
         case.finding.culprits,
@@ -189,6 +191,20 @@ def different_calls(case: Case) -> Match | None:
             "Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead."
         ],
     )
+
+
+def _on_another_group(case: Case, d: Difference) -> Match:
+    """Return the answer where all that is known is that the culprits entered another group than the one the others wait in."""
+    who = ranks_phrase(case.finding.culprits) if case.finding.culprits else "one side"
+    return Match(
+        "collective_order_mismatch",
+        case.finding.culprits,
+        f"{who} entered {describe(d.own)} on another group first, where the others entered {describe(d.peer)}",
+        strength=0,
+        frame=case.frame_of(d.own),
+        advice=["Let every rank enter these two groups in one order; no call on a group inside a branch that ranks take differently."],
+        rivals=[("rank_conditional_collective", "whether it would have made the others' call next, no record tells")],
+    )  # fmt: skip
 
 
 def aspects(case: Case) -> list[Evidence]:

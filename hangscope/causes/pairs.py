@@ -10,11 +10,16 @@ from hangscope.explain.finding import Absent, Unpaired
 from hangscope.incident import CallKind
 from hangscope.knowledge.callsite import user_frame
 
+_POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
+
 
 def unpaired(case: Case) -> Match | None:
     """A send without its receive, or the reverse, on a rank that went on to something else."""
     finding = case.finding
     pair = finding.stuck.pair
+    facing = _facing(case)
+    if facing:
+        return _do_not_meet(case, facing)
     if (
         isinstance(finding, Absent)
         and pair is not None
@@ -61,6 +66,32 @@ def unpaired(case: Case) -> Match | None:
         ],
         advice=_schedules(source, destination),
     )
+
+
+def _facing(case: Case) -> tuple[int, ...]:
+    """Return the ranks that the recorders show in no call, and their stacks in sends and receives: gloo records none of them."""
+    named = case.finding.culprits
+    stood = [case.statements.whereabouts.get(rank) for rank in named]
+    waits = all(where is not None and where.inside and where.op in _POINT_TO_POINT for where in stood)
+    return named if waits and len(named) > 1 and isinstance(case.finding, Absent) else ()
+
+
+def _do_not_meet(case: Case, ranks: tuple[int, ...]) -> Match:
+    """Return the answer where ranks on which all waiting ends wait in sends and receives themselves."""
+    stood = [case.statements.whereabouts[rank] for rank in ranks]
+    return Match(
+        "p2p_mismatch",
+        ranks,
+        f"{ranks_phrase(ranks)} wait in sends and receives of which none meets another",
+        strength=1,
+        category="code",
+        frame=user_frame(stood[0].stack),
+        evidence=[
+            Evidence(where.kind, f"rank {rank} waits in {where.op} at {user_frame(where.stack)}", rank, Source(where.source))
+            for rank, where in zip(ranks, stood, strict=True)
+        ],
+        advice=_schedules(ranks[0], ranks[1] if len(ranks) == 2 else None),
+    )  # fmt: skip
 
 
 def _somewhere(case: Case) -> Match:

@@ -50,6 +50,8 @@ def one_sided_call(case: Case) -> Match | None:
             1,
             f"{who} made {describe(d.own)}, which nobody had made before, and then the call that the others wait in",
         )
+    elif d.differs == "op" and not case.frames_recorded and d.history and not d.times_before(d.own):
+        why = f"{who} made {describe(d.own)}, which nobody had made before, where the others made {describe(d.peer)}"
     elif d.own is not None and d.same_site is not True:
         inside = d.position is not None and d.position[0] == "inside"
         if d.differs or d.same_site is False or finding.change.before:
@@ -97,7 +99,14 @@ def one_sided_call(case: Case) -> Match | None:
         advice=advice,
         rivals=[("collective_order_mismatch", "the call that it did not make may have come next")]
         if circle
-        else [],
+        else []
+        if case.frames_recorded or strength
+        else [
+            (
+                "uneven_loader",
+                "without frames, a call behind the loop that nobody had reached before looks the same",
+            )
+        ],
         frame=case.frame_of(odd) or case.frame_of(d.own),
     )
 

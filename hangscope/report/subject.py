@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.nodes import Instance, Node, PairInstance, Unnamed
@@ -139,11 +138,6 @@ class Subject:
         """Return whether any of these ranks is in the call that the verdict names, as far as the graph knows."""
         node = self.node
         return node is None or any(rank in ranks for rank, _ in self.graph.calls_of(node))
-
-    def said(self, rank: int, most: int = 6) -> list[Any]:
-        """Return the last statements of one rank's text, in the order of the log."""
-        record = self.incident.ranks.get(rank)
-        return list(record.events[-most:]) if record is not None else []
 
     @cached_property
     def one_clock(self) -> bool:

@@ -16,7 +16,7 @@ from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.conclusion import CallRef, Evidence, Hypothesis, Location, Source, Verdict
 from hangscope.dataclass import dataclass
-from hangscope.explain.finding import Absent, Candidate, Finding, Late, Stalled, Unpaired
+from hangscope.explain.finding import Absent, Candidate, Different, Finding, Late, Stalled, Unpaired
 from hangscope.explain.text.stop import Stop, find_stop, told_of
 from hangscope.incident import CallKind, Event, Group
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
@@ -50,7 +50,14 @@ def judge(case: Case) -> Judgement:
     missing = confidence.missing_inputs(case)
     matches = match_all(case, case.incident.notes)
     while matches and (_names_a_crowd(case, matches[0]) or _by_a_moving_job(case, matches[0])):
-        del matches[0]
+        first = matches.pop(0)
+        if (
+            isinstance(case.finding, Different)
+            and case.solid
+            and 2 * len(first.culprits) == len(case.incident.ranks)
+        ):
+            # Calls that do not fit prove the freeze, whoever is wrong.
+            matches.insert(0, replace(first, culprits=()))
     if not matches:
         status = status_without_verdict(case)
         if status == "no_hang":

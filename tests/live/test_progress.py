@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from hangscope.live.folder import RunFolder
+from hangscope.live.look.status import Status
 from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.progress import SHORT, START, Look, Patience
 from hangscope.live.watch.reporting import Reporting
-from hangscope.live.watch.status import Status
 
 
 def look(

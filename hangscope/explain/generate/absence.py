@@ -28,6 +28,10 @@ class Absence:
     def seen(self) -> Finding | None:
         """Return the finding of hosts that were seen and wait for nobody, or of whoever made them look absent."""
         roots = [r for r in self.aligned.graph.roots if r.kind == "host" and r.explains]
+        # Who waits in a send or receive of gloo's, which no recorder keeps, is a victim of one that waits for nobody.
+        stood = self.aligned.stated.whereabouts
+        inside = {rank for rank, where in stood.items() if where.inside}
+        roots = [r for r in roots if not inside.issuperset(r.ranks)] or roots
         hosts = tuple(sorted({rank for root in roots for rank in root.ranks}))
         node = self.aligned.first_instance(lambda absent: bool(absent & set(hosts)))
         if node is None:

@@ -55,7 +55,7 @@ def _names(readings: Sequence[Reading]) -> list[str]:
     """Return the classes of actors whose processes are ranks, one rank each."""
     told: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for reading in readings:
-        for event in _events(reading):
+        for event in reading.all_events:
             found = _LINE.search(event.text, 0, _AT_MOST)
             if found and found[4] is not None and not event.by_launcher:
                 told[_class(found[1]), found[2], found[3] or ""].add(found[4])
@@ -67,7 +67,7 @@ def _ranks(readings: Sequence[Reading], names: Sequence[str]) -> dict[str, set[i
     """Return which ranks the actors of each class are, as their lines tell."""
     found: dict[str, set[int]] = {name: set() for name in names}
     for reading in readings:
-        for event in _events(reading):
+        for event in reading.all_events:
             name = _actor(event)
             if name in found and event.rank is not None:
                 found[name].add(event.rank)
@@ -81,7 +81,7 @@ def _shared(ranks: dict[str, set[int]], name: str) -> set[int]:
 
 def _without(reading: Reading, others: set[str], names: Sequence[str], shared: set[int]) -> Reading:
     """Return a reading without what the actors of `others` said, nor calls in text that may be theirs."""
-    if reading.log is None or not any(_actor(event) in names for event in _events(reading)):
+    if reading.log is None or not any(_actor(event) in names for event in reading.all_events):
         return reading
     log = reading.log
     return replace(
@@ -101,10 +101,6 @@ def _stays(event: Event, others: set[str], names: Sequence[str]) -> bool:
     """Return whether an event is of the job's own ranks, or speaks of no rank."""
     name = _actor(event)
     return name not in others and (name in names or event.rank is None)
-
-
-def _events(reading: Reading) -> list[Event]:
-    return [*reading.events, *(reading.log.events if reading.log else ())]
 
 
 def _actor(event: Event) -> str | None:

@@ -29,7 +29,7 @@ class LocalRanks:
             self._bases.setdefault(folder, set()).update(rank - local for rank in ranks)
         self._pids: dict[int, set[int]] = {}
         for reading in readings:
-            for event in (*reading.events, *(reading.log.events if reading.log else ())):
+            for event in reading.all_events:
                 pid = event.pid
                 if event.rank is not None and pid is not None:
                     self._pids.setdefault(pid, set()).add(event.rank)

@@ -132,7 +132,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     events: list[Event] = []
     for reading in readings:
         rank = reading.log.rank if reading.log else None
-        own = [mapping.event(e) for e in (*reading.events, *(reading.log.events if reading.log else ()))]
+        own = [mapping.event(e) for e in reading.all_events]
         events += own
         if rank is None and reading.log is not None and reading.log.local_rank is not None:
             rank = mapping.rank(None, reading.log.local_rank, reading.file)

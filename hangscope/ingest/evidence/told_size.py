@@ -59,7 +59,7 @@ def size_in_content(readings: Sequence[Reading]) -> int:
     for reading in readings:
         for recording in reading.recordings:
             told += [max(ranks) + 1 for _, ranks in recording.config.values() if ranks]
-        for event in (*reading.events, *(reading.log.events if reading.log else ())):
+        for event in reading.all_events:
             if isinstance(event, (StoreTimeout, StoreBarrier, NcclInit, NcclRas)):
                 told += sizes(event)
     return max(told)

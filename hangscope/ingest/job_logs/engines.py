@@ -13,7 +13,7 @@ from __future__ import annotations
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
+from hangscope.ingest.lines.rules import Rule, rule, told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,3 @@ RULES: tuple[Rule, ...] = (
         told(EngineTimeout, what="scheduler"),
     ),
 )
-
-
-def engine_parser() -> RuleParser:
-    """Return the parser of the lines of inference engines."""
-    return RuleParser(RULES)

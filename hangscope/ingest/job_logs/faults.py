@@ -14,7 +14,7 @@ import re
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line, quote
-from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
+from hangscope.ingest.lines.rules import Rule, rule, told
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import group_event
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
@@ -176,18 +176,3 @@ _STALL = r"(?i)\bno progress (?:for|in|within|since) (?:the (?:last|past) )?\d{1
 STALL_RULES: tuple[Rule, ...] = tuple(
     rule(literal, _STALL, told(NoProgress)) for literal in ("no progress ", "No progress ")
 )
-
-
-def stall_parser() -> RuleParser:
-    """Return the parser of lines by which a watcher in the job says that it does not move."""
-    return RuleParser(STALL_RULES)
-
-
-def fault_parser() -> RuleParser:
-    """Return the parser of faults that one line tells."""
-    return RuleParser(RULES)
-
-
-def skip_parser() -> RuleParser:
-    """Return the parser of lines that say a step was skipped or a number was not finite."""
-    return RuleParser(SKIP_RULES)

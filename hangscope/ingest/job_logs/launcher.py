@@ -22,7 +22,7 @@ from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
+from hangscope.ingest.lines.rules import Rule, rule, told
 from hangscope.ingest.recorder.values import short_number
 from hangscope.regex import regex
 
@@ -243,8 +243,3 @@ RULES: tuple[Rule, ...] = (
     rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", told(ExitOk)),
     rule("worker group successfully finished", None, told(ExitOk)),
 )
-
-
-def launcher_parser() -> RuleParser:
-    """Return the parser of the single lines of launchers and schedulers."""
-    return RuleParser(RULES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
@@ -11,15 +12,17 @@ from hangscope.ingest.lines.prefixes import Line
 class LineParser:
     """Turns lines into events. It sees the lines with one of its literals, and while `wants_more` every line.
 
-    `literals` are byte strings of seven bytes or more (shorter ones cost a pass over the file each). `feed` may keep state.
+    `literals` are byte strings of seven bytes or more (shorter ones cost a pass over the file each). `feed` may keep state;
+    what of several lines is being read is `_open`.
     """
 
     literals: tuple[bytes, ...]
+    _open: Any = None
 
     @property
     def wants_more(self) -> bool:
         """Return whether the next line is wanted whatever it holds."""
-        return False
+        return bool(self._open)
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Return the events that this line completes."""

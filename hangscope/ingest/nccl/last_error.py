@@ -29,11 +29,6 @@ class LastErrorParser(LineParser):
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
 
-    @property
-    def wants_more(self) -> bool:
-        """Whether a payload may follow."""
-        return bool(self._open)
-
     def feed(self, line: Line) -> Iterable[Event]:
         """Take the payload from the line of the mark, or from the next one of the same writer."""
         at = line.text.find(_MARK)

@@ -28,17 +28,17 @@ LITERALS: tuple[bytes, ...] = (b"NCCL INFO", b"NCCL WARN", b"NCCL ABORT", b"CCL 
 _MARKER = regex(r"NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)")
 _HEAD = regex(
     r"(?:\[\d{4}-\d\d-\d\d[ T_]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]\s)?"
-    r"(?<![A-Za-z0-9_.\-])(?P<host>[A-Za-z0-9_.\-]{0,255}):(?P<pid>\d{1,10}):(?P<tid>\d{1,20})\s"
+    r"(?<![A-Za-z0-9_.\-])(?P<host>[A-Za-z0-9_.\-]{0,255}):(?P<pid>\d{1,10}):\d{1,20}\s"
     r"(?:\[(?P<dev>-?\d{1,5})\]\s)?(?:\d{1,15}\.\d{1,9}\s)?"
-    r"(?:(?P<file>[^\s:]{1,512}):(?P<line>\d{1,7})\s(?:\((?P<func>[^()]{0,128})\)\s)?)?$"
+    r"(?:[^\s:]{1,512}:\d{1,7}\s(?:\([^()]{0,128}\)\s)?)?$"
 )
 # An anonymised or stripped head: `node:XXXX [5] NCCL INFO`, `[5] NCCL INFO`, or nothing at all.
 _BARE_HEAD = regex(
     r"(?:(?<![A-Za-z0-9_.\-])(?P<host>[A-Za-z0-9_.\-]{1,255}):\S{1,64}\s)?(?:\[(?P<dev>-?\d{1,5})\]\s)?"
-    r"(?:(?P<file>[^\s:\[\]]{1,512}):(?P<line>\d{1,7})\s(?:\((?P<func>[^()]{0,128})\)\s)?)?$"
+    r"(?:[^\s:\[\]]{1,512}:\d{1,7}\s(?:\([^()]{0,128}\)\s)?)?$"
 )
 # The shape of nearly every line; what it matches, the patterns above would read the same.
-_PLAIN = regex(r"([A-Za-z0-9_.\-]{0,255}):(\d{1,10}):(\d{1,20}) \[(-?\d{1,5})\] NCCL INFO ([^\n]*)$")
+_PLAIN = regex(r"([A-Za-z0-9_.\-]{0,255}):(\d{1,10}):\d{1,20} \[(-?\d{1,5})\] NCCL INFO ([^\n]*)$")
 _VERSION = regex(r"(?P<lib>[NR])CCL version\s{0,8}:?\s{0,8}(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
 _MARKERS = 8  # in a line; what is torn more often says nothing that is whole
 _HEAD_WINDOW = 1200  # the prefix that NCCL formats is at most 1,024 bytes
@@ -46,7 +46,7 @@ _HEAD_WINDOW = 1200  # the prefix that NCCL formats is at most 1,024 bytes
 
 @dataclass(slots=True)
 class NcclLine:
-    """One message of one process. `pid` and `tid` are None where the head was stripped or anonymised.
+    """One message of one process. `pid` is None where the head was stripped or anonymised.
 
     `dev` is the current device of the *calling thread* (proxy and network threads often say 0), `before` the
     text in front of the head. `truncated`: another line begins inside this one, or it began inside another;
@@ -58,11 +58,7 @@ class NcclLine:
     message: str
     host: str = ""
     pid: int | None = None
-    tid: int | None = None
     dev: int | None = None
-    file: str = ""
-    line: int = 0
-    func: str = ""
     before: str = ""
     truncated: bool = False
     inner: bool = False
@@ -71,9 +67,9 @@ class NcclLine:
 def parse_line(text: str) -> list[NcclLine]:
     """Return the messages in one line of text: none, one, or several where lines are torn into each other."""
     plain = _PLAIN.match(text)
-    if plain is not None and "NCCL " not in plain[5]:
-        host, pid, tid, dev, message = plain.groups()
-        return [NcclLine("INFO", message.rstrip(), host, int(pid), int(tid), int(dev))]
+    if plain is not None and "NCCL " not in plain[4]:
+        host, pid, dev, message = plain.groups()
+        return [NcclLine("INFO", message.rstrip(), host, int(pid), int(dev))]
     marker = _MARKER.search(text)
     if marker is None:
         return []
@@ -96,11 +92,7 @@ def parse_line(text: str) -> list[NcclLine]:
                 message=text[at.end() : end].rstrip(),
                 host=fields.get("host") or "",
                 pid=integer(fields.get("pid")),
-                tid=integer(fields.get("tid")),
                 dev=integer(fields.get("dev")),
-                file=fields.get("file") or "",
-                line=integer(fields.get("line")) or 0,
-                func=fields.get("func") or "",
                 before=text[max(0, start - _HEAD_WINDOW) : start] if i == 0 else "",
                 truncated=len(found) > 1,
                 inner=i > 0,

@@ -1,4 +1,4 @@
-"""What an NCCL warning says went wrong, and whether it speaks of the process that printed it or of a peer.
+"""What an NCCL warning says went wrong, and whether that is a fault itself or the consequence of one.
 
 The process that prints "Connection closed by remote peer" or a retry-exceeded completion is a victim; a port
 error, a CUDA failure or a full /dev/shm is the printer's own. Wordings: src/misc/socket.cc, src/bootstrap.cc,
@@ -16,8 +16,6 @@ from hangscope.events import Event
 from hangscope.ingest.nccl.line import NcclLine
 from hangscope.regex import regex
 
-#: Whom a warning accuses.
-PRINTER, NAMED, NOBODY = "printer", "named", "nobody"
 #: Faults of what carries messages between processes, or what a process notices of it.
 TRANSPORT = frozenset(
     {"port_error", "catastrophic", "ib_error", "connect", "closed_by_peer", "size_mismatch"}
@@ -29,24 +27,20 @@ class NcclWarn(Event):
     """An NCCL warning that names a fault.
 
     `fault`: port_error, catastrophic, cuda, shm, oom, ib_error, connect, closed_by_peer, bootstrap, duplicate_gpu,
-    version_mismatch, size_mismatch, collective_mismatch or other. `blames`: printer, named or nobody. `tier`: 1 a fault itself, 2 a path that
-    failed, 3 a consequence. `peer_host` is a name or address without port, `peer_node` the host of that address where
-    bootstrap lines tell it; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status,
-    `result` an ncclResult_t. `retrying`: it goes on trying, so that nothing failed yet.
+    version_mismatch, size_mismatch, collective_mismatch or other. `tier`: 1 a fault itself, of the process that printed it; 2 a path
+    that failed; 3 a consequence, of which the printer is a victim. `peer_host` is a name or address without port, `peer_node` the host of that address where
+    bootstrap lines tell it; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status. `retrying`: it goes on trying, so that nothing failed yet.
     """
 
     fault: str
-    blames: str
     tier: int
     peer_host: str | None = None
     peer_node: str | None = None
     peer_rank: int | None = None
     rank_a: int | None = None
     status: int | None = None
-    vendor: int | None = None
     nic: str | None = None
     bus_id: str | None = None
-    result: int | None = None
     retrying: bool = False
 
     @property
@@ -61,7 +55,6 @@ class WarnRule:
 
     name: str
     pattern: re.Pattern[str]
-    blames: str
     tier: int
     info: bool = False  # some releases print it at level INFO
 
@@ -71,121 +64,92 @@ _IB_EVENT = r"NET/IB\b.{0,120}?\bevent\b.{0,120}?"
 _PEER = r"(?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)?"
 
 
-def _rule(name: str, pattern: str, blames: str, tier: int, *, info: bool = False) -> WarnRule:
-    return WarnRule(name, regex(pattern, re.IGNORECASE), blames, tier, info)
+def _rule(name: str, pattern: str, tier: int, *, info: bool = False) -> WarnRule:
+    return WarnRule(name, regex(pattern, re.IGNORECASE), tier, info)
 
 
 #: The first rule that matches wins. Benign asynchronous events have the name "" and make no event.
 RULES: tuple[WarnRule, ...] = (
     # --- InfiniBand and RoCE: asynchronous events of the local adapter ---
-    _rule("catastrophic", rf"{_IB_EVENT}catastrophic", PRINTER, 1),
+    _rule("catastrophic", rf"{_IB_EVENT}catastrophic", 1),
     _rule(
         "catastrophic",
         r"Marking device \d{1,4} as permanently failed|Fatal error\. Detected \d{1,4} failed devices",
-        PRINTER,
         1,
     ),
-    _rule("port_error", rf"{_IB_EVENT}port err", PRINTER, 1),
+    _rule("port_error", rf"{_IB_EVENT}port err", 1),
     _rule(
         "",
         rf"{_IB_EVENT}"
         r"(?:client reregist|lid change|sm change|gid (?:table )?change|pkey change|port active)",
-        NOBODY,
         3,
     ),
-    _rule("ib_error", r"NET/IB\b.{0,120}?(?:async event|async fatal event|async error event)", PRINTER, 1),
+    _rule("ib_error", r"NET/IB\b.{0,120}?(?:async event|async fatal event|async error event)", 1),
     # --- InfiniBand and RoCE: connections and transfers ---
-    _rule("connect", r"Call to ibv_modify_qp failed", NAMED, 2),
+    _rule("connect", r"Call to ibv_modify_qp failed", 2),
     _rule(
         "size_mismatch",
         rf"(?:\[peer {_PEER}\s?\] ?)?collective mismatch error, local size \d+ remote size \d+",
-        NOBODY,
         2,
     ),
-    _rule("ib_error", rf"NET/IB\S{{0,64}} ?:? ?Got completion (?:from peer {_PEER} )?with ", NAMED, 2),
+    _rule("ib_error", rf"NET/IB\S{{0,64}} ?:? ?Got completion (?:from peer {_PEER} )?with ", 2),
     # --- sockets ---
-    _rule("size_mismatch", rf"NET/Socket ?: peer {_PEER} message truncated", NOBODY, 2),
-    _rule("closed_by_peer", rf"Connection closed by remote peer(?: {_PEER})?", NAMED, 3),
-    _rule("closed_by_peer", rf"Call to recv from {_PEER} failed", NAMED, 3),
-    _rule("connect", rf"connect to {_PEER} (?:failed|returned)", NAMED, 2, info=True),
+    _rule("size_mismatch", rf"NET/Socket ?: peer {_PEER} message truncated", 2),
+    _rule("closed_by_peer", rf"Connection closed by remote peer(?: {_PEER})?", 3),
+    _rule("closed_by_peer", rf"Call to recv from {_PEER} failed", 3),
+    _rule("connect", rf"connect to {_PEER} (?:failed|returned)", 2, info=True),
     _rule(
-        "connect",
-        r"Call to connect (?:failed|timeout)|: connect returned .{1,200}, retrying",
-        NAMED,
-        2,
-        info=True,
+        "connect", r"Call to connect (?:failed|timeout)|: connect returned .{1,200}, retrying", 2, info=True
     ),
-    _rule("other", r"socketFinalizeAccept: wrong (?:magic|type)|socket magic mismatch", NOBODY, 3),
+    _rule("other", r"socketFinalizeAccept: wrong (?:magic|type)|socket magic mismatch", 3),
     # --- bootstrap and versions ---
     _rule(
-        "bootstrap",
-        r"Bootstrap Root ?: rank (?P<rank>\d{1,7}) of \d{1,7} ranks has already checked in",
-        NAMED,
-        1,
+        "bootstrap", r"Bootstrap Root ?: rank (?P<rank>\d{1,7}) of \d{1,7} ranks has already checked in", 1
     ),
-    _rule("bootstrap", r"Bootstrap Root ?: mismatch in (?:rank count|info) from procs", NOBODY, 1),
-    _rule("bootstrap", r"Message truncated ?: received \d+ bytes instead of \d+", NOBODY, 2),
+    _rule("bootstrap", r"Bootstrap Root ?: mismatch in (?:rank count|info) from procs", 1),
+    _rule("bootstrap", r"Message truncated ?: received \d+ bytes instead of \d+", 2),
     _rule(
         "version_mismatch",
         r"Mismatched NCCL version detected ?: rank (?P<rank_a>\d{1,7}) version \d+ rank (?P<rank>\d{1,7})\b",
-        NAMED,
         1,
     ),
     # --- device, memory, topology ---
-    _rule(
-        "oom",
-        r"Cuda failure.{0,40}out of memory|Failed to (?:CUDA )?(?:malloc|calloc|host alloc)",
-        PRINTER,
-        1,
-    ),
-    _rule("cuda", r"Cuda failure|CUDA_ERROR_\w{1,60}", PRINTER, 1),
+    _rule("oom", r"Cuda failure.{0,40}out of memory|Failed to (?:CUDA )?(?:malloc|calloc|host alloc)", 1),
+    _rule("cuda", r"Cuda failure|CUDA_ERROR_\w{1,60}", 1),
     _rule(
         "duplicate_gpu",
         r"Duplicate GPU detected ?: rank (?P<rank_a>\d{1,7}) and rank (?P<rank>\d{1,7}) both on CUDA device "
         r"(?P<bus>[0-9a-f]{1,16})",
-        NAMED,
         1,
     ),
-    _rule("duplicate_gpu", r"Multiple ranks (?:detected|are) using the same GPU", NOBODY, 1),
+    _rule("duplicate_gpu", r"Multiple ranks (?:detected|are) using the same GPU", 1),
     _rule(
         "shm",
         r"(?:creating|attaching to) shared memory segment|failed to extend \S{1,255} to \d+ bytes|"
         r"No space left on device",
-        PRINTER,
         1,
     ),
     _rule(
-        "connect",
-        r"No transport found for rank (?P<rank_a>\d{1,7})\[\w{1,16}\] -> rank (?P<rank>\d{1,7})",
-        NAMED,
-        2,
+        "connect", r"No transport found for rank (?P<rank_a>\d{1,7})\[\w{1,16}\] -> rank (?P<rank>\d{1,7})", 2
     ),
     # --- mismatch checks on the device, 2.4.2 to 2.7 only; the rank is the printer's own ---
     _rule(
         "collective_mismatch",
         r"Mismatched collective detected|this may be caused by a collective mismatch around rank",
-        NOBODY,
         3,
     ),
     # --- proxies and communicators: consequences ---
-    _rule("other", r"Proxy Call to rank (?P<rank>\d{1,7}) failed", NAMED, 3),
+    _rule("other", r"Proxy Call to rank (?P<rank>\d{1,7}) failed", 3),
     _rule(
         "other",
         r"Socket recv failed while polling|\[(?:Proxy|Service)[^\]]{0,40}\] Failed to execute operation",
-        PRINTER,
         3,
     ),
-    _rule(
-        "other",
-        r"communicator was revoked|communicator encountered a fatal error|GIN Error detected",
-        NOBODY,
-        3,
-    ),
+    _rule("other", r"communicator was revoked|communicator encountered a fatal error|GIN Error detected", 3),
 )
 
 _STATUS = regex(r"\b(?:error |status=)(?:IBV_WC_\w{1,40}\()?(?P<status>\d{1,4})", re.IGNORECASE)
 _RETRY = regex(r"retrying \((?P<nth>\d{1,9})/(?P<of>\d{1,9})\)")
-_VENDOR = regex(r"vendor[ _]err[ =](?P<vendor>\d{1,10})")
 _HCA = regex(
     r"\bhca (?P<nic>[\w.\-:]{1,64})|\bNET/IB ?: ?(?P<dev>\w[\w.\-]{0,63}:\d{1,3}) |"
     r"\bon dev (?P<qp>[\w.\-]{1,64}:\d{1,3})"
@@ -208,9 +172,8 @@ _REMOTE_RESULT = 6
 def classify(line: NcclLine) -> dict[str, Any] | None:
     """Return the fields of an NcclWarn for a line, or None where it names no fault.
 
-    Keys: `fault`, `blames` (printer, named or nobody), `tier`, and where the line carries them `peer_host`
-    (name or address without port), `peer_rank` and `rank_a` (ranks of that communicator), `status`
-    (ibv_wc_status), `vendor`, `nic`, `bus_id`.
+    Keys: `fault`, `tier`, and where the line carries them `peer_host` (name or address without port), `peer_rank` and
+    `rank_a` (ranks of that communicator), `status` (ibv_wc_status), `nic`, `bus_id`.
     """
     message = line.message[:_LIMIT]
     for rule in RULES:
@@ -223,7 +186,7 @@ def classify(line: NcclLine) -> dict[str, Any] | None:
             return None
         return _fields(rule, match, message)
     if line.level in ("WARN", "ABORT"):
-        return {"fault": "other", "blames": NOBODY, "tier": 3}
+        return {"fault": "other", "tier": 3}
     return None
 
 
@@ -238,15 +201,15 @@ def traceback_result(message: str) -> dict[str, Any] | None:
         return None
     result = int(match["result"])
     if result in _LOCAL_RESULTS:
-        return {"fault": "other", "blames": PRINTER, "tier": 2, "result": result}
+        return {"fault": "other", "tier": 2}
     if result == _REMOTE_RESULT:
-        return {"fault": "other", "blames": NOBODY, "tier": 3, "result": result}
+        return {"fault": "other", "tier": 3}
     return None
 
 
 def _fields(rule: WarnRule, match: re.Match[str], message: str) -> dict[str, Any]:
     groups = match.groupdict()
-    fields: dict[str, Any] = {"fault": rule.name, "blames": rule.blames, "tier": rule.tier}
+    fields: dict[str, Any] = {"fault": rule.name, "tier": rule.tier}
     retry = _RETRY.search(message)
     if retry is not None and int(retry["nth"]) < int(retry["of"]):
         fields.update(tier=3, retrying=True)  # it tries again: no fault yet
@@ -264,23 +227,16 @@ def _fields(rule: WarnRule, match: re.Match[str], message: str) -> dict[str, Any
         fields["nic"] = nic["nic"] or nic["dev"] or nic["qp"]
     if rule.name == "ib_error":
         _completion(fields, message)
-    elif rule.blames == NAMED and "peer_host" not in fields and "peer_rank" not in fields:
-        fields["blames"] = NOBODY
     return fields
 
 
 def _completion(fields: dict[str, Any], message: str) -> None:
-    """Add the status of a failed completion, and shift the blame to where that status puts it."""
+    """Add the status of a failed completion, which tells a fault from what follows one."""
     status = _STATUS.search(message)
-    vendor = _VENDOR.search(message)
-    if vendor is not None:
-        fields["vendor"] = int(vendor["vendor"])
     if status is None:
         return
     code = fields["status"] = int(status["status"])
     if code == _FLUSHED:
-        fields.update(blames=NOBODY, tier=3)
+        fields["tier"] = 3
     elif code in _LOCAL_STATUS:
-        fields.update(blames=PRINTER, tier=1)
-    elif "peer_host" not in fields:
-        fields["blames"] = NOBODY
+        fields["tier"] = 1

@@ -134,7 +134,7 @@ class Recording:
             "calls": pickle.dumps((self.kinds, self.stacks), protocol=5),
             "columns": {name: column.tobytes() for name, column in self.columns.items()},
             "own_sizes": None if self.own_sizes is None else self.own_sizes.to_wire(),
-            "notes": [(n.code, n.message, n.file, n.line, n.hint) for n in self.notes],
+            "notes": [note.to_row() for note in self.notes],
         }
 
     @classmethod

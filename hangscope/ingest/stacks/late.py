@@ -27,11 +27,6 @@ class LateStackParser(LineParser):
         self._lines: deque[Line] = deque(maxlen=_LINES_KEPT)
         self._open: dict[str, int] = {}
 
-    @property
-    def wants_more(self) -> bool:
-        """Whether a dump is being read."""
-        return bool(self._open)
-
     def feed(self, line: Line) -> Iterable[Event]:
         """Keep a line of a dump."""
         left = self._open.pop(line.origin, 0)

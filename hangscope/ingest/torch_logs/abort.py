@@ -62,11 +62,6 @@ class AbortParser(LineParser):
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
 
-    @property
-    def wants_more(self) -> bool:
-        """Whether more of a death may follow."""
-        return bool(self._open)
-
     def feed(self, line: Line) -> Iterable[Event]:
         """Read one line; return the deaths that it completes."""
         text = line.text

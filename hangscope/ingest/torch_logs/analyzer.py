@@ -12,7 +12,6 @@ line has a colon for the comma.) Its blame depends on the order of its inputs, s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
@@ -21,7 +20,7 @@ from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in
 from hangscope.regex import regex
 
 _LINES = 24  # of one report, its stack apart
@@ -68,11 +67,6 @@ class AnalyzerParser(LineParser):
     def __init__(self) -> None:
         self._open: _Open | None = None
 
-    @property
-    def wants_more(self) -> bool:
-        """Whether a report is being read."""
-        return self._open is not None
-
     def feed(self, line: Line) -> Iterable[Event]:
         """Read one line of a report."""
         absent, unlike = _ABSENT.search(line.text), _UNLIKE.search(line.text)
@@ -97,9 +91,9 @@ class AnalyzerParser(LineParser):
                 match[1].split()[0].lstrip("_").replace("all_gather_base", "all_gather_into_tensor")
             )
         elif match := _MISSING.match(text):
-            fields["named"] = _ranks(match[1])
+            fields["named"] = ranks_in(match[1])
         elif match := _EXPECTED.match(text):
-            fields["expected"] = _ranks(match[1])
+            fields["expected"] = ranks_in(match[1])
         elif found := _ERROR.findall(text):
             fields["named"] = tuple(sorted({int(rank) for rank, _ in found}))
             fields["error"] = found[0][1]
@@ -108,7 +102,3 @@ class AnalyzerParser(LineParser):
         """Return the report that is open."""
         report, self._open = self._open, None
         return [] if report is None else [report.first.event(AnalyzerReport, **report.fields)]
-
-
-def _ranks(text: str) -> tuple[int, ...]:
-    return tuple(sorted({int(number) for number in re.findall(r"\d{1,7}", text)}))

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Build, Rule, RuleParser, integer, rule, told
+from hangscope.ingest.lines.rules import Build, Rule, integer, rule, told
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, group_fields, is_default_group, user_op
 from hangscope.regex import regex
 
@@ -226,8 +226,3 @@ RULES: tuple[Rule, ...] = (
     rule("DistBackendError: NCCL error in", None, _async_error),
     rule("remote error detected from rank", None, _async_error),
 )
-
-
-def watchdog_parser() -> RuleParser:
-    """Return the parser of the single lines of the NCCL backend."""
-    return RuleParser(RULES)

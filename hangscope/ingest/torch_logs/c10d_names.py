@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from hangscope.dataclass import dataclass
@@ -33,17 +34,21 @@ _USER_NAMES = {
 
 # 2.0-2.2 `[Rank 3]`; 2.3 `[PG 0 Rank 3]`; 2.4 `[PG 0 (default_pg) Rank 3]`; since 2.5 `[PG ID 0 PG GUID 0(default_pg) Rank 3]`.
 _GROUP = regex(
-    r"\[(?:PG (?:ID (\d{1,9}) PG GUID )?([^\s\](]{1,200}) ?(?:\(([^)\]]{0,200})\))? )?Rank (\d{1,7})\]"
+    r"\[(?:PG (?:ID \d{1,9} PG GUID )?([^\s\](]{1,200}) ?(?:\(([^)\]]{0,200})\))? )?Rank (\d{1,7})\]"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEvent(Event, kind=""):
-    """What c10d prints of one process group: its name across ranks, its description, its id within the process."""
+    """What c10d prints of one process group: its name across ranks, its description."""
 
     group_name: str | None = None
     group_desc: str | None = None
-    pg_id: int | None = None
+
+
+def ranks_in(text: str) -> tuple[int, ...]:
+    """Return the ranks that a list names, such as `1, 3`."""
+    return tuple(sorted({int(number) for number in re.findall(r"\d{1,7}", text)}))
 
 
 def user_op(name: str) -> str:
@@ -52,16 +57,16 @@ def user_op(name: str) -> str:
 
 
 def group_fields(text: str) -> dict[str, Any]:
-    """Return group_rank (group-local), pg_id (process-local), group_name and group_desc, as far as the text names a group.
+    """Return group_rank (group-local), group_name and group_desc, as far as the text names a group.
 
     A prefix with a group's name is preferred to a bare `[Rank 3]`, which names none.
     """
     best: dict[str, Any] = {}
     for match in _GROUP.finditer(text[:2000]):
-        pg_id, name, desc, rank = match.groups()
+        name, desc, rank = match.groups()
         fields: dict[str, Any] = {"group_rank": int(rank)}
         if name is not None:
-            fields |= {"group_name": name, "group_desc": desc or "", "pg_id": int(pg_id) if pg_id else None}
+            fields |= {"group_name": name, "group_desc": desc or ""}
             return fields
         best = best or fields
     return best

@@ -22,6 +22,7 @@ from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
+from hangscope.ingest.torch_logs.c10d_names import ranks_in
 from hangscope.regex import regex
 
 _SUMMARY = regex(r"^PARTIAL DATA: (\d{1,7})/(\d{1,7}) workers responded")
@@ -103,15 +104,11 @@ def _row(line: Line) -> Iterable[Event]:
     ]
     if expected is None or not (missing or unlike) or cells[11] == "completed":
         return ()
-    named = _numbers(missing[1]) if missing else tuple(sorted(set(unlike)))
+    named = ranks_in(missing[1]) if missing else tuple(sorted(set(unlike)))
     group, _, desc = cells[6].partition(":")
     return (
         line.event(
             AnalyzerReport, what="absent" if missing else "unlike", seq=int(cells[3]), op=user_op(cells[7].rpartition(":")[2]),
-            named=named, expected=_numbers(expected[1]), group_name=group, group_desc=desc or None,
+            named=named, expected=ranks_in(expected[1]), group_name=group, group_desc=desc or None,
         ),
     )  # fmt: skip
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(sorted({int(number) for number in text.split(", ")}))

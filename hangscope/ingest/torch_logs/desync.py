@@ -14,7 +14,6 @@ group.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
@@ -25,7 +24,7 @@ from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d import group_event
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent, user_op
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in, user_op
 from hangscope.regex import regex
 
 _LINES_OF_A_REPORT = 80
@@ -97,11 +96,6 @@ class _ReportParser(LineParser):
     def __init__(self) -> None:
         self._open: dict[Writer, _Report] = {}
 
-    @property
-    def wants_more(self) -> bool:
-        """Return whether a report is being read."""
-        return bool(self._open)
-
     def _given_up(self, writer: Writer) -> list[Event]:
         """Return the events of reports that do not go on any more, now that `writer` printed one more line."""
         for other, report in self._open.items():
@@ -168,14 +162,10 @@ def _take(fields: dict[str, Any], text: str) -> None:
     if match := _AT.search(text):
         fields |= {"reporter": int(match.group(1)), "op": user_op(match.group(2)), "seq": int(match.group(3))}
     if match := _NEVER.search(text):
-        fields["never_joined"] = _ranks(match.group(1))
+        fields["never_joined"] = ranks_in(match.group(1))
     for name, pattern in (("joined_not_finished", _JOINED), ("not_joined", _MISSED)):
         if match := pattern.search(text):
-            fields.setdefault(name, {})[int(match.group(2))] = _ranks(match.group(1))
-
-
-def _ranks(text: str) -> tuple[int, ...]:
-    return tuple(sorted({int(n) for n in re.findall(r"\d{1,7}", text)}))
+            fields.setdefault(name, {})[int(match.group(2))] = ranks_in(match.group(1))
 
 
 class FailedStackParser(_ReportParser):

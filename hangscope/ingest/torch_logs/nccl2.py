@@ -15,7 +15,7 @@ from typing import Any
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, rule
+from hangscope.ingest.lines.rules import Rule, rule
 from hangscope.ingest.torch_logs.c10d import AsyncError
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.regex import regex
@@ -68,8 +68,3 @@ RULES: tuple[Rule, ...] = (
         _error,
     ),
 )
-
-
-def nccl2_parser() -> RuleParser:
-    """Return the parser of nccl2's lines."""
-    return RuleParser(RULES)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, integer, rule, told
+from hangscope.ingest.lines.rules import Rule, integer, rule, told
 from hangscope.ingest.torch_logs.c10d import told_of_group
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.regex import regex
@@ -248,8 +248,3 @@ RULES: tuple[Rule, ...] = (
         told_of_group(StoreTimeout, what="ncclUniqueId"),
     ),
 )
-
-
-def store_parser() -> RuleParser:
-    """Return the parser of init, DDP, FSDP and Join lines."""
-    return RuleParser(RULES)

@@ -69,7 +69,7 @@ class RankException(Event, kind="exception", same_by=("type", "message", "frames
 
     `type` is empty where the last line is missing (`truncated`). `code` is the source text of the deepest user frame; `symptom`:
     what the communication layer noticed of a peer or of calls that do not fit, and no cause of its own; `chain`: (type, message)
-    of the exceptions raised because of this one, `last_frames` where the last of them was raised: the call in which the rank ended.
+    of the exceptions raised because of this one.
     `torn`: how it begins, or any frame, is not here, so that the last line may be another's, or an error's that was caught.
     """
 
@@ -79,7 +79,6 @@ class RankException(Event, kind="exception", same_by=("type", "message", "frames
     code: str | None = None
     symptom: bool = False
     chain: tuple[tuple[str, str], ...] = ()
-    last_frames: Stack = ()
     truncated: bool = False
     torn: bool = False
 
@@ -109,7 +108,6 @@ class _Done:
     message: str
     opened: _Open
     chain: list[tuple[str, str]] = field(default_factory=list)
-    last_frames: list[Frame] = field(default_factory=list)
     linked: bool = False
     left: int = _CHAIN_LINES
 
@@ -215,7 +213,6 @@ class TracebackParser(LineParser):
             return []
         if done is not None and opened.chained:
             done.chain.append((kind, quote(message)))
-            done.last_frames = opened.frames
             done.linked, done.left = False, _CHAIN_LINES
             return []
         events = self._emit(key)
@@ -282,7 +279,6 @@ class TracebackParser(LineParser):
                 code=quote(opened.code[user], 300) if user is not None and opened.code[user] else None,
                 symptom=is_symptom(done.kind, done.message),
                 chain=tuple(done.chain),
-                last_frames=tuple(reversed(done.last_frames)),
                 truncated=truncated,
                 torn=not (opened.headed and opened.frames),
             )

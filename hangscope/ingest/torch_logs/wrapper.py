@@ -16,9 +16,9 @@ import re
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
+from hangscope.ingest.lines.rules import Build, Rule, rule, told
 from hangscope.ingest.torch_logs.c10d import group_event, told_of_group
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in
 from hangscope.ingest.torch_logs.fingerprint import differing_aspects, fingerprints, garbled_peer
 from hangscope.regex import regex
 
@@ -122,21 +122,17 @@ def _barrier_error(line: Line, match: re.Match[str]) -> Event | None:
 
 
 def _absent(line: Line, match: re.Match[str]) -> Event:
-    ranks = tuple(sorted({int(n) for n in re.findall(r"\d{1,7}", match.group("ranks"))}))
-    return group_event(line, MonitoredBarrier, absent=ranks)
+    return group_event(line, MonitoredBarrier, absent=ranks_in(match.group("ranks")))
 
 
-def _gloo_timeout(line: Line, match: re.Match[str]) -> Event:
-    return line.event(GlooTimeout, peer=_peer(line, match), what=match.group("what"))
+def _gloo(kind: type[Event]) -> Build:
+    """Return what makes an event of a kind, with the address of the peer that the line names."""
 
+    def build(line: Line, match: re.Match[str]) -> Event:
+        peer = _PEER_ADDRESS.search(line.text, match.start())
+        return line.event(kind, peer=peer and peer.group(1), what=match.group("what"))
 
-def _gloo_closed(line: Line, match: re.Match[str]) -> Event:
-    return line.event(GlooClosed, peer=_peer(line, match), what=match.group("what"))
-
-
-def _peer(line: Line, match: re.Match[str]) -> str | None:
-    peer = _PEER_ADDRESS.search(line.text, match.start())
-    return peer.group(1) if peer else None
+    return build
 
 
 RULES: tuple[Rule, ...] = (
@@ -175,18 +171,18 @@ RULES: tuple[Rule, ...] = (
     rule(
         " operation to complete",
         r"Timed out waiting \d{1,18} ?ms for (?P<what>recv|send) operation to complete",
-        _gloo_timeout,
+        _gloo(GlooTimeout),
     ),
-    rule("Connection closed by peer [", r"(?P<what>Connection closed by peer) \[", _gloo_closed),
+    rule("Connection closed by peer [", r"(?P<what>Connection closed by peer) \[", _gloo(GlooClosed)),
     rule(
         "Connection reset by peer",
         r"(?:Read|Write) error .{0,80}?: (?P<what>Connection reset by peer)",
-        _gloo_closed,
+        _gloo(GlooClosed),
     ),
     rule(
         "Application timeout caused pair closure",
         r"(?P<what>Application timeout caused pair closure)",
-        _gloo_closed,
+        _gloo(GlooClosed),
     ),
     rule(
         "op.preamble.length <= op.nbytes",
@@ -194,8 +190,3 @@ RULES: tuple[Rule, ...] = (
         told(GlooSizeMismatch),
     ),
 )
-
-
-def wrapper_parser() -> RuleParser:
-    """Return the parser of the lines of DETAIL's wrapper and of gloo."""
-    return RuleParser(RULES)

@@ -10,29 +10,26 @@ from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
+from hangscope.ingest.job_logs import engines, faults, launcher
 from hangscope.ingest.job_logs.deepspeed import DeepSpeedParser
-from hangscope.ingest.job_logs.engines import engine_parser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
-from hangscope.ingest.job_logs.faults import fault_parser, skip_parser, stall_parser
-from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, launcher_parser
+from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.rules import RuleParser
 from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl.last_error import LastErrorParser
 from hangscope.ingest.nccl.service_thread import ServiceThreadParser
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.torch_logs import c10d, nccl2, store, wrapper
 from hangscope.ingest.torch_logs.abort import AbortParser
 from hangscope.ingest.torch_logs.analyzer import AnalyzerParser
-from hangscope.ingest.torch_logs.c10d import watchdog_parser
 from hangscope.ingest.torch_logs.debug_pages import DebugPageParser
 from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
-from hangscope.ingest.torch_logs.nccl2 import nccl2_parser
-from hangscope.ingest.torch_logs.store import store_parser
 from hangscope.ingest.torch_logs.traceback import TracebackParser
 from hangscope.ingest.torch_logs.two_ranks import contradiction
-from hangscope.ingest.torch_logs.wrapper import wrapper_parser
 from hangscope.ingest.workers.attempts import with_attempts
 from hangscope.ingest.workers.identity import merge_repeats
 
@@ -64,7 +61,7 @@ class LogReading:
             "file": self.file,
             "events": [event.to_row() for event in self.events],
             "recordings": [recording.to_wire() for recording in self.recordings],
-            "notes": [(n.code, n.message, n.file, n.line, n.hint) for n in self.notes],
+            "notes": [note.to_row() for note in self.notes],
             "lines": self.lines,
             "size": self.size,
             "rank": self.rank,
@@ -111,9 +108,9 @@ def read_log(
     """
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
-        TracebackParser(), table, launcher_parser(), AbortParser(), fault_parser(), watchdog_parser(),
-        DesyncParser(), FailedStackParser(), wrapper_parser(), store_parser(), nccl2_parser(), AnalyzerParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
-        engine_parser(), DeepSpeedParser(), skip_parser(), stall_parser(), detail, *extra,
+        TracebackParser(), table, RuleParser(launcher.RULES), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
+        DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), RuleParser(nccl2.RULES), AnalyzerParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
+        RuleParser(engines.RULES), DeepSpeedParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)

@@ -44,6 +44,11 @@ class Reading:
     nccl_recordings: list[Recording] = field(default_factory=list)
     communicators: list[Communicator] = field(default_factory=list)
 
+    @property
+    def all_events(self) -> list[Event]:
+        """Return all that its lines say."""
+        return [*self.events, *(self.log.events if self.log is not None else ())]
+
     @classmethod
     def from_wire(cls, file: str, wire: Wire, interner: Interner | None = None) -> Reading:
         """Return the reading of `file` from what `reader.read_file` answered."""

@@ -48,7 +48,7 @@ def _read_log(stream: BinaryIO, shown: str) -> tuple[Wire, LogReading]:
     reading = log_reading.read_log(stream, shown, (nccl, late))
     told["log"] = reading.to_wire()
     told["threads"] = _thread_rows(placed(late.processes(), reading))
-    told["notes"] = [(n.code, n.message, n.file, n.line, n.hint) for n in nccl.notes]
+    told["notes"] = [note.to_row() for note in nccl.notes]
     told["nccl"] = {
         "recordings": [recording.to_wire() for recording in nccl.recordings()],
         "communicators": [communicator.to_row() for communicator in nccl.communicators()],
@@ -87,7 +87,7 @@ def with_events(kind: str, events: Sequence[Event], notes: list[Note]) -> Wire:
     """Return an answer of events alone."""
     told = answer(kind)
     told["events"] = [event.to_row() for event in events]
-    told["notes"] = [(n.code, n.message, n.file, n.line, n.hint) for n in notes]
+    told["notes"] = [note.to_row() for note in notes]
     return told
 
 

@@ -46,7 +46,7 @@ def check_wire(file: str, wire: Any, interner: Interner) -> None:
     _of_its_types(reading, "an answer")
     for recording in (*reading.recordings, *reading.nccl_recordings, *in_log):
         _check_recording(recording)
-    for event in (*reading.events, *(reading.log.events if reading.log is not None else ())):
+    for event in reading.all_events:
         problem = problem_of(event)
         _require(not problem, problem)
     for communicator in reading.communicators:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
-from hangscope.live.watch.status import read_status
+from hangscope.live.look.status import read_status
 
 
 @dataclass(frozen=True, slots=True)

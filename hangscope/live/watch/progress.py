@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from hangscope.dataclass import dataclass
-from hangscope.live.watch.status import Status
+from hangscope.live.look.status import Status
 
 OWN_TIME = 1.5
 SHORT = 5.0  # s: less than that is a step

@@ -14,6 +14,7 @@ from hangscope.dataclass import dataclass
 from hangscope.live.folder import RunFolder
 from hangscope.live.look.capture import GAP, Taken, capture
 from hangscope.live.look.processes import Process, cpu_seconds, job_of, of_run
+from hangscope.live.look.status import StatusReader
 from hangscope.live.settings import additions
 from hangscope.live.torch_version import torch_version
 from hangscope.live.watch.command import ANNOUNCING, ENDING, PASSED_ON, Command, check
@@ -21,7 +22,6 @@ from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.output import Output
 from hangscope.live.watch.progress import OWN_TIME, Look, Mark, Patience, mark_of
 from hangscope.live.watch.reporting import Reporting
-from hangscope.live.watch.status import StatusReader
 
 _LOOK = 0.5  # s between two looks at the command
 _SEARCH = 5.0  # s between two searches for its processes

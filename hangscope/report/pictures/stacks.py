@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import CallRef
 from hangscope.incident import Stack
@@ -9,7 +11,7 @@ from hangscope.knowledge.callsite import is_user
 from hangscope.report import told
 from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.subject import Subject
-from hangscope.report.words import sizes_words
+from hangscope.report.words import call_words, sizes_words
 
 
 def sides(subject: Subject) -> tuple[SidePart, ...]:
@@ -33,7 +35,11 @@ def sides(subject: Subject) -> tuple[SidePart, ...]:
         )
         behind = "" if subject.inside(verdict.in_call) else " behind it"
         right = SidePart(
-            "waiting", f"{who}, waiting{behind}".capitalize(), _call(waiting), rank, _frames(waiting.frames)
+            "waiting",
+            f"{who}, waiting{behind}".capitalize(),
+            _call(waiting),
+            rank,
+            page_frames(waiting.frames),
         )
     return tuple(_marked(side, other) for side, other in ((left, right), (right, left)) if side is not None)
 
@@ -49,22 +55,22 @@ def _culprit(subject: Subject) -> SidePart | None:
             return SidePart("culprit", f"Rank {rank}, its traceback", "", rank, trace)
         record = subject.incident.ranks.get(rank)
         if record is not None and record.threads and record.threads[0][1]:
-            return SidePart("culprit", f"Rank {rank}, its stack", "", rank, _frames(record.threads[0][1]))
+            return SidePart("culprit", f"Rank {rank}, its stack", "", rank, page_frames(record.threads[0][1]))
     if call is None:
         return None
     who = f"Rank {rank}" if rank is not None else "The other side"
     there = call.seq == verdict.seq or call.group is not None
     word = "its call" if there else "its last call on that group"
-    return SidePart("culprit", f"{who}, {word}", _call(call), rank, _frames(call.frames))
+    return SidePart("culprit", f"{who}, {word}", _call(call), rank, page_frames(call.frames))
 
 
 def _call(call: CallRef) -> str:
-    seq = f" seq {call.seq}" if call.seq is not None else ""
     sizes = sizes_words(call.sizes, call.dtypes)
-    return f"{call.op or 'a call'}{seq}" + (f" · {sizes}" if sizes else "")
+    return call_words(call) + (f" · {sizes}" if sizes else "")
 
 
-def _frames(stack: Stack) -> tuple[PageFrame, ...]:
+def page_frames(stack: Stack) -> tuple[PageFrame, ...]:
+    """Return a stack as the page shows it."""
     return tuple(PageFrame(f.name, f.file, f.line, is_user(f)) for f in stack)
 
 
@@ -73,7 +79,5 @@ def _marked(side: SidePart, other: SidePart | None) -> SidePart:
     there = {(f.file, f.line) for f in other.frames} if other is not None else set()
     if not there:
         return side
-    frames = tuple(
-        PageFrame(f.name, f.file, f.line, f.user, (f.file, f.line) not in there, f.code) for f in side.frames
-    )
-    return SidePart(side.role, side.title, side.call, side.rank, frames)
+    frames = tuple(replace(frame, differs=(frame.file, frame.line) not in there) for frame in side.frames)
+    return replace(side, frames=frames)

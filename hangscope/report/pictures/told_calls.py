@@ -10,7 +10,7 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.report.pictures.behaviour import Behaviour
 from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.subject import Subject
-from hangscope.report.words import sizes_words
+from hangscope.report.words import call_words, sizes_words
 
 _NOTE = "told by text"
 
@@ -83,9 +83,7 @@ def _told(subject: Subject) -> bool:
 
 
 def _words(call: CallRef | None) -> str:
-    if call is None or not call.op:
-        return ""
-    return f"{call.op}" + (f" seq {call.seq}" if call.seq is not None else "")
+    return call_words(call) if call is not None and call.op else ""
 
 
 def _cell(subject: Subject, call: CallRef | None, mark: str) -> DiffCell:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import CallRef
+from hangscope.knowledge.callsite import user_frame
 from hangscope.report.pictures.behaviour import Behaviour
 from hangscope.report.schema.stories import Argument, MismatchStory
 from hangscope.report.subject import Subject
@@ -38,8 +39,6 @@ _NAMES = ("call", "seq", "sizes", "type", "line")
 
 
 def _values(call: CallRef) -> tuple[str, ...]:
-    from hangscope.knowledge.callsite import user_frame
-
     frame = user_frame(call.frames)
     return (
         call.op,

@@ -11,6 +11,7 @@ from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.regex import regex
 from hangscope.report import told
 from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.pictures.stacks import page_frames
 from hangscope.report.schema.stories import (
     DeviceStory,
     EndStory,
@@ -18,7 +19,6 @@ from hangscope.report.schema.stories import (
     KnownStory,
     LastLine,
     LoopStory,
-    PageFrame,
     ProgressRow,
     StackStory,
     Story,
@@ -101,10 +101,7 @@ def stack(subject: Subject, classes: Sequence[Behaviour]) -> StackStory | None:
     for rank in sorted(subject.culprits):
         record = subject.incident.ranks.get(rank)
         if record is not None and record.threads and record.threads[0][1]:
-            from hangscope.knowledge.callsite import is_user
-
-            frames = tuple(PageFrame(f.name, f.file, f.line, is_user(f)) for f in record.threads[0][1])
-            return StackStory(f"Rank {rank}", record.stack_file or "", frames)
+            return StackStory(f"Rank {rank}", record.stack_file or "", page_frames(record.threads[0][1]))
     return None
 
 

@@ -170,7 +170,7 @@ FORMS = [
         "dgx1:901:977 [2] enqueue.cc:197 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 2.",
         "dgx1:901:977 [2] NCCL INFO collective matched at and around rank 2",
         " NCCL WARN",
-        {"fault": "collective_mismatch", "blames": "nobody"},
+        {"fault": "collective_mismatch", "tier": 3},
     ),
     Form(
         "heartbeat_timeout",

@@ -216,7 +216,7 @@ def test_warnings_and_trace_backs_become_events() -> None:
         ("nccl_ras", None, "node0", 4000),
     ]
     assert events[0].line == 2 and events[0].time is not None
-    assert events[1].result == 6
+    assert events[1].tier == 3
     assert events[2].told() == {
         "what": "dead",
         "peer_host": "node1",

@@ -12,7 +12,7 @@ must never notice that this is here.
 - SIGTERM leaves the stacks in `at_end/` before it does what it does; an uncaught exception leaves the recorder there.
 - A frontier that stands still leaves both in `stall/`, so that they are there when all is killed at once; they are
   removed when it moves again.
-- An anonymous file tells how far the rank has come (`hangscope.live.watch.status`).
+- An anonymous file tells how far the rank has come (`hangscope.live.look.status`).
 - What the rank prints through sys.stdout and sys.stderr goes to `logs/restart_N/rank_R.{out,err}` as well.
 """
 
