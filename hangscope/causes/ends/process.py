@@ -38,7 +38,8 @@ def ended_from_outside(case: Case) -> Match | None:
     if named and (frozen or still or isinstance(finding, Different | Shifted | Lagging)):
         return None
     if not isinstance(finding, Nothing) and (
-        (still and case.graph.waiting) or (event.signal == "SIGINT" and _interrupted_outside(case))
+        (still and (case.graph.waiting or finding.waiting))
+        or (event.signal == "SIGINT" and _interrupted_outside(case))
     ):
         return None  # it was frozen, whoever ended it
     told = _REASONS.get(str(event.reason), "was ended from outside")

@@ -14,27 +14,39 @@ DAY = 26 * 3600.0  # seconds by which the clocks of two time zones may differ
 LEAST = 10.0  # seconds without a call that are no standstill yet
 USUAL = 5.0  # times the longest pause between calls that the job made before
 RECENT = 256  # calls of a rank whose pauses are looked at
+DEFAULT = 600.0  # seconds that torch's watchdog waits before it calls a call of NCCL frozen
 ASKED = 64  # ranks whose pauses are looked at
 
 
 def stood_still(incident: Incident, statements: Statements, end: Event) -> bool | None:
     """Return whether the job had made no call for longer than it ever paused before, when `end` was printed; None: unknown.
 
-    Where no dump tells of calls, a step that was counted just before the end shows that the job moved.
+    Where no dump tells of calls, the steps tell that were counted.
     """
     stamp = end.in_the_year
     last, usual = _calls(incident)
     if stamp is None:
         return None
     if not last:
-        steps = (e.in_the_year for e in statements.all(Progress) if e.step is not None)
-        return False if any(step is not None and 0 <= stamp - step < LEAST for step in steps) else None
+        return _by_steps(statements, stamp)
     apart = stamp - since_new_year(last / 1e9)
     if abs(apart) > DAY:
         return None  # clocks of two different days
     gap = apart % ZONES
     # Just below a whole number of zones the two clocks merely disagree.
     return max(LEAST, USUAL * usual) < gap < ZONES - LEAST
+
+
+def _by_steps(statements: Statements, end: float) -> bool | None:
+    """Return whether the last step was counted long before the end (seconds of the year), for the pace of the steps before it."""
+    counted = [e for e in statements.all(Progress) if e.step is not None and e.in_the_year is not None]
+    gap = min((end - (e.in_the_year or 0.0) for e in counted), default=-1.0)
+    if not 0 <= gap < DAY:
+        return None
+    if gap < LEAST:
+        return False
+    paces = [e.pace for e in counted if e.pace is not None]
+    return True if len(paces) == len(counted) and gap > max(DEFAULT, USUAL * max(paces)) else None
 
 
 def _calls(incident: Incident) -> tuple[int, float]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from hangscope.explain.finding import Finding, Source
 from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.blocked import blocked_alone
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
 from hangscope.explain.text.output import (
@@ -46,6 +47,7 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (nothing_under_way, Source.HINT),
     (silent, Source.SILENCE),
     (sites, Source.SILENCE),
+    (blocked_alone, Source.SILENCE),
     (progress, Source.OUTPUT),
     (last_words, Source.OUTPUT),
     (printed, Source.OUTPUT),
