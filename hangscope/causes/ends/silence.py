@@ -13,7 +13,13 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, DumpSignal, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import (
+    AsyncError,
+    DumpObserved,
+    DumpSignal,
+    HeartbeatTimeout,
+    WatchdogTimeout,
+)
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     GlooClosed,
@@ -43,7 +49,7 @@ def vanished(case: Case) -> Match | None:
     culprits = tuple(r for r in culprits if r not in placed)
     if not culprits:
         return None  # they stand where those stand who wait
-    if (left := _said_goodbye(case, culprits)) is not None:
+    if (left := _holding_its_lock(case, culprits) or _said_goodbye(case, culprits)) is not None:
         return left
     if (told := _told_by_ras(case, culprits) or _told_by_its_node(case, culprits)) is not None:
         return told
@@ -182,6 +188,19 @@ def _trace(case: Case, rank: int, dumps: bool, cut: bool, lost: bool) -> Evidenc
     return Evidence("log", text, rank, Source(record.files[0]) if record.files else None)
 
 
+def _holding_its_lock(case: Case, culprits: tuple[int, ...]) -> Match | None:
+    """Return the answer for ranks that are alive by their own monitors, which cannot get the interpreter's lock."""
+    told = [e for r in culprits for e in case.statements.of(r, HeartbeatTimeout) if e.what == "gil"]
+    if {e.rank for e in told} != set(culprits):
+        return None
+    who = ranks_phrase(culprits)
+    return Match(
+        "stuck_rank", culprits, f"a thread of {who} keeps the interpreter's lock, so that it makes no further call", strength=1,
+        evidence=[quote(e) for e in told[:4]],
+        advice=[f"Take a stack of {who} with its native frames (py-spy dump --native --pid PID): the thread inside of C or C++ code that keeps the GIL is the one."],
+    )  # fmt: skip
+
+
 def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     """Return the answer for ranks whose last output says that they leave, or that their loop is over."""
     bye = [e for r in culprits if (e := _farewell(case, r)) is not None]
@@ -278,9 +297,5 @@ def may_have_died(case: Case) -> Match | None:
         )
     ):
         return None
-    return Match(
-        "crashed_rank",
-        finding.culprits,
-        f"the logs do not tell whether {ranks_phrase(finding.culprits)} is still alive",
-        strength=0,
-    )
+    why = f"the logs do not tell whether {ranks_phrase(finding.culprits)} is still alive"
+    return Match("crashed_rank", finding.culprits, why, strength=0)

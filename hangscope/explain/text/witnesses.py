@@ -10,7 +10,7 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
 from hangscope.ingest.nccl.service_thread import LeftFirst
-from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout
+from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.debug_pages import NoAnswer
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.knowledge.callsite import user_frames
@@ -81,6 +81,22 @@ def nothing_under_way(incident: Incident, statements: Statements) -> Absent | No
     return Absent(
         tuple(idle), StuckCall(rank=others[0]), waiting=others, reached=frozenset(others), guess=True,
         events=(told[idle[0]], told[others[0]]),
+    )  # fmt: skip
+
+
+def holds_the_gil(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank whose own monitor could not get the interpreter's lock, where others waited and it did not time out.
+
+    A thread that holds the lock in native code stops its host, and waits for no other rank.
+    """
+    told = {e.rank: e for e in statements.all(HeartbeatTimeout) if e.rank is not None and e.what == "gil"}
+    late = {e.rank for e in statements.all(WatchdogTimeout)}
+    others = tuple(sorted(r for r in late if r is not None and r in incident.ranks and r not in told))
+    if len(told) != 1 or late & set(told) or len(others) < _OTHERS:
+        return None
+    return Absent(
+        tuple(told), StuckCall(rank=others[0]), waiting=others, reached=frozenset(others),
+        events=tuple(told.values()),
     )  # fmt: skip
 
 
