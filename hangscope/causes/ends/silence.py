@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.participation import busy
+from hangscope.causes.rooted import ROOTED
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unseen
 from hangscope.explain.text.excerpt import not_collected
@@ -141,7 +142,8 @@ def _only_timed_out(case: Case, culprits: tuple[int, ...]) -> bool:
 def _connected(case: Case, culprits: tuple[int, ...]) -> bool:
     """Return whether calls that wait for the one who left no dump are open in dumps of gloo, and not given up.
 
-    A process that ends closes its connections, which fails the calls of its peers at once.
+    A process that ends closes its connections, which fails the calls of its peers at once. Of a call with a root some are done
+    before others come, and those alone tell who still wait.
     """
     stuck = case.finding.stuck
     if (
@@ -154,7 +156,8 @@ def _connected(case: Case, culprits: tuple[int, ...]) -> bool:
         return False
     members = (m for rank, m in stuck.view.members.items() if case.incident.ranks[rank].dump_file is not None)
     inside = [m for m in members if m.row_of(stuck.seq) is not None]
-    return bool(inside) and all(stuck.seq in m.pending for m in inside)
+    still_open = [stuck.seq in m.pending for m in inside]
+    return any(still_open) if stuck.kind.op in ROOTED else bool(inside) and all(still_open)
 
 
 def _still_there(case: Case, culprits: tuple[int, ...]) -> Match:
@@ -265,17 +268,14 @@ def lost_by_peers(case: Case) -> Match | None:
     ]
     if not lost or case.statements.of(rank, NcclWarn) or rank in case.statements.whereabouts:
         return None
+    why = f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections"
     return Match(
-        "crashed_rank",
-        (rank,),
-        f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections",
-        strength=1,
-        evidence=[quote(e) for e in lost[:3]],
+        "crashed_rank", (rank,), why, strength=1, evidence=[quote(e) for e in lost[:3]],
         advice=[
             *_look_for((rank,)),
             "NCCL prints nothing in a process that is killed; whoever prints 'closed by remote peer' is a victim.",
         ],
-    )
+    )  # fmt: skip
 
 
 def _farewell(case: Case, rank: int) -> Progress | None:
