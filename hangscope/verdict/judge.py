@@ -111,8 +111,10 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
 def _by_a_moving_job(case: Case, match: Match) -> bool:
     """Return whether calls alone tell of a wait that may have lasted a moment only."""
     by_calls = isinstance(case.finding, Absent | Unpaired | Stalled) and not case.from_text
-    told = match.cause == "slow_rank" or any(item.kind in ("stack", "log", "exit") for item in match.evidence)
-    return by_calls and not told and still_moves(case, match.culprits)
+    told = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
+    # Where no recorder shows a call open, a stack beside it is of a moment as well.
+    momentary = (by_calls and not told) or not case.graph.waiting
+    return momentary and match.cause != "slow_rank" and still_moves(case, match.culprits)
 
 
 def _verdict(
@@ -232,8 +234,9 @@ def _summary(
     if on and why.startswith(phrase):
         why = phrase + on + why[len(phrase) :]
     sentence = why[:1].upper() + why[1:] if why.startswith(("rank", "the ", "a ", "one ")) else why
-    where = f" at {finding.stuck.kind.op}" if finding.stuck.kind is not None and finding.stuck.kind.op else ""
     seq = f" seq {finding.stuck.seq}" if finding.stuck.seq is not None else ""
+    op = finding.stuck.kind.op if finding.stuck.kind is not None else ""
+    where = f" at {op}" if op else " at a call," if seq and finding.stuck.kind is not None else ""
     group = f" on group {finding.stuck.view.group.label}" if finding.stuck.view is not None else ""
     if in_call and (where or seq):
         verb = "waits" if len(in_call) == 1 else "wait"

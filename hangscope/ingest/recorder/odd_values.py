@@ -7,6 +7,7 @@ may have been as well, and nothing may rest on them alone. Keys that are missing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import compress
 from operator import ge, not_
 from typing import Any
@@ -21,6 +22,7 @@ _MEMBERS = regex(r"\[[\d, ]*\]")
 _NUMBER = regex(r"-?\d{1,19}")
 _LARGEST = 2**62
 _FEW = 16  # groups, so many that going through all calls for each is the quicker way
+_BYTE = 256
 _IN_PLACE = (":all_reduce", ":broadcast", ":barrier", ":all_reduce_barrier")  # their outputs are their inputs
 
 
@@ -201,12 +203,19 @@ def _falls(numbers: Sequence[int]) -> Iterator[int]:
     return (place for place, falls in enumerate(map(ge, numbers, numbers[1:])) if falls)
 
 
+@cache
+def _only(byte: int) -> bytes:
+    """Return what translates one byte to 1 and all others to 0."""
+    return bytes(other == byte for other in range(_BYTE))
+
+
 def _by_group(groups: Sequence[int], seqs: Sequence[int]) -> Iterator[list[int]]:
     """Yield the seqs of each group, the group of the first call first."""
     different = dict.fromkeys(groups)
-    if len(different) <= _FEW:
+    if len(different) <= _FEW and max(different, default=0) < _BYTE:
+        small = bytes(iter(groups))
         for group in different:
-            yield list(compress(seqs, map(group.__eq__, groups)))
+            yield list(compress(seqs, small.translate(_only(group))))
         return
     found: dict[int, list[int]] = {}
     for group, seq in zip(groups, seqs, strict=True):

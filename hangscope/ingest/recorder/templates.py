@@ -6,7 +6,8 @@ one order, and torch/csrc/jit/serialization/pickler.cpp numbers what it memoizes
 only the head is loaded, and the times of its calls are picked out: a tenth of the work.
 
 Where the ring began at another call, or sizes are a rank's own, no dump is like another, but its entries still are
-(`entry_forms.py`): that takes half of the work, and makes the templates for others.
+(`entry_forms.py`): that takes half of the work, and makes the templates for others. Texts in frames may be a rank's own
+(`own_texts.py`).
 
 A dump is like a template only where every byte that is not masked is equal, so that it would be read as the first one was.
 What the calls refer to in the head is compared as well; where it is the name of a group, the dump's own name is taken.
@@ -28,6 +29,7 @@ from hangscope.ingest.recorder.calls.entries import Entries
 from hangscope.ingest.recorder.forms.entry_forms import EntryForms
 from hangscope.ingest.recorder.forms.entry_parts import NewFrame, NotPlain
 from hangscope.ingest.recorder.forms.form_reader import Found
+from hangscope.ingest.recorder.own_texts import OwnTexts, own_texts
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.torchcomms import is_torchcomms
 from hangscope.ingest.recorder.values import as_desc, as_text
@@ -51,6 +53,7 @@ class _Template:
     created: struct.Struct  # picks the times of the calls
     used: dict[int, Any]  # what the calls take from the head, by memo number
     names: dict[int, tuple[int, int]]  # by index of a group: the memo numbers of its name and description
+    texts: OwnTexts | None  # of frames; None where they are those of the template
     recording: Recording
 
 
@@ -145,9 +148,12 @@ def _template(body: bytes, memo: dict[int, Any], found: Found, entries: Entries)
         return None
     texts = {number for frame in frames if isinstance(frame, NewFrame) for number in frame.texts}
     used.update((number, memo[number]) for number in texts & memo.keys() if number is not None)
-    steady = b"".join([b"\xff\xff", *(form.steady for form in found.forms), b"\xff\xff\xff"])
-    bits = int.from_bytes(steady, "little")
     starts = list(accumulate((form.length for form in found.forms), initial=2))
+    own = own_texts(found.forms, starts, memo, body)
+    steady = bytearray().join([b"\xff\xff", *(form.steady for form in found.forms), b"\xff\xff\xff"])
+    for begin, end in own.spans if own is not None else ():
+        steady[begin:end] = b"\x80" * (end - begin)  # other texts, too, are ASCII
+    bits = int.from_bytes(steady, "little")
     times = [starts[position] + found.forms[position].created for position in entries.kept]
     gaps = [time - before - 8 for before, time in zip([-8, *times], times, strict=False)]
     return _Template(
@@ -157,6 +163,7 @@ def _template(body: bytes, memo: dict[int, Any], found: Found, entries: Entries)
         created=struct.Struct("<" + "".join(f"{gap}xq" for gap in gaps)),
         used=used,
         names=names,
+        texts=own,
         recording=entries.recording,
     )
 
@@ -173,13 +180,15 @@ def _recording(
         if not isinstance(memo.get(name), str) or not isinstance(memo.get(desc), str):
             return None
         groups[index] = (groups[index][0], as_text(memo[name]), as_desc(memo[desc]))
-    if len(set(groups)) < len(groups):
+    stacks = template.recording.stacks
+    renamed = template.texts.stacks(stacks, body) if template.texts is not None else stacks
+    if renamed is None or len(set(groups)) < len(groups):
         return None
     return replace(
         own,
         groups=groups,
         kinds=template.recording.kinds,
-        stacks=template.recording.stacks,
+        stacks=renamed,
         columns={**template.recording.columns, "created": array("q", template.created.unpack_from(body))},
         own_sizes=template.recording.own_sizes,
     )

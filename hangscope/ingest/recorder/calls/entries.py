@@ -88,14 +88,14 @@ class Entries:
         that have them; `cut`: whether other entries stand behind them.
         """
         look_at_numbers(numbers, self.oddities)
-        names = self.names.values()
+        names, different = self.names.values(), dict.fromkeys(calls)
         members = any(name.ends_batch or name.backend == "gloo" for name in names) or any(
-            c.is_p2p for c in calls
+            call.is_p2p for call in different
         )
         if members:
             self._add_one_by_one(_rows(calls, numbers, own), cut)
         else:
-            for call in dict.fromkeys(calls):
+            for call in different:
                 self._kind(call)
             columns = self.recording.columns
             parts = {

@@ -51,9 +51,7 @@ class Reader:
         self.parsed = self.alone = 0
         self.found = Found([], [], [], [])
         self.next_size = count().__next__
-        self.sizes: dict[
-            Ranks, _Numbers
-        ] = {}  # of the different sizes of each form, in the order in which they come
+        self.sizes: dict[Ranks, _Numbers] = {}  # of different sizes, in the order in which they come
 
     def read(self, at: int, end: int) -> Found:
         """Return the entries between two places. Raises NotPlain."""
@@ -110,7 +108,10 @@ class Reader:
 
     def _sizes(self, ranks: Ranks) -> _Numbers:
         """Return the numbers of the different sizes of one form."""
-        return self.sizes.setdefault(ranks, _Numbers(self.next_size))
+        known = self.sizes.get(ranks)
+        if known is None:
+            known = self.sizes[ranks] = _Numbers(self.next_size)
+        return known
 
     def _stretches(self, stretches: list[Stretch], at: int) -> int:
         """Take the stretches that stand at `at`, and return where they end."""
