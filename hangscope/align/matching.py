@@ -29,6 +29,8 @@ def match_key(kind: CallKind) -> MatchKey:
 
 def _key(kind: CallKind) -> MatchKey:
     ins, outs = numel(kind.input_sizes), numel(kind.output_sizes)
+    if not kind.op:
+        return ("", kind.stack)  # a call that DETAIL let nobody make: its line is all that is known
     if kind.op.startswith("all_to_all"):
         return (kind.op,)  # members may legally send different sizes; the splits are not recorded
     if kind.op in ("gather", "reduce"):
@@ -80,6 +82,8 @@ def difference(a: CallKind, b: CallKind) -> str:
         return "op"
     if _lacks_types(a) or _lacks_types(b):
         a, b = _bare(a), _bare(b)
+    if not a.op:
+        return "" if match_key(a) == match_key(b) else "op"
     if match_key(a) == match_key(b):
         return "shape" if _self_contradicting(a) or _self_contradicting(b) else ""
     if a.root != b.root:

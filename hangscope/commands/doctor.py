@@ -16,7 +16,7 @@ def doctor(paths: tuple[str, ...]) -> None:
     """Say what PATH lacks for a sure verdict, and what gives it next time."""
     from hangscope import analyze
 
-    for finding in examine(analyze(list(paths)).to_dict()):
+    for finding in examine(analyze(list(paths)).document):
         click.echo(f"{'ok  ' if finding.enough else 'LACK'} {finding.subject}: {finding.there}")
         if finding.advice:
             click.echo(

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
+from hangscope.ingest.detail_checks import detail_helpers, with_pending_checks
 from hangscope.ingest.evidence import snapshots, text_evidence
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.pages import last_pages
 from hangscope.ingest.evidence.plausible_size import largest_world, left_out
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump
-from hangscope.ingest.groups import GroupIndex, detail_helpers
+from hangscope.ingest.groups import GroupIndex
 from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.roles import roles
@@ -90,7 +91,7 @@ def _dumps(readings: Sequence[Reading], notes: list[Note]) -> list[Claim]:
         for recording in reading.recordings:
             if recording.source == "flight_recorder":
                 notes += [Note(n.code, n.message, reading.file, n.line, n.hint) for n in recording.notes]
-                claim = snapshots.claim_rank(reading.file, recording, notes)
+                claim = snapshots.claim_rank(reading.file, with_pending_checks(recording), notes)
                 if claim is not None:
                     claims.append(claim)
     return claims

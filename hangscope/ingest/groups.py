@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hangscope.incident import Group
+from hangscope.ingest.detail_checks import detail_helpers
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
@@ -206,15 +207,3 @@ def _partitions(family: list[Group], world_size: int) -> list[list[tuple[int, ..
         if all(len(base) == 1 for base in bases) and len(set.union(*bases)) == len(family):
             found.append([tuple(first + k * stride for k in range(size)) for (first,) in bases])
     return found
-
-
-def detail_helpers(recording: Recording) -> set[str]:
-    """Return the local ids of the helper groups that TORCH_DISTRIBUTED_DEBUG=DETAIL puts beside each user group.
-
-    On gloo both read ('', ''), told apart by the local id alone; the helper's calls are the wrapper's own fingerprint
-    exchanges, not the program's (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp).
-    """
-    nameless = sorted(
-        {local_id for local_id, name, _ in recording.groups if not name}, key=lambda i: (len(i), i)
-    )
-    return set(nameless[1:]) if len(nameless) > 1 else set()

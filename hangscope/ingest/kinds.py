@@ -9,7 +9,7 @@ import numpy as np
 
 from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind, Frame, Kinds, Sizes, Stack
-from hangscope.ingest.recorder.own_sizes import OwnSizes, may_differ
+from hangscope.ingest.recorder.calls.own_sizes import OwnSizes, may_differ
 from hangscope.ingest.recorder.recording import KindRow, Recording, StackRow
 
 

@@ -269,6 +269,7 @@ ORDER = (
     "mismatch.received_sizes",
     "mismatch.received_types",
     "mismatch.different_calls",
+    "mismatch.refused",
     "ends.silence.lost_by_peers",
     "participation.busy_elsewhere",
     "ends.silence.vanished",

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.conclusion import CallRef, Evidence
+from hangscope.conclusion import CallRef, Evidence, Hypothesis
 from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
 from hangscope.regex import regex
-from hangscope.report.schema.document import VerdictPart
-from hangscope.report.words import call_words, sizes_words
+from hangscope.report.schema.document import Document, VerdictPart
+from hangscope.report.words import call_words, counted, duration, sizes_words, utc
 
 SHOWN = 2
 _RANKS = regex(r"(?i)\branks?\s+(\d{1,9}(?:[-:]\d{1,9})*(?:,\d{1,9}(?:[-:]\d{1,9})*)*(?: and \d{1,9})?)")
@@ -95,3 +95,21 @@ def other_facts(verdict: VerdictPart, stance: str = "for") -> tuple[Evidence, ..
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """Return the deepest frame of user code, or None."""
     return next(filter(is_user, frames), None)
+
+
+def weighed(document: Document) -> list[Hypothesis]:
+    """Return the other explanations that were weighed, of which something tells why they are not the best."""
+    return [h for h in document.hypotheses[1:] if h.would_decide or h.contradicts]
+
+
+def read_words(document: Document) -> str:
+    """Return what was read: `7 dumps, 8 logs`; empty where nothing was."""
+    return ", ".join(counted(number, kind) for kind, number in document.sources.items() if number)
+
+
+def standstill(verdict: VerdictPart) -> str:
+    """Return since when nothing moves, and for how long: `2026-11-20 15:13:24 UTC, for 3 min`; empty where no time is known."""
+    if verdict.since is None:
+        return ""
+    stood = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
+    return utc(int(verdict.since)) + (f", for {duration(stood)}" if stood >= 1 else "")

@@ -8,9 +8,9 @@ import textwrap
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import Evidence
-from hangscope.report.reasons import deciding_facts, other_facts, user_frame
+from hangscope.report.reasons import deciding_facts, other_facts, read_words, standstill, user_frame, weighed
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.words import counted, duration, utc
+from hangscope.report.words import counted
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
 MIN_WIDTH, MAX_WIDTH = 60, 110
@@ -53,7 +53,7 @@ class _Screen:
             self.put(
                 f"{self.paint(status, 'ok' if status == 'no_hang' else 'warning')}: {headline}", indent="  "
             )
-            read = ", ".join(counted(n, kind) for kind, n in document.sources.items() if n) or "nothing"
+            read = read_words(document) or "nothing"
             self.labelled("read", f"{read}, of {counted(document.world_size, 'rank')}")
             for text in document.missing:
                 self.labelled("missing", text)
@@ -90,10 +90,8 @@ class _Screen:
         explains = verdict.explains
         if explains.of:
             self.labelled("explains", f"{explains.ranks} of {counted(explains.of, 'waiting rank')}")
-        if verdict.since is not None:
-            stood = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
-            line = f"no progress since {utc(int(verdict.since))}"
-            self.labelled("when", line + (f", for {duration(stood)}" if stood >= 1 else ""))
+        if since := standstill(verdict):
+            self.labelled("when", f"no progress since {since}")
 
     def notes(self, verdict: VerdictPart) -> None:
         notes = other_facts(verdict)
@@ -108,15 +106,15 @@ class _Screen:
             self.fact("missing", fact)
         reasons = "; ".join(self.document.confidence_why)
         self.labelled("confidence", f"{verdict.confidence}" + (f" ({reasons})" if reasons else ""))
-        weighed = [h for h in self.document.hypotheses[1:] if h.would_decide or h.contradicts]
-        for h in weighed[:_WEIGHED]:
+        others = weighed(self.document)
+        for h in others[:_WEIGHED]:
             who = f" of {ranks_phrase(h.ranks)}" if h.ranks else ""
             told = f"{h.contradicts[0]}" if h.contradicts else "it fits as well"
             self.labelled(
                 "or",
                 f"{h.cause}{who}: {told}" + (f"; would decide: {h.would_decide}" if h.would_decide else ""),
             )
-        for item in verdict.alternatives if not weighed else ():
+        for item in verdict.alternatives if not others else ():
             self.labelled("or", f"{item.cause}: {item.why}")
 
     def fact(self, label: str, fact: Evidence) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
-from hangscope.report.reasons import deciding_facts, other_facts, user_frame
+from hangscope.report.reasons import deciding_facts, other_facts, read_words, standstill, user_frame, weighed
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.words import counted, duration, utc
+from hangscope.report.words import counted
 
 _CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED = 8, 6, 6, 6, 3
 
@@ -56,7 +56,7 @@ def ticket(document: Document) -> tuple[Block, ...]:
         blocks.append(Block("Against, and missing", "items", _some([_fact(f) for f in rest], _AGAINST)))
         blocks.append(Block("What else was weighed", "items", _weighed(document, verdict)))
     else:
-        read = ", ".join(counted(n, kind) for kind, n in document.sources.items() if n) or "nothing"
+        read = read_words(document) or "nothing"
         blocks.append(
             Block("", "text", (plain(f"Read: {read}, of {counted(document.world_size, 'rank')}."),))
         )
@@ -73,7 +73,7 @@ def _some(lines: list[Line], most: int) -> tuple[Line, ...]:
 
 
 def _weighed(document: Document, verdict: VerdictPart) -> tuple[Line, ...]:
-    rivals = [h for h in document.hypotheses[1:] if h.would_decide or h.contradicts]
+    rivals = weighed(document)
     if not rivals:
         return tuple((Piece(a.cause, code=True), Piece(f": {a.why}")) for a in verdict.alternatives)
     lines = []
@@ -121,11 +121,7 @@ def _pairs(verdict: VerdictPart, document: Document) -> list[tuple[str, Line]]:
             rows.append(
                 ("In that call", plain(f"{ranks_phrase(verdict.in_call)}; {behind:,} more wait behind"))
             )
-    if verdict.since is not None:
-        stood = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
-        rows.append(
-            ("Since", plain(utc(int(verdict.since)) + (f", for {duration(stood)}" if stood >= 1 else "")))
-        )
+    rows.append(("Since", plain(standstill(verdict))))
     rows.append(("Fingerprint", (Piece(verdict.fingerprint, code=True),)))
     return [(name, line) for name, line in rows if any(piece.text for piece in line)]
 

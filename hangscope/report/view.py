@@ -204,7 +204,9 @@ def _last_call(incident: Incident, record: RankRecord) -> str | None:
     kind = incident.kinds.without_sizes(index)
     frame = user_frame(kind.stack)
     group = incident.groups[queue.gid]
-    return f"{kind.op} seq {int(queue.seq[-1])} on group {group.label}" + (f" at {frame}" if frame else "")
+    return f"{kind.op or 'a call,'} seq {int(queue.seq[-1])} on group {group.label}" + (
+        f" at {frame}" if frame else ""
+    )
 
 
 def _inputs(inputs: Sequence[Input]) -> tuple[InputPart, ...]:

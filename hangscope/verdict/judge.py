@@ -232,8 +232,9 @@ def _summary(
     if on and why.startswith(phrase):
         why = phrase + on + why[len(phrase) :]
     sentence = why[:1].upper() + why[1:] if why.startswith(("rank", "the ", "a ", "one ")) else why
-    where = f" at {finding.stuck.kind.op}" if finding.stuck.kind is not None and finding.stuck.kind.op else ""
     seq = f" seq {finding.stuck.seq}" if finding.stuck.seq is not None else ""
+    op = finding.stuck.kind.op if finding.stuck.kind is not None else ""
+    where = f" at {op}" if op else " at a call," if seq and finding.stuck.kind is not None else ""
     group = f" on group {finding.stuck.view.group.label}" if finding.stuck.view is not None else ""
     if in_call and (where or seq):
         verb = "waits" if len(in_call) == 1 else "wait"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.ingest.recorder.entries import Entries
+from hangscope.ingest.recorder.calls.entries import Entries
 from hangscope.ingest.recorder.members import Members, known_members, parse_members
 from hangscope.ingest.recorder.odd_values import Oddities, look_at_top
 from hangscope.ingest.recorder.recording import Recording

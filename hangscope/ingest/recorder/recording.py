@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hangscope.dataclass import dataclass
 from hangscope.errors import Note
+from hangscope.ingest.recorder.calls.own_sizes import OwnSizes
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.members import Members
-from hangscope.ingest.recorder.own_sizes import OwnSizes
 
 WIRE_VERSION = 3
 

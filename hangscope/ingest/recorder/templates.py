@@ -25,7 +25,7 @@ from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
-from hangscope.ingest.recorder.entries import Entries
+from hangscope.ingest.recorder.calls.entries import Entries
 from hangscope.ingest.recorder.forms.entry_forms import EntryForms
 from hangscope.ingest.recorder.forms.entry_parts import NewFrame, NotPlain
 from hangscope.ingest.recorder.forms.form_reader import Found

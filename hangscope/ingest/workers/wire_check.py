@@ -11,9 +11,9 @@ from typing import Any
 from hangscope.checks import MAX_ITEMS, check_of, is_rank, wrong_field
 from hangscope.events import problem_of
 from hangscope.incident import State
+from hangscope.ingest.recorder.calls.own_sizes import OwnSizes, Ranks, may_differ
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.ingest.recorder.own_sizes import OwnSizes, Ranks, may_differ
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.ingest.workers.reading import Reading

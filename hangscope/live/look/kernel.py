@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hangscope.live.agent.hangscope_agent import proc
+
 _STATES = {
     "R": "running",
     "S": "sleeping",
@@ -20,20 +22,17 @@ def statements(pid: int) -> str:
     """Return one line for the process and one for each of its first threads, "" where it is gone."""
     lines = []
     try:
-        state = _state(f"/proc/{pid}/stat")
+        state = proc.stat_of(pid)[0]
         lines.append(f"process {pid} is {_STATES.get(state, state)}")
         for task in sorted(os.listdir(f"/proc/{pid}/task"), key=int)[:_THREADS]:
             base = f"/proc/{pid}/task/{task}"
             name = Path(base, "comm").read_text(errors="replace").strip()
-            lines.append(f"  {task} {name}: {_STATES.get(_state(base + '/stat'), '?')}, in {_waits_in(base)}")
+            lines.append(
+                f"  {task} {name}: {_STATES.get(proc.stat_of(f'{pid}/task/{task}')[0], '?')}, in {_waits_in(base)}"
+            )
     except OSError:
         pass
     return "\n".join(lines) + ("\n" if lines else "")
-
-
-def _state(path: str) -> str:
-    with open(path, "rb") as file:
-        return file.read().rpartition(b")")[2].split()[0].decode()
 
 
 def _waits_in(base: str) -> str:

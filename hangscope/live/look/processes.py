@@ -63,7 +63,7 @@ def of_run(folder: str, run: str | None = None) -> list[Process]:
 def _read(pid: int, found: dict[int, Process]) -> Process | None:
     try:
         environment, command = proc.process_of(pid)
-        parent = _parent(pid)
+        parent = int(proc.stat_of(pid)[1])
     except (OSError, IndexError, ValueError):
         return None  # gone, or another user's
     rank = proc.rank_of(environment, command)
@@ -94,11 +94,6 @@ def _is_python(command: tuple[str, ...]) -> bool:
     return bool(command) and "python" in os.path.basename(command[0])
 
 
-def _parent(pid: int) -> int:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[1])
-
-
 def cpu_seconds(pid: int) -> float:
     """Return the processor time that the main thread of a process has used or waited for in a queue, in seconds.
 
@@ -111,8 +106,7 @@ def cpu_seconds(pid: int) -> float:
     except (OSError, ValueError):
         pass
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+        fields = proc.stat_of(pid)
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
         return 0.0

@@ -8,6 +8,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
 from hangscope.knowledge.catalog import CATALOG
+from hangscope.report.reasons import read_words
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.pictures import Moment, StripData
 from hangscope.report.schema.stories import PageFrame, SidePart
@@ -123,8 +124,8 @@ def shown_facts(facts: Sequence[Evidence]) -> tuple[tuple[str, str, bool], ...]:
 
 def sources(document: Document) -> str:
     """Return what was read: `read: 7 dumps, 8 logs`."""
-    found = [counted(n, kind) for kind, n in document.sources.items() if n]
-    return f"read: {', '.join(found)}" if found else ""
+    found = read_words(document)
+    return f"read: {found}" if found else ""
 
 
 def moments(strip: StripData | None) -> tuple[tuple[str, str, str, str], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangscope.align.nodes import Host
 from hangscope.align.rankset import compress
 from hangscope.report import told
-from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.pictures.topology import Mesh
 from hangscope.report.pictures.wait_edges import Drawn
 from hangscope.report.schema.document import FOLD_ABOVE

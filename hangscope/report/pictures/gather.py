@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hangscope.report.pictures.behaviour import Folding
-from hangscope.report.pictures.calls import call_diff
+from hangscope.report.pictures.call_diff.behaviour import Folding
+from hangscope.report.pictures.call_diff.diff import call_diff
 from hangscope.report.pictures.detail import detail
 from hangscope.report.pictures.folds import folds, steps_from_root
 from hangscope.report.pictures.ranks import rank_map

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import CallRef
 from hangscope.knowledge.callsite import user_frame
-from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.schema.stories import Argument, MismatchStory
 from hangscope.report.subject import Subject
 from hangscope.report.words import sizes_words

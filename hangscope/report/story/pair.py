@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hangscope.align.nodes import PairInstance
 from hangscope.align.p2p import Half
-from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.schema.stories import HalfPart, PairStory
 from hangscope.report.subject import Subject, site_of, sizes_of, state_word
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.regex import regex
 from hangscope.report import told
-from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.pictures.stacks import page_frames
 from hangscope.report.schema.stories import (
     DeviceStory,

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from hangscope.ingest.recorder.entries import Entries
+from hangscope.ingest.recorder.calls.entries import Entries
+from hangscope.ingest.recorder.calls.stack_rows import Stacks
 from hangscope.ingest.recorder.forms.entry_parts import NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.form import Form, form_of
 from hangscope.ingest.recorder.forms.form_reader import Found, Reader
 from hangscope.ingest.recorder.forms.shapes import Shape
 from hangscope.ingest.recorder.forms.stretches import learn
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.recorder.stack_rows import Stacks
 
 KEPT = 7 << 20  # bytes of forms that are kept from dump to dump
 LEARNED_SHARE = 8  # of a dump's entries one in so many may be read alone before its stretches are learned

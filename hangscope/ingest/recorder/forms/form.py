@@ -8,11 +8,11 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from hangscope.dataclass import dataclass
+from hangscope.ingest.recorder.calls.own_sizes import Ranks
 from hangscope.ingest.recorder.forms.entry_parts import Field, NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.shapes import Shape
 from hangscope.ingest.recorder.forms.stretches import Picker, Stretch, picker
 from hangscope.ingest.recorder.odd_values import is_odd
-from hangscope.ingest.recorder.own_sizes import Ranks
 
 TENSORS = 64  # of a call with sizes of its own; more of them make more forms than they save
 _TAKEN = ("record_id", "collective_seq_id", "p2p_seq_id", "time_created_ns")

@@ -8,14 +8,14 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hangscope.dataclass import dataclass
-from hangscope.ingest.recorder.entries import Entries, names_a_call
+from hangscope.ingest.recorder.calls.entries import Entries, names_a_call
+from hangscope.ingest.recorder.calls.own_sizes import Ranks
+from hangscope.ingest.recorder.calls.rows import Call
 from hangscope.ingest.recorder.forms.entry_parts import NewFrame, NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.form import Form
 from hangscope.ingest.recorder.forms.plain_entry import parse
 from hangscope.ingest.recorder.forms.stretches import Picker, Stretch
 from hangscope.ingest.recorder.odd_values import look_at_entry
-from hangscope.ingest.recorder.own_sizes import Ranks
-from hangscope.ingest.recorder.rows import Call
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.forms.entry_forms import EntryForms

@@ -14,13 +14,13 @@ from collections import Counter
 from typing import Any
 
 from hangscope.ingest.recorder import flight_recorder
-from hangscope.ingest.recorder.entries import Entries
+from hangscope.ingest.recorder.calls.entries import Entries
+from hangscope.ingest.recorder.calls.rows import Call
 from hangscope.ingest.recorder.forms.entry_forms import EntryForms
 from hangscope.ingest.recorder.forms.entry_parts import COUNTED, SIZES, TIMES, Field, NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.form import Form
 from hangscope.ingest.recorder.forms.form_reader import Found, Reader
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.recorder.rows import Call
 from hangscope.ingest.recorder.torchcomms import is_torchcomms
 from hangscope.regex import regex
 

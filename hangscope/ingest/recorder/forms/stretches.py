@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hangscope.dataclass import dataclass
 
 if TYPE_CHECKING:
+    from hangscope.ingest.recorder.calls.own_sizes import Ranks
     from hangscope.ingest.recorder.forms.form import Form
-    from hangscope.ingest.recorder.own_sizes import Ranks
 
 #: what picks some of the numbers of an entry
 Picker: TypeAlias = "Callable[[tuple[Any, ...]], tuple[Any, ...]]"

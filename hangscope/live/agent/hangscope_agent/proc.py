@@ -35,15 +35,19 @@ def process_of(pid: int) -> Tuple[Dict[str, str], List[str]]:
     return {pair[0]: pair[1] for pair in pairs}, words
 
 
+def stat_of(place: object) -> List[str]:
+    """Return the fields of a process's or thread's `stat` behind its name: the state, the parent, ..."""
+    with open("/proc/%s/stat" % place, "rb") as file:
+        return file.read().rpartition(b")")[2].decode().split()
+
+
 def children_of(pid: int) -> List[int]:
     """Return the processes below one, in the order of their numbers."""
     below: Dict[int, List[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                with open("/proc/%s/stat" % name, "rb") as file:
-                    parent = int(file.read().rpartition(b")")[2].split()[1])
-                below.setdefault(parent, []).append(int(name))
+                below.setdefault(int(stat_of(name)[1]), []).append(int(name))
             except (OSError, IndexError, ValueError):
                 pass  # it has just ended
     found = list(below.get(pid, []))

@@ -7,10 +7,10 @@ from dataclasses import replace
 from hangscope.align.nodes import PairInstance
 from hangscope.align.rankset import compress
 from hangscope.incident import State
-from hangscope.report.pictures.alignment import Alignment, align
-from hangscope.report.pictures.behaviour import Behaviour, Program
-from hangscope.report.pictures.columns import choose
-from hangscope.report.pictures.told_calls import told_diff, told_row, told_standing
+from hangscope.report.pictures.call_diff.alignment import Alignment, align
+from hangscope.report.pictures.call_diff.behaviour import Behaviour, Program
+from hangscope.report.pictures.call_diff.columns import choose
+from hangscope.report.pictures.call_diff.told_calls import told_diff, told_row, told_standing
 from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.subject import Subject, site_of, sizes_of, state_word
 from hangscope.report.words import ROLE_WORDS

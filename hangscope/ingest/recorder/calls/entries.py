@@ -8,19 +8,19 @@ from sys import intern  # one object for equal texts: their pickled bytes tell w
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.ingest.recorder.coalesced import (
+from hangscope.ingest.recorder.calls.coalesced import (
     COALESCED_END,
     Batch,
     batches_without_end,
     coalesced_batches,
     end_key,
 )
+from hangscope.ingest.recorder.calls.own_sizes import OwnSizes, may_differ
+from hangscope.ingest.recorder.calls.rows import Call, Name, Row
+from hangscope.ingest.recorder.calls.same_calls import SameCalls
+from hangscope.ingest.recorder.calls.stack_rows import StackRows, Stacks
 from hangscope.ingest.recorder.odd_values import Oddities, look_at_entry, look_at_numbers, look_at_seqs
-from hangscope.ingest.recorder.own_sizes import OwnSizes, may_differ
 from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording
-from hangscope.ingest.recorder.rows import Call, Name, Row
-from hangscope.ingest.recorder.same_calls import SameCalls
-from hangscope.ingest.recorder.stack_rows import StackRows, Stacks
 from hangscope.ingest.recorder.values import (
     Tensors,
     as_desc,

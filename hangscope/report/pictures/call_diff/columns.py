@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hangscope.align.nodes import Node
-from hangscope.report.pictures.alignment import align
-from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.pictures.call_diff.alignment import align
+from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.subject import Subject
 
 COLUMNS = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from hangscope.ingest.recorder.rows import Call
+from hangscope.ingest.recorder.calls.rows import Call
 from hangscope.ingest.recorder.values import as_key
 
 EXPECTED = 4  # calls that are compared as the next one

@@ -9,7 +9,7 @@ import numpy as np
 
 from hangscope.dataclass import dataclass
 from hangscope.incident import State
-from hangscope.report.pictures.behaviour import Program
+from hangscope.report.pictures.call_diff.behaviour import Program
 
 _LEADING = 16
 

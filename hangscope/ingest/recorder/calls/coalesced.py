@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hangscope.ingest.recorder.rows import Row
+from hangscope.ingest.recorder.calls.rows import Row
 from hangscope.regex import regex
 from hangscope.state import State
 

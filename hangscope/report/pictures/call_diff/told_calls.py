@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hangscope.align.rankset import compress
 from hangscope.conclusion import CallRef
 from hangscope.knowledge.callsite import user_frame
-from hangscope.report.pictures.behaviour import Behaviour
+from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.subject import Subject
 from hangscope.report.words import call_words, sizes_words

@@ -1,0 +1,1 @@
+"""From the entries of a dump to the calls of a recording."""
