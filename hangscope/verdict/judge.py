@@ -111,8 +111,10 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
 def _by_a_moving_job(case: Case, match: Match) -> bool:
     """Return whether calls alone tell of a wait that may have lasted a moment only."""
     by_calls = isinstance(case.finding, Absent | Unpaired | Stalled) and not case.from_text
-    told = match.cause == "slow_rank" or any(item.kind in ("stack", "log", "exit") for item in match.evidence)
-    return by_calls and not told and still_moves(case, match.culprits)
+    told = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
+    # Where no recorder shows a call open, a stack beside it is of a moment as well.
+    momentary = (by_calls and not told) or not case.graph.waiting
+    return momentary and match.cause != "slow_rank" and still_moves(case, match.culprits)
 
 
 def _verdict(

@@ -29,15 +29,17 @@ _TROUBLE = (
 def still_moves(case: Case, named: Collection[int]) -> bool:
     """Return whether the job may have moved on while its dumps were made.
 
-    So it may where no line tells of trouble, and as many of the ranks that were seen are in no call as wait in one. `named`
+    So it may where no line tells of trouble, and as many of the ranks that were seen are in no call as wait in one, or all. `named`
     are the ranks (global) that are to blame. Who stops lets all wait that need it, within moments; dumps of a moving job,
     made seconds apart, show a call here and a gap there.
     """
     waiting = set(case.graph.waiting)
     seen = {r.rank for r in case.incident.ranks.values() if r.seen and r.dump_file}
     free = seen - waiting
+    if not waiting:
+        return len(seen) == len(case.incident.ranks) and not _trouble(case)
     alone = free == set(named) and len(free) == 1
-    return not alone and len(free) >= len(waiting) > 0 and not _trouble(case)
+    return not alone and len(free) >= len(waiting) and not _trouble(case)
 
 
 def _trouble(case: Case) -> bool:
