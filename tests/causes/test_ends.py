@@ -45,3 +45,15 @@ def test_of_a_rank_whose_log_is_not_here_it_is_not_said_that_it_was_late() -> No
 def test_where_all_calls_are_over_and_nobody_complains_nothing_hangs(job_of: tuple[int, int]) -> None:
     report = frozen(loop(job_of[0]), (), lambda r, is_odd: due(r, "completed"))
     assert blame(report) == ("no_hang", None, ())
+
+
+def test_a_task_that_srun_does_not_tell_of_may_live_on() -> None:
+    """srun prints a line for whoever ends; no line of a task is no word that it ended well."""
+    size, odd = 4, 2
+    ended = [
+        f"srun: error: gpu0{rank}: task {rank}: Aborted (core dumped)" for rank in range(size) if rank != odd
+    ]
+    tasks = [f"{rank}: [rank{rank}]: step 12" for rank in range(size)]
+    logs = {**gave_up(size, odd), "slurm": [*tasks, *ended]}
+    report = frozen(loop(size), (odd,), lambda r, is_odd: None if is_odd else due(r), **logs)
+    assert blame(report) == ("hang", "stuck_rank", (odd,))

@@ -11,7 +11,7 @@ from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.faults import DiskFull, NoProgress
-from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
@@ -34,11 +34,12 @@ def ended_from_outside(case: Case) -> Match | None:
     frozen = case.statements.all(WatchdogTimeout, GlooTimeout, HeartbeatTimeout, NoProgress)
     if event is None or case.statements.first_deaths:
         return None
-    still = stood_still(case.incident, event) if case.graph.waiting else None
+    calls = case.graph.waiting or not case.solid
+    still = stood_still(case.incident, event, case.statements.all(Progress)) if calls else None
     if named and (frozen or still or isinstance(finding, Different | Shifted | Lagging)):
         return None
     if not isinstance(finding, Nothing) and (
-        still or (event.signal == "SIGINT" and _interrupted_outside(case))
+        still or _looked_at(case, event) or (event.signal == "SIGINT" and _interrupted_outside(case))
     ):
         return None  # it was frozen, whoever ended it
     told = _REASONS.get(str(event.reason), "was ended from outside")
@@ -48,7 +49,8 @@ def ended_from_outside(case: Case) -> Match | None:
         f"the whole job {told}",
         # People cancel jobs that are frozen, and a rank may be behind its peers at any moment.
         strength=1
-        if ((named or case.graph.waiting) and still is not False)
+        if still
+        or ((named or case.graph.waiting) and still is not False)
         or event.signal == "SIGINT"
         or case.statements.all(CallFingerprint)  # calls that do not fit stop a job by themselves
         else 2,
@@ -58,6 +60,17 @@ def ended_from_outside(case: Case) -> Match | None:
             f"This is no bug of the job: it {told}. Write a checkpoint on SIGTERM and let the scheduler requeue it."
         ],
     )
+
+
+def _looked_at(case: Case, end: ExternalEnd) -> bool:
+    """Return whether somebody took stacks, which show the culprits at work outside of all calls, and then cancelled the job.
+
+    A stack in a log that tells of other things may be of the end itself: a signal's handler prints it.
+    """
+    told = {event.file for events in case.statements.kinds.values() for event in events}
+    apart = {r for r in case.statements.busy if case.incident.ranks[r].stack_file not in told}
+    culprits = set(case.finding.culprits)
+    return end.reason == "cancelled" and end.signal is None and bool(culprits) and culprits <= apart
 
 
 def _interrupted_outside(case: Case) -> bool:

@@ -11,6 +11,8 @@ from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk, Exte
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
+_LINE_BY_LINE = frozenset({"srun", "mpirun", "shell"})
+
 
 def digest(incident: Incident) -> Statements:
     """Return what an incident states."""
@@ -37,7 +39,7 @@ def digest(incident: Incident) -> Statements:
 
 def _external(statements: Statements) -> ExternalEnd | None:
     events = statements.all(ExternalEnd)
-    if events:
+    if events and not _after_a_task(events[0], statements):
         return events[0]
     pressed = [e for e in statements.all(RankException) if e.type == CTRL_C]
     if not pressed or any(not e.symptom and e.type not in INTERRUPTS for e in statements.all(RankException)):
@@ -49,6 +51,12 @@ def _external(statements: Statements) -> ExternalEnd | None:
     )  # fmt: skip
 
 
+def _after_a_task(end: ExternalEnd, statements: Statements) -> bool:
+    """Return whether srun cancelled its step because a task had ended: then the task's end is the fault, and nothing came from outside."""
+    ended = (e for e in statements.all(Exit) if e.via == "srun" and e.code not in (0, -15))
+    return end.reason == "cancelled" and any(e.file == end.file and e.line < end.line for e in ended)
+
+
 def _quiet_leavers(incident: Incident, statements: Statements) -> None:
     """Note the ranks that ended without an error: exit 0 in a log, or the one that the launcher's failure table lacks."""
     for left in statements.all(ExitOk):
@@ -57,7 +65,8 @@ def _quiet_leavers(incident: Incident, statements: Statements) -> None:
     for rank, event in statements.exits.items():
         if event.code == 0:
             statements.left_quietly.setdefault(rank, "its process exited with code 0")
-    listed = set(statements.exits)
+    # srun and mpirun tell of whoever ends, line by line: who is in none may live on.
+    listed = {rank for rank, event in statements.exits.items() if event.via not in _LINE_BY_LINE}
     missing = [r for r in incident.ranks if r not in listed and r not in statements.left_quietly]
     # A process that got a closing signal lived, even if it answers by leaving with code 0, and is in no table then.
     swept = {e.pid for e in statements.all(CleanupSignal)} - {e.pid for e in statements.all(Exit)}

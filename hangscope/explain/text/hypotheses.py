@@ -25,7 +25,13 @@ from hangscope.explain.text.output import (
 from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.reports import analyzer, barrier, desync
-from hangscope.explain.text.witnesses import came_after, left_first, no_answer, nothing_under_way
+from hangscope.explain.text.witnesses import (
+    came_after,
+    heart_stopped,
+    left_first,
+    no_answer,
+    nothing_under_way,
+)
 from hangscope.incident import Incident
 
 Search = Callable[[Incident, Statements], Finding | None]
@@ -44,6 +50,7 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (left_first, Source.HINT),
     (no_answer, Source.HINT),
     (nothing_under_way, Source.HINT),
+    (heart_stopped, Source.REPORT),
     (silent, Source.SILENCE),
     (sites, Source.SILENCE),
     (progress, Source.OUTPUT),

@@ -11,8 +11,10 @@ from collections import defaultdict
 from dataclasses import replace
 
 from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unpaired, Unseen
+from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.sides import two_sides
+from hangscope.explain.text.stop import find_stop
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import Progress
@@ -183,6 +185,9 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"
     ]
     inside = sorted(r for ranks in found.values() for r in ranks)
+    if outside and not inside and (waiting := _in_native_code(incident, statements)):
+        busy = tuple(r for r in outside if r not in waiting)
+        return Absent(busy, StuckCall(rank=waiting[0]), waiting=waiting, reached=frozenset(waiting))
     # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
     if outside and len(outside) <= len(inside):
         return Absent(
@@ -207,6 +212,25 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         return replace(found_apart, culprits=(), tie=True, guess=True, events=events)
     events = tuple(e for side in ordered[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
     return replace(two_sides(incident, statements, None, ordered, kinds), events=events)
+
+
+def _in_native_code(incident: Incident, statements: Statements) -> tuple[int, ...]:
+    """Return the ranks that wait at one line of the user's with no Python below it, where all others, who are few, run a library.
+
+    So a host stands that waits for its device. Of a job that moves it tells nothing.
+    """
+    end = statements.external
+    still = end is not None and stood_still(incident, end, statements.all(Progress))
+    stacks = {rank: where.stack for rank, where in statements.whereabouts.items() if where.kind == "stack"}
+    native = {rank: stack for rank, stack in stacks.items() if stack and is_user(stack[0])}
+    others = len(stacks) - len(native)
+    if (
+        not (still or find_stop(statements))
+        or len(set(native.values())) != 1
+        or set(stacks) != set(incident.ranks)
+    ):
+        return ()
+    return tuple(sorted(native)) if 0 < others <= max(1, len(stacks) // 4) and len(native) >= _PEERS else ()
 
 
 def stuck(statements: Statements) -> bool:

@@ -11,6 +11,7 @@ of a log is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -43,17 +44,21 @@ _EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,9})")
 _OF = regex(r"\s{0,3}(?:/|of)\s{0,3}(\d{1,12})\b")
 _BAR = regex(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
 _NOT_PROGRESS = regex(
-    r"Traceback|Error|Running collective|WorkNCCL|NCCL (?:INFO|WARN)|\[[\w/]{0,30}\.(?:cpp|cc):"
+    r"Traceback|Error|Running collective|WorkNCCL|NCCL (?:INFO|WARN)|\[[\w/]{0,30}\.(?:cpp|cc):|^(?:slurmstepd|srun): "
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Event):
-    """The last line of a rank's output that counts steps (of `total`, where it says so), or one that says that a loop or epoch ended (`done`) or that the process stops (`leaving`)."""
+    """The last line of a rank's output that counts steps (of `total`, where it says so), or one that says that a loop or epoch ended (`done`) or that the process stops (`leaving`).
+
+    `pace`: seconds per step, by the dated line before it.
+    """
 
     step: int | None = None
     total: int | None = None
     epoch: int | None = None
+    pace: float | None = None
     done: bool = False
     leaving: bool = False
 
@@ -65,7 +70,7 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
     be cut.
     """
     last: dict[tuple[str, str], Progress] = {}
-    seen: set[tuple[bytes, bytes]] = set()
+    seen: dict[tuple[bytes, bytes], tuple[str, str] | None] = {}  # whose pace is not known yet
     candidates: dict[bytes, bool] = {}  # by the form of a line, which is the line with its digits made equal
     prefixes: dict[bytes, list[slice]] = {}  # where the prefix of lines of a form stands, but for its times
     for first, data in reversed(windows):
@@ -77,20 +82,34 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
                 is_candidate = candidates[form] = _CANDIDATE.search(form) is not None
             if not is_candidate:
                 continue
-            if form in prefixes and (form, b"".join([raw[part] for part in prefixes[form]])) in seen:
-                continue  # a later line of this writer says the same of a later step
+            same = (form, b"".join([raw[part] for part in prefixes[form]])) if form in prefixes else None
+            if same in seen:  # a later line of this writer says the same of a later step
+                if (key := seen[same]) is not None:
+                    seen[same] = None
+                    before = _progress(strip_prefix(raw.decode("utf-8", "replace"), 0, file))
+                    last[key] = replace(last[key], pace=_pace(before, last[key]))
+                continue
             number = first + data.count(b"\n", 0, match.start())
             line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
             text = line.text.encode()
             prefixes[form] = _but_times(raw[: len(raw) - len(text)] if raw.endswith(text) else raw)
-            seen.add((form, b"".join([raw[part] for part in prefixes[form]])))
+            same = (form, b"".join([raw[part] for part in prefixes[form]]))
+            seen[same] = None
             event = _progress(line)
             if event is None:
                 continue
             key = (f"{line.origin}|{line.host}", "leaving" if event.leaving else "done" if event.done else "")
             if key not in last or last[key].line < event.line:
-                last[key] = event
+                last[key], seen[same] = event, key
     return sorted(last.values(), key=lambda event: (event.line, event.text))
+
+
+def _pace(before: Progress | None, last: Progress) -> float | None:
+    """Return the seconds per step from one line to a later one, None where a date or a step is not told."""
+    if before is None or before.in_the_year is None or last.in_the_year is None:
+        return None
+    steps = (last.step or 0) - (before.step or 0)
+    return (last.in_the_year - before.in_the_year) / steps if steps > 0 else None
 
 
 def _but_times(prefix: bytes) -> list[slice]:

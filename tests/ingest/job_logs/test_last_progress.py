@@ -42,4 +42,5 @@ def test_lines_of_a_form_are_not_parsed_one_by_one(monkeypatch: pytest.MonkeyPat
     )
     events = progress_events([(1, "\n".join(lines).encode())], "log")
     assert [event.step for event in events] == list(range(2992, 3000))
-    assert len(parsed) == 8
+    assert len(parsed) == 16  # the last line of each writer, and the one before it
+    assert {event.pace for event in events} == {1.0}
