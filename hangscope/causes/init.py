@@ -223,11 +223,20 @@ def _store(case: Case) -> Match | None:
     unreachable = case.statements.all(StoreUnreachable)
     tellers = _ranks(waits)
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
+    # A line without an address is the watchdog's, which asks the store while a job ends, too.
+    asked = [e for e in unreachable if e.store_host or e.port]
+    apart = _ranks(asked)
     missing: tuple[int, ...] = ()
     counts = [(e.joined, e.expected) for e in case.statements.all(StoreTimeout)]
     counts += [(e.joined, e.world_size) for e in case.statements.all(StoreBarrier)]
     joined = next(((n, of) for n, of in counts if n is not None and of), None)
-    if joined is not None:
+    reached = _ranks([e for e in waits if not isinstance(e, StoreUnreachable)])
+    elsewhere = bool(apart) and bool(reached) and not set(apart) & set(reached)
+    if elsewhere and (joined is None or len(apart) == joined[1] - joined[0]):
+        missing = apart
+        address = f"{asked[0].store_host or '?'}:{asked[0].port or '?'}"
+        why = f"{ranks_phrase(apart)} found no store at {address}, while others wait at theirs"
+    elif joined is not None:
         lacking = joined[1] - joined[0]
         silent = tuple(r for r in range(world) if r not in logged)
         # Those have not joined that do not wait for others to join, whether they left a log or none.
@@ -239,7 +248,6 @@ def _store(case: Case) -> Match | None:
     elif unreachable:
         told = _ranks(unreachable)
         host, port = unreachable[0].store_host, unreachable[0].port
-        # A line without an address is the watchdog's, which asks the store while a job ends, too.
         missing = (0,) if told and 0 not in told and (host or port) else ()
         why = f"nobody answered at the store's address {host or '?'}:{port or '?'}"
     else:
@@ -258,7 +266,7 @@ def _store(case: Case) -> Match | None:
         missing,
         why,
         strength=2 if missing and not logged.intersection(missing) else 1,
-        evidence=[quote(e) for e in waits[:4]],
+        evidence=[quote(e) for e in sorted(waits, key=lambda e: e.rank not in missing)[:4]],
         advice=[
             f"Check that {ranks_phrase(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."
             if missing

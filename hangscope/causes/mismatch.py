@@ -117,8 +117,11 @@ def received_sizes(case: Case) -> Match | None:
         f"the buffer of {ranks_phrase(culprits)} does not fit what the others sent: gloo received a message of another size"
         if culprits
         else "gloo received a message of another size than the buffer that waited for it",
-        strength=0 if _may_be_types(events) else 1,
+        strength=0 if _may_be_types(events) or not culprits else 1,
         evidence=_received(case),
+        rivals=[]
+        if culprits
+        else [("collective_mismatch", "two different calls that meet differ in size as well")],
         advice=[
             "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides."
         ],

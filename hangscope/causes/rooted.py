@@ -11,7 +11,7 @@ from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frame, user_frames
 
-_ROOTED = (
+ROOTED = (
     "broadcast",
     "scatter",
     "gather",
@@ -38,7 +38,7 @@ def other_roots(case: Case) -> Match | None:
         if isinstance(finding, Stalled) and finding.stuck.pair is None
         else _all_at_one_line(case)
     )
-    if kind is None or kind.op not in _ROOTED or kind.root is not None:
+    if kind is None or kind.op not in ROOTED or kind.root is not None:
         return None
     root = "dst" if kind.op in _DESTINATION else "src"
     frame = user_frame(kind.stack)

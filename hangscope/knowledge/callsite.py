@@ -28,6 +28,10 @@ _SHORTENED = regex(
 _NATIVE = regex(r"\.so(?:\.\d{1,9}){0,4}$|\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh)$|^\?{0,3}$")
 _PACKAGE = regex(r"/(?:site|dist)-packages/([^/]{1,200})(?:/|$)")
 _BACKWARD = regex(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
+#: torch's Python functions of which C++ makes collectives: torch/distributed/utils.py, torch/nn/parallel/distributed.py
+_INTO_CPP = frozenset(
+    {"_verify_param_shape_across_processes", "_sync_params_and_buffers", "_distributed_broadcast_coalesced"}
+)
 _GRADIENT_OPS = frozenset({"all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce"})
 
 
@@ -78,6 +82,11 @@ def is_gradient(kind: CallKind, frames_recorded: bool) -> bool:
     if kind.op not in _GRADIENT_OPS:
         return False
     return runs_backward(kind) or (not kind.stack and frames_recorded and not kind.told)
+
+
+def calls_collectives(frame: Frame) -> bool:
+    """Return whether the innermost frame of a stack is one of torch's that is inside of collectives which C++ makes."""
+    return frame.name in _INTO_CPP and not is_user(frame)
 
 
 @lru_cache(maxsize=65536)

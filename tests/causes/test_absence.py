@@ -33,6 +33,19 @@ def test_a_closed_connection_does_not(tmp_path: Path) -> None:
     assert blame(judged(tmp_path, gloo_dumps(4, 2), **logs)) == ("hang", "crashed_rank", (2,))
 
 
+@pytest.mark.parametrize(("op", "cause"), [("gather", "stuck_rank"), ("all_reduce", "crashed_rank")])
+def test_who_is_done_with_a_call_to_a_root_tells_nothing_of_connections(
+    tmp_path: Path, op: str, cause: str
+) -> None:
+    """Senders of a gather are done when they have sent; that the root still waits shows that no connection closed."""
+    recorders = job(5, backend="gloo")
+    for recorder in recorders:
+        recorder.call(op, times=12, line=41)
+        recorder.call(op, line=41, state="completed" if recorder.rank in (1, 2) else "scheduled")
+    report = judged(tmp_path, [recorder for recorder in recorders if recorder.rank != 3])
+    assert blame(report) == ("hang", cause, (3,))
+
+
 @pytest.mark.parametrize("collected", [range(4), range(5)])
 def test_half_of_the_logs_accuse_nobody_of_the_other_half(tmp_path: Path, collected: range) -> None:
     """They lie on another node."""

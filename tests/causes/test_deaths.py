@@ -9,12 +9,16 @@ import pytest
 from tests.text_lines import (
     CLOSED,
     at,
+    call,
     judged,
+    mismatch,
     raised,
     short,
     timeout,
     told,
 )
+
+BARRIER = "CollectiveFingerPrint(SequenceNumber=4OpType=BARRIER)"
 
 # --- deaths ---
 
@@ -162,4 +166,20 @@ def test_a_kill_of_which_the_rank_itself_says_nothing_is_one(tmp_path: Path) -> 
     assert short(told(tmp_path, {"launcher.log": lines, "rank_0.log": ["step 5 loss 1.0"]}))[:2] == (
         "crashed_rank",
         (0,),
+    )
+
+
+@pytest.mark.parametrize("handled", [True, False])
+def test_of_two_ranks_in_two_calls_the_one_that_raised_before_is_the_cause(
+    tmp_path: Path, handled: bool
+) -> None:
+    """A rank whose exception came behind its call raised it because of the freeze, and nobody is named."""
+    own = [mismatch(1, 1, BARRIER, 0, "CollectiveFingerPrint(SequenceNumber=0OpType=GATHER)")]
+    lines = [*raised(1, "KeyError: 'b'"), *own] if handled else [*own, *raised(1, "KeyError: 'b'")]
+    lines += [
+        mismatch(0, 0, call("ALLREDUCE", 64), 1, "CollectiveFingerPrint(SequenceNumber=0OpType=REDUCE)")
+    ]
+    verdict = judged(told(tmp_path, lines, world_size=2))
+    assert (verdict.cause, verdict.culprit_ranks) == (
+        ("crashed_rank", (1,)) if handled else ("rank_conditional_collective", ())
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import given, settings
 
 from tests.small_jobs import ODD_ONES, due, frozen, loop
-from tests.text_lines import timeout
+from tests.text_lines import timeout, told
 from tests.verdicts import blame, level
 
 LAST = 25  # the number of the call behind twelve rounds of two
@@ -57,3 +60,36 @@ def test_a_task_that_srun_does_not_tell_of_may_live_on() -> None:
     logs = {**gave_up(size, odd), "slurm": [*tasks, *ended]}
     report = frozen(loop(size), (odd,), lambda r, is_odd: None if is_odd else due(r), **logs)
     assert blame(report) == ("hang", "stuck_rank", (odd,))
+
+
+def test_a_task_that_srun_does_not_name_may_run_still(tmp_path: Path) -> None:
+    """srun tells of each task as it ends; that it names all but one is no table of failures."""
+    lines = [timeout(rank, seq=LAST) for rank in (0, 1, 3)]
+    lines += [f"srun: error: gpu0{rank // 2}: task {rank}: Aborted (core dumped)" for rank in (0, 1, 3)]
+    report = told(tmp_path, lines, world_size=4)
+    assert report.verdict is not None and report.verdict.cause != "early_exit"
+
+
+CANCELLED = "slurmstepd: error: *** STEP 12.0 ON gpu00 CANCELLED AT 2026-11-20T15:13:24 ***"
+
+
+@pytest.mark.parametrize(
+    ("task", "ended"),
+    [
+        ("Out Of Memory", "out-of-memory killer"),
+        ("Exited with exit code 1", "exit code 1"),
+        ("Terminated", "cancelled"),
+    ],
+)
+def test_a_step_that_srun_ends_after_a_task_failed_was_not_cancelled(
+    tmp_path: Path, task: str, ended: str
+) -> None:
+    lines = ["step 41", f"srun: error: gpu02: task 2: {task}", "srun: Terminating StepId=12.0", CANCELLED]
+    report = told(tmp_path, lines)
+    assert report.verdict is not None and ended in report.verdict.summary
+    assert (report.verdict.category == "external") == (task == "Terminated")
+
+
+def test_tasks_that_end_behind_a_cancellation_are_ended_by_it(tmp_path: Path) -> None:
+    report = told(tmp_path, ["step 41", CANCELLED, "srun: error: gpu02: task 2: Exited with exit code 1"])
+    assert report.verdict is not None and report.verdict.category == "external"

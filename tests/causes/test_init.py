@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.text_lines import short, told
+from tests.text_lines import judged, short, told
 
 CLIENTS = "torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. {n}/{of} clients joined."
+REFUSED = "[E1120 15:13:24.220687360 socket.cpp:1028] [c10d] The client socket has timed out after 25000ms while trying to connect to (10.0.0.7, 29511)."
+KEY = "torch.distributed.DistStoreError: wait timeout after 25000ms, keys: /default_pg/0//cpu//0/0"
 COUNTS = "RuntimeError: DDP expects same model across all ranks, but Rank {0} has {1} params, while rank {2} has inconsistent {3} params."
 SIZES = "RuntimeError: [{0}]: params[2] in this process with sizes [16, 4] appears not to match sizes of the same param in process 0."
 
@@ -42,3 +45,33 @@ def test_where_all_differ_from_process_0_it_is_the_one(tmp_path: Path) -> None:
     lines = {f"rank{r}.log": [f"[rank{r}]: {SIZES.format(r)}"] for r in (1, 2, 3)}
     cause, ranks, _ = short(told(tmp_path, lines, world_size=4))
     assert (cause, ranks) == ("model_mismatch", (0,))
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_who_finds_no_store_where_others_wait_at_theirs_went_to_another_one(
+    tmp_path: Path, counted: bool
+) -> None:
+    lines = [REFUSED, KEY, CLIENTS.format(n=3, of=4) if counted else KEY, KEY]
+    logs: dict[str, str | list[str]] = {
+        f"rank{r}.log": [line] for r, line in zip((2, 1, 0, 3), lines, strict=True)
+    }
+    report = told(tmp_path, logs, world_size=4)
+    assert short(report)[:2] == ("init_hang", (2,))
+    assert "10.0.0.7:29511" in judged(report).summary
+
+
+def test_where_more_found_no_store_than_are_missing_none_of_them_is_named(tmp_path: Path) -> None:
+    lines = [CLIENTS.format(n=3, of=4), REFUSED, KEY, REFUSED]
+    logs: dict[str, str | list[str]] = {f"rank{r}.log": [line] for r, line in enumerate(lines)}
+    assert short(told(tmp_path, logs, world_size=4))[:2] == ("init_hang", ())
+
+
+@pytest.mark.parametrize(("names", "named"), [(range(4), (2,)), ((11, 12, 13, 14), ())])
+def test_folders_that_count_once_through_the_ranks_are_of_ranks(
+    tmp_path: Path, names: Sequence[int], named: tuple[int, ...]
+) -> None:
+    lines = [CLIENTS.format(n=3, of=4), KEY, REFUSED, KEY]
+    logs: dict[str, str | list[str]] = {
+        f"pod-{name}/app.log": [line] for name, line in zip(names, lines, strict=True)
+    }
+    assert short(told(tmp_path, logs))[:2] == ("init_hang", named)

@@ -39,3 +39,23 @@ def test_a_job_that_moved_until_it_was_ended_accuses_nobody(tmp_path: Path, zone
     verdict = analyze(_job(tmp_path, 2, zone)).verdict
     assert verdict is not None
     assert (verdict.cause, verdict.culprit_ranks, verdict.category) == ("crashed_rank", (), "external")
+
+
+@pytest.mark.parametrize(
+    ("last", "confidence", "rivals"),
+    [
+        ("2026-11-20 09:13:22,120 INFO [rank0] step 40 loss 0.7", "high", []),
+        ("2026-11-20 09:02:22,120 INFO [rank0] step 40 loss 0.7", "medium", ["unknown"]),
+        ("[rank0] step 40 loss 0.7", "medium", ["unknown"]),
+    ],
+)
+def test_that_a_job_moved_until_it_was_ended_is_sure_only_where_something_shows_it(
+    tmp_path: Path, last: str, confidence: str, rivals: list[str]
+) -> None:
+    end = "W1120 09:13:24.653000 17250 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers"
+    (tmp_path / "job.log").write_text(f"[rank1] step 40 loss 0.6\n{last}\n{end}\n")
+    report = analyze(tmp_path)
+    assert report.status == "hang" and report.verdict is not None
+    assert (report.verdict.cause, report.verdict.category) == ("crashed_rank", "external")
+    assert report.verdict.confidence == confidence
+    assert [other.cause for other in report.verdict.alternatives] == rivals

@@ -8,7 +8,6 @@ from hangscope.explain.finding import Absent
 from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
-from hangscope.ingest.torch_logs.wrapper import GlooClosed
 
 
 def last_output(case: Case) -> Match | None:
@@ -16,8 +15,8 @@ def last_output(case: Case) -> Match | None:
     finding = case.finding
     if not finding.guess or not finding.culprits or not case.from_text or case.statements.all(NcclRas):
         return None
-    if any(isinstance(event, GlooClosed) for event in finding.events):
-        return None  # it rests on who was lost and when, and not on words
+    if finding.stuck.kind is not None:
+        return None  # it rests on where ranks stood, and not on words
     culprits = finding.culprits
     who = ranks_phrase(culprits)
     own = [e for r in culprits if (e := _last(case, r)) is not None]

@@ -34,12 +34,11 @@ def ended_from_outside(case: Case) -> Match | None:
     frozen = case.statements.all(WatchdogTimeout, GlooTimeout, HeartbeatTimeout, NoProgress)
     if event is None or case.statements.first_deaths:
         return None
-    calls = case.graph.waiting or not case.solid
-    still = stood_still(case.incident, event, case.statements.all(Progress)) if calls else None
+    still = stood_still(case.incident, case.statements, event)
     if named and (frozen or still or isinstance(finding, Different | Shifted | Lagging)):
         return None
     if not isinstance(finding, Nothing) and (
-        still or _looked_at(case, event) or (event.signal == "SIGINT" and _interrupted_outside(case))
+        (still and (case.graph.waiting or finding.waiting)) or _looked_at(case, event)
     ):
         return None  # it was frozen, whoever ended it
     told = _REASONS.get(str(event.reason), "was ended from outside")
@@ -47,14 +46,16 @@ def ended_from_outside(case: Case) -> Match | None:
         "crashed_rank",
         (),
         f"the whole job {told}",
-        # People cancel jobs that are frozen, and a rank may be behind its peers at any moment.
+        # People cancel jobs that are frozen, and platforms end those that stand still.
         strength=1
-        if still
-        or ((named or case.graph.waiting) and still is not False)
+        if still is not False
         or event.signal == "SIGINT"
         or case.statements.all(CallFingerprint)  # calls that do not fit stop a job by themselves
         else 2,
         category="external",
+        rivals=[]
+        if still is False
+        else [("unknown", "nothing shows that it still made progress: it may have been frozen before")],
         evidence=[quote(event)],
         advice=[
             f"This is no bug of the job: it {told}. Write a checkpoint on SIGTERM and let the scheduler requeue it."
@@ -71,13 +72,6 @@ def _looked_at(case: Case, end: ExternalEnd) -> bool:
     apart = {r for r in case.statements.busy if case.incident.ranks[r].stack_file not in told}
     culprits = set(case.finding.culprits)
     return end.reason == "cancelled" and end.signal is None and bool(culprits) and culprits <= apart
-
-
-def _interrupted_outside(case: Case) -> bool:
-    """Return whether Ctrl-C found the named ranks, and no other, outside of every call: people press it where nothing moves."""
-    stood = case.statements.whereabouts
-    outside = {rank for rank, where in stood.items() if not where.inside}
-    return set(case.finding.culprits) == outside and len(stood) == len(case.incident.ranks) > 2 * len(outside)
 
 
 def died(case: Case) -> Match | None:
@@ -156,11 +150,20 @@ def _is_the_root(case: Case, death: Death) -> bool:
     if not case.solid:
         return True
     if isinstance(finding, Different | Shifted | Extra | Late):
-        return False
+        return finding.tie and not finding.culprits and _raised_before_it_waited(case, death)
     # The dumps show this rank inside a call: it died there, of the freeze or after it.
     return death.rank not in case.graph.waiting and not (
         isinstance(finding, Absent) and set(finding.culprits) - {death.rank}
     )
+
+
+def _raised_before_it_waited(case: Case, death: Death) -> bool:
+    """Return whether a rank raised its own exception first, and waited for its peers while it handled that."""
+    own, rank = death.event, death.rank
+    waited = case.statements.of(rank, CallFingerprint, GlooTimeout, GlooClosed, WatchdogTimeout)
+    raised = [e for e in case.statements.of(rank, RankException) if e.symptom]
+    lines = [e.line for e in (*waited, *raised) if e.file == own.file]
+    return isinstance(own, RankException) and bool(lines) and own.line < min(lines)
 
 
 def _may_be_of_another_attempt(case: Case) -> bool:

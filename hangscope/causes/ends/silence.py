@@ -5,14 +5,22 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.participation import busy
+from hangscope.causes.rooted import ROOTED
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unseen
+from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, DumpSignal, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import (
+    AsyncError,
+    DumpObserved,
+    DumpSignal,
+    HeartbeatTimeout,
+    WatchdogTimeout,
+)
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     GlooClosed,
@@ -42,7 +50,7 @@ def vanished(case: Case) -> Match | None:
     culprits = tuple(r for r in culprits if r not in placed)
     if not culprits:
         return None  # they stand where those stand who wait
-    if (left := _said_goodbye(case, culprits)) is not None:
+    if (left := _holding_its_lock(case, culprits) or _said_goodbye(case, culprits)) is not None:
         return left
     if (told := _told_by_ras(case, culprits) or _told_by_its_node(case, culprits)) is not None:
         return told
@@ -52,12 +60,13 @@ def vanished(case: Case) -> Match | None:
     dumps = any(record.dump_file for record in case.incident.ranks.values())
     cut = [r for r in culprits if any(queue.cut for queue in case.incident.ranks[r].queues.values())]
     them = "them" if len(culprits) > 1 else "it"
+    complete = not case.from_text or not not_collected(case.incident, case.statements) - set(culprits)
     if dumps:
         what = f"left no dump, and every waiting rank leads to {them}"
     elif cut:
         what = f"is behind in a log that breaks off, and every waiting rank leads to {them}"
     elif lost:
-        what = f"fell silent, and every other rank lost its connection to {them}"
+        what = f"fell silent, and every other rank{'' if complete else ' that left a log'} lost its connection to {them}"
     else:
         what = f"printed nothing while all others waited for {them}"
     evidence = [_trace(case, rank, dumps, rank in cut, bool(lost)) for rank in culprits[:8]]
@@ -69,7 +78,7 @@ def vanished(case: Case) -> Match | None:
     if len(culprits) > 1 and not (lost or silent or cut):
         return None  # several records that are missing were rather not collected
     return Match(
-        "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", strength=1 if silent or (lost and not cut and len(culprits) == 1) else 0, evidence=evidence,
+        "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", strength=1 if complete and (silent or (lost and not cut and len(culprits) == 1)) else 0, evidence=evidence,
         advice=[
             *_look_for(culprits),
             "A process that still lives can be asked for its stack (py-spy dump --pid PID): one stuck in teardown writes no dump either.",
@@ -133,7 +142,8 @@ def _only_timed_out(case: Case, culprits: tuple[int, ...]) -> bool:
 def _connected(case: Case, culprits: tuple[int, ...]) -> bool:
     """Return whether calls that wait for the one who left no dump are open in dumps of gloo, and not given up.
 
-    A process that ends closes its connections, which fails the calls of its peers at once.
+    A process that ends closes its connections, which fails the calls of its peers at once. Of a call with a root some are done
+    before others come, and those alone tell who still wait.
     """
     stuck = case.finding.stuck
     if (
@@ -146,7 +156,8 @@ def _connected(case: Case, culprits: tuple[int, ...]) -> bool:
         return False
     members = (m for rank, m in stuck.view.members.items() if case.incident.ranks[rank].dump_file is not None)
     inside = [m for m in members if m.row_of(stuck.seq) is not None]
-    return bool(inside) and all(stuck.seq in m.pending for m in inside)
+    still_open = [stuck.seq in m.pending for m in inside]
+    return any(still_open) if stuck.kind.op in ROOTED else bool(inside) and all(still_open)
 
 
 def _still_there(case: Case, culprits: tuple[int, ...]) -> Match:
@@ -178,6 +189,19 @@ def _trace(case: Case, rank: int, dumps: bool, cut: bool, lost: bool) -> Evidenc
     own = "has a log that ends without an error" if record.files else "left no line"
     text = f"rank {rank} {own}, while its peers report that they {'lost a connection' if lost else 'waited'}"
     return Evidence("log", text, rank, Source(record.files[0]) if record.files else None)
+
+
+def _holding_its_lock(case: Case, culprits: tuple[int, ...]) -> Match | None:
+    """Return the answer for ranks that are alive by their own monitors, which cannot get the interpreter's lock."""
+    told = [e for r in culprits for e in case.statements.of(r, HeartbeatTimeout) if e.what == "gil"]
+    if {e.rank for e in told} != set(culprits):
+        return None
+    who = ranks_phrase(culprits)
+    return Match(
+        "stuck_rank", culprits, f"a thread of {who} keeps the interpreter's lock, so that it makes no further call", strength=1,
+        evidence=[quote(e) for e in told[:4]],
+        advice=[f"Take a stack of {who} with its native frames (py-spy dump --native --pid PID): the thread inside of C or C++ code that keeps the GIL is the one."],
+    )  # fmt: skip
 
 
 def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
@@ -244,17 +268,14 @@ def lost_by_peers(case: Case) -> Match | None:
     ]
     if not lost or case.statements.of(rank, NcclWarn) or rank in case.statements.whereabouts:
         return None
+    why = f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections"
     return Match(
-        "crashed_rank",
-        (rank,),
-        f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections",
-        strength=1,
-        evidence=[quote(e) for e in lost[:3]],
+        "crashed_rank", (rank,), why, strength=1, evidence=[quote(e) for e in lost[:3]],
         advice=[
             *_look_for((rank,)),
             "NCCL prints nothing in a process that is killed; whoever prints 'closed by remote peer' is a victim.",
         ],
-    )
+    )  # fmt: skip
 
 
 def _farewell(case: Case, rank: int) -> Progress | None:
@@ -276,9 +297,5 @@ def may_have_died(case: Case) -> Match | None:
         )
     ):
         return None
-    return Match(
-        "crashed_rank",
-        finding.culprits,
-        f"the logs do not tell whether {ranks_phrase(finding.culprits)} is still alive",
-        strength=0,
-    )
+    why = f"the logs do not tell whether {ranks_phrase(finding.culprits)} is still alive"
+    return Match("crashed_rank", finding.culprits, why, strength=0)

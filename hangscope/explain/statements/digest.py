@@ -7,11 +7,12 @@ from hangscope.explain.statements.deaths import first_of_the_sweep, own_death
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.incident import Incident
+from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk, ExternalEnd
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
-_LINE_BY_LINE = frozenset({"srun", "mpirun", "shell"})
+_CLOSED = frozenset({0, -15})  # how tasks end that somebody ended
 
 
 def digest(incident: Incident) -> Statements:
@@ -38,8 +39,8 @@ def digest(incident: Incident) -> Statements:
 
 
 def _external(statements: Statements) -> ExternalEnd | None:
-    events = statements.all(ExternalEnd)
-    if events and not _after_a_task(events[0], statements):
+    events = [e for e in statements.all(ExternalEnd) if not _ended_by_a_failure(e, statements)]
+    if events:
         return events[0]
     pressed = [e for e in statements.all(RankException) if e.type == CTRL_C]
     if not pressed or any(not e.symptom and e.type not in INTERRUPTS for e in statements.all(RankException)):
@@ -51,28 +52,31 @@ def _external(statements: Statements) -> ExternalEnd | None:
     )  # fmt: skip
 
 
-def _after_a_task(end: ExternalEnd, statements: Statements) -> bool:
-    """Return whether srun cancelled its step because a task had ended: then the task's end is the fault, and nothing came from outside."""
-    ended = (e for e in statements.all(Exit) if e.via == "srun" and e.code not in (0, -15))
-    return end.reason == "cancelled" and any(e.file == end.file and e.line < end.line for e in ended)
+def _ended_by_a_failure(end: ExternalEnd, statements: Statements) -> bool:
+    """Return whether srun ended a step itself, because a task of it had failed: it names that task first."""
+    failed = [e for e in statements.all(Exit) if e.via == "srun" and e.code not in _CLOSED]
+    before = [e for e in (*failed, *statements.all(OomHost)) if e.file == end.file and e.line < end.line]
+    return end.reason == "cancelled" and bool(before)
 
 
 def _quiet_leavers(incident: Incident, statements: Statements) -> None:
-    """Note the ranks that ended without an error: exit 0 in a log, or the one that the launcher's failure table lacks."""
+    """Note the ranks that ended without an error: exit 0 in a log, or the one that the launcher's failure table lacks.
+
+    What srun prints of each task as it ends is no table: a task that it does not name may be running still.
+    """
     for left in statements.all(ExitOk):
         if left.rank is not None:
             statements.left_quietly.setdefault(left.rank, "its process ended without an error")
     for rank, event in statements.exits.items():
         if event.code == 0:
             statements.left_quietly.setdefault(rank, "its process exited with code 0")
-    # srun and mpirun tell of whoever ends, line by line: who is in none may live on.
-    listed = {rank for rank, event in statements.exits.items() if event.via not in _LINE_BY_LINE}
-    missing = [r for r in incident.ranks if r not in listed and r not in statements.left_quietly]
+    listed = {rank: event for rank, event in statements.exits.items() if event.via == "table"}
+    missing = [r for r in incident.ranks if r not in statements.exits and r not in statements.left_quietly]
     # A process that got a closing signal lived, even if it answers by leaving with code 0, and is in no table then.
     swept = {e.pid for e in statements.all(CleanupSignal)} - {e.pid for e in statements.all(Exit)}
     torn = any(note.code == "torn_table" for note in incident.notes)
     if listed and missing and not torn and not swept - {None} and len(missing) * 2 <= len(incident.ranks):
-        for rank in _of_its_nodes(statements.exits, missing, len(incident.ranks)):
+        for rank in _of_its_nodes(listed, missing, len(incident.ranks)):
             if not statements.of(rank, GlooClosed, GlooTimeout) and not any(
                 e.symptom for e in statements.of(rank, RankException)
             ):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hangscope.events import Event, since_new_year
+from hangscope.explain.statements.statements import Statements
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.progress import Progress
 
@@ -15,25 +14,39 @@ DAY = 26 * 3600.0  # seconds by which the clocks of two time zones may differ
 LEAST = 10.0  # seconds without a call that are no standstill yet
 USUAL = 5.0  # times the longest pause between calls that the job made before
 RECENT = 256  # calls of a rank whose pauses are looked at
+DEFAULT = 600.0  # seconds that torch's watchdog waits before it calls a call of NCCL frozen
 ASKED = 64  # ranks whose pauses are looked at
-SILENCE = 600.0  # seconds without a line of progress that are no standstill yet: a watchdog's usual patience
 
 
-def stood_still(incident: Incident, end: Event, progress: Sequence[Progress] = ()) -> bool | None:
-    """Return whether the job had made no call, or printed no step, for longer than it ever paused before, when `end` was printed; None: unknown."""
+def stood_still(incident: Incident, statements: Statements, end: Event) -> bool | None:
+    """Return whether the job had made no call for longer than it ever paused before, when `end` was printed; None: unknown.
+
+    Where no dump tells of calls, the steps tell that were counted.
+    """
     stamp = end.in_the_year
     last, usual = _calls(incident)
-    paced = [e for e in progress if e.pace is not None and e.in_the_year is not None]
-    if stamp is None or not (last or paced):
+    if stamp is None:
         return None
-    apart = stamp - (since_new_year(last / 1e9) if last else max(e.in_the_year or 0.0 for e in paced))
-    usual = usual if last else max(e.pace or 0.0 for e in paced)
+    if not last:
+        return _by_steps(statements, stamp)
+    apart = stamp - since_new_year(last / 1e9)
     if abs(apart) > DAY:
         return None  # clocks of two different days
     gap = apart % ZONES
     # Just below a whole number of zones the two clocks merely disagree.
-    still = max(LEAST, USUAL * usual) < gap < ZONES - LEAST
-    return still if last or not still or apart > SILENCE else None
+    return max(LEAST, USUAL * usual) < gap < ZONES - LEAST
+
+
+def _by_steps(statements: Statements, end: float) -> bool | None:
+    """Return whether the last step was counted long before the end (seconds of the year), for the pace of the steps before it."""
+    counted = [e for e in statements.all(Progress) if e.step is not None and e.in_the_year is not None]
+    gap = min((end - (e.in_the_year or 0.0) for e in counted), default=-1.0)
+    if not 0 <= gap < DAY:
+        return None
+    if gap < LEAST:
+        return False
+    paces = [e.pace for e in counted if e.pace is not None]
+    return True if len(paces) == len(counted) and gap > max(DEFAULT, USUAL * max(paces)) else None
 
 
 def _calls(incident: Incident) -> tuple[int, float]:

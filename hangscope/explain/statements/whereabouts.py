@@ -9,6 +9,7 @@ from hangscope.frames import Stack
 from hangscope.incident import Incident
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.knowledge.callsite import calls_collectives
 from hangscope.knowledge.library import before_signal, own_knowledge
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
@@ -42,6 +43,7 @@ def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
             op, inside = frame.name, True  # the outermost one is what the user called
         elif frame.name == "_engine_run_backward":
             inside = True
+    inside = inside or (bool(stack) and calls_collectives(stack[0]))
     # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
     inside = inside or kind == "log"
     if re.search(r"batch_isend_irecv|monitored_barrier", op or ""):

@@ -6,8 +6,8 @@ the first that differs (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp): th
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.align.group_ranks import Label, label_of
@@ -56,10 +56,12 @@ def fingerprints(incident: Incident, statements: Statements) -> Finding | None:
             if finding is not None:
                 return finding
         if len(sides) > 1:
-            ordered = sorted((tuple(r) for r in sides.values()), key=lambda r: (-len(r), r))
-            finding = two_sides(
-                incident, statements, seq, ordered, {r: _kind_of(e, statements) for r, e in events.items()}
-            )
+            witnesses = [tuple(r) for r in sides.values()]
+            told = [tuple(r) for r in _with_those_alike(statements, witnesses, events)]
+            proved = 2 * max(map(len, told)) > len(incident.ranks)
+            ordered = sorted(told if proved else witnesses, key=lambda r: (-len(r), r))
+            kinds = {r: _kind_of(e, statements) for r, e in events.items()}
+            finding = two_sides(incident, statements, seq, ordered, kinds)
             # Of a subgroup the other ranks wait for its members, and not in this call.
             missed = Candidate(
                 barrier_absent(statements),
@@ -68,11 +70,33 @@ def fingerprints(incident: Incident, statements: Statements) -> Finding | None:
             )
             return replace(
                 finding,
-                events=tuple(events[r] for side in ordered for r in side[:2]),
+                events=tuple(events[r] for side in ordered for r in side[:2] if r in events),
                 assumed=any(e.rank_assumed for e in events.values()),
                 set_aside=() if label[1] else (missed,),
             )
     return None
+
+
+def _with_those_alike(
+    statements: Statements, sides: Sequence[Sequence[int]], events: Mapping[int, CallFingerprint]
+) -> list[list[int]]:
+    """Return the sides with the ranks that left no half of their own, and that a reporter's line shows to be on its side.
+
+    Of a garbled half only the lengths were compared: who has the length of a call with tensors made none without, and the reverse.
+    """
+    found: list[set[int]] = [set() for _ in sides]
+    for rank, event in events.items():
+        own = next(n for n, side in enumerate(sides) if rank in side)
+        tensors = {events[r].shape is None for n, side in enumerate(sides) if n != own for r in side}
+        if event.peer_group_rank is None or event.aspects == ("sequence number",):
+            continue
+        if not event.garbled or tensors == {event.shape is not None}:
+            found[own].update(statements.group_ranks.resolve(event, range(event.peer_group_rank))[0])
+    claimed = Counter(rank for ranks in found for rank in ranks)
+    return [
+        [*side, *sorted(r for r in ranks - set(events) if claimed[r] == 1)]
+        for side, ranks in zip(sides, found, strict=True)
+    ]
 
 
 def _from_one_side(
@@ -98,6 +122,20 @@ def _from_one_side(
     first = min(events)
     stuck = replace(finding.stuck, rank=first, kind=kinds[first])
     return replace(finding, stuck=stuck, events=tuple(events[r] for r in sorted(events)[:4]), assumed=assumed)
+
+
+def other_calls(
+    statements: Statements, ranks: Sequence[int], waiting: int
+) -> tuple[StuckCall, OwnCall, CallFingerprint] | None:
+    """Return the call in which `waiting` waits and the other one that all of `ranks` were in by their own words, or None."""
+    own = [next(iter(statements.of(rank, CallFingerprint)), None) for rank in ranks]
+    first = own[0] if own else None
+    if first is None or not all(e is not None and e.context == "mismatch" for e in own):
+        return None
+    if first.garbled or not first.peer_op or first.aspects == ("sequence number",):
+        return None
+    kind = _kind(first.peer_op, first.peer_shape, first.peer_dtype)
+    return StuckCall(None, first.seq, waiting, kind), OwnCall(_kind_of(first, statements), first.seq), first
 
 
 def barrier_absent(statements: Statements) -> tuple[int, ...]:

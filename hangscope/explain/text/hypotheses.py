@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from hangscope.explain.finding import Finding, Source
 from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.blocked import blocked_alone
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
 from hangscope.explain.text.output import (
@@ -28,6 +29,7 @@ from hangscope.explain.text.reports import analyzer, barrier, desync
 from hangscope.explain.text.witnesses import (
     came_after,
     heart_stopped,
+    holds_the_gil,
     left_first,
     no_answer,
     nothing_under_way,
@@ -51,8 +53,10 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (no_answer, Source.HINT),
     (nothing_under_way, Source.HINT),
     (heart_stopped, Source.REPORT),
+    (holds_the_gil, Source.HINT),
     (silent, Source.SILENCE),
     (sites, Source.SILENCE),
+    (blocked_alone, Source.SILENCE),
     (progress, Source.OUTPUT),
     (last_words, Source.OUTPUT),
     (printed, Source.OUTPUT),

@@ -11,10 +11,9 @@ from collections import defaultdict
 from dataclasses import replace
 
 from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unpaired, Unseen
-from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.sides import two_sides
-from hangscope.explain.text.stop import find_stop
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import Progress
@@ -81,11 +80,15 @@ def _failed(rank: int, statements: Statements) -> bool:
 def silent(incident: Incident, statements: Statements) -> Finding | None:
     """Name the few ranks that printed no error while all the others timed out or lost a peer.
 
-    Who lost the connection lost it to a process that ended; who timed out had a peer that was still there.
+    Who lost the connection lost it to a process that ended; who timed out had a peer that was still there. Where lines of some
+    ranks are not here, only one alone is named whose log is.
     """
+    not_here = beyond_the_text(incident, statements) | without_a_log(incident, statements)
     failed = [r for r in sorted(incident.ranks) if _failed(r, statements)]
-    quiet = [r for r in sorted(incident.ranks) if r not in failed]
+    quiet = [r for r in sorted(incident.ranks) if r not in failed and r not in not_here]
     if not failed or not quiet or len(quiet) > len(failed):
+        return None
+    if not_here and (len(quiet) > 1 or len(failed) <= _PEERS or not incident.ranks[quiet[0]].files):
         return None
     if statements.all(*_BEGINNINGS) and not statements.all(*_LOST, *_WAITED, NcclWarn, AsyncError):
         return None  # the group never formed: who is missing is told by the store
@@ -100,6 +103,8 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
     files = [file for r in failed for file in incident.ranks[r].files]
     unread = bool(files) and len(files) == len(set(files)) and any(not incident.ranks[r].files for r in quiet)
     kind = Unseen if len(lost) == len(failed) or unread else Absent
+    if kind is Absent and any((w := statements.whereabouts.get(r)) is not None and w.inside for r in quiet):
+        return None  # its stack shows it waiting: it is in a call, and perhaps in another one
     return kind(
         tuple(quiet), _stood(failed[0], statements), waiting=tuple(failed), reached=frozenset(failed),
         events=tuple(_errors(failed, statements)),
@@ -185,9 +190,6 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"
     ]
     inside = sorted(r for ranks in found.values() for r in ranks)
-    if outside and not inside and (waiting := _in_native_code(incident, statements)):
-        busy = tuple(r for r in outside if r not in waiting)
-        return Absent(busy, StuckCall(rank=waiting[0]), waiting=waiting, reached=frozenset(waiting))
     # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
     if outside and len(outside) <= len(inside):
         return Absent(
@@ -199,9 +201,13 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
             (), _stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside), tie=True,
             events=tuple(_errors(inside, statements)),
         )  # fmt: skip
-    if len(found) < 2:
+    # At which of its sends and receives a rank stands tells nothing; that it is in a call of all may.
+    paired = sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks)
+    sides = [ranks for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
+    sides += [paired] if paired else []
+    if len(sides) < 2:
         return None
-    ordered = sorted((tuple(r) for r in found.values()), key=lambda r: (-len(r), r))
+    ordered = sorted((tuple(r) for r in sides), key=lambda r: (-len(r), r))
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
     if kinds[ordered[0][0]].op in _FORMING and not any(kinds[side[0]].op in _FORMING for side in ordered[1:]):
         # Who is past the making of a group may have left it out, or was let through by those who now wait for each other.
@@ -211,26 +217,8 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         found_apart = two_sides(incident, statements, None, ordered, kinds)
         return replace(found_apart, culprits=(), tie=True, guess=True, events=events)
     events = tuple(e for side in ordered[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
-    return replace(two_sides(incident, statements, None, ordered, kinds), events=events)
-
-
-def _in_native_code(incident: Incident, statements: Statements) -> tuple[int, ...]:
-    """Return the ranks that wait at one line of the user's with no Python below it, where all others, who are few, run a library.
-
-    So a host stands that waits for its device. Of a job that moves it tells nothing.
-    """
-    end = statements.external
-    still = end is not None and stood_still(incident, end, statements.all(Progress))
-    stacks = {rank: where.stack for rank, where in statements.whereabouts.items() if where.kind == "stack"}
-    native = {rank: stack for rank, stack in stacks.items() if stack and is_user(stack[0])}
-    others = len(stacks) - len(native)
-    if (
-        not (still or find_stop(statements))
-        or len(set(native.values())) != 1
-        or set(stacks) != set(incident.ranks)
-    ):
-        return ()
-    return tuple(sorted(native)) if 0 < others <= max(1, len(stacks) // 4) and len(native) >= _PEERS else ()
+    apart = two_sides(incident, statements, None, ordered, kinds)
+    return replace(apart, events=events, guess=not apart.tie and set(ordered[0]) == set(paired))
 
 
 def stuck(statements: Statements) -> bool:

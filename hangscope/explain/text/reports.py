@@ -15,7 +15,7 @@ from hangscope.explain.finding import (
     StuckCall,
 )
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.fingerprints import absent_of
+from hangscope.explain.text.fingerprints import absent_of, other_calls
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
@@ -45,6 +45,13 @@ def barrier(incident: Incident, statements: Statements) -> Finding | None:
         return Extra(
             waiting, stuck, OwnCall(call), waiting=absent, reached=frozenset(absent), assumed=assumed, events=events,
             set_aside=(Candidate(absent, Absent.name, why),),
+        )  # fmt: skip
+    # Who raised over calls that differ is gone from every call behind.
+    if waiting and (told := other_calls(statements, absent, waiting[0])) is not None:
+        differs, own, raised = told
+        return Different(
+            absent, differs, own, waiting=waiting, reached=frozenset(waiting), assumed=assumed,
+            events=(raised, *events),
         )  # fmt: skip
     return Absent(absent, stuck, waiting=waiting, reached=frozenset(waiting), assumed=assumed, events=events)
 

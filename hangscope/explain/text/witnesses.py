@@ -64,7 +64,7 @@ def came_after(incident: Incident, statements: Statements) -> Late | Different |
     stuck = StuckCall(rank=waiting[0], kind=statements.whereabouts[waiting[0]].call)
     of = Late if stood[rank] == stood[waiting[0]] else Different
     return of(
-        (rank,), stuck, OwnCall(call), waiting=waiting, reached=frozenset(waiting), guess=after is None,
+        (rank,), stuck, OwnCall(call), waiting=waiting, reached=frozenset(waiting), guess=of is Late and after is None,
         events=(event, *(timed[r] for r in waiting[:2])),
     )  # fmt: skip
 
@@ -103,6 +103,22 @@ def heart_stopped(incident: Incident, statements: Statements) -> Absent | None:
     return Absent(
         (rank,), stuck, waiting=waiting, reached=frozenset(waiting), events=(*told[:2], timeouts[0])
     )
+
+
+def holds_the_gil(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank whose own monitor could not get the interpreter's lock, where others waited and it did not time out.
+
+    A thread that holds the lock in native code stops its host, and waits for no other rank.
+    """
+    told = {e.rank: e for e in statements.all(HeartbeatTimeout) if e.rank is not None and e.what == "gil"}
+    late = {e.rank for e in statements.all(WatchdogTimeout)}
+    others = tuple(sorted(r for r in late if r is not None and r in incident.ranks and r not in told))
+    if len(told) != 1 or late & set(told) or len(others) < _OTHERS:
+        return None
+    return Absent(
+        tuple(told), StuckCall(rank=others[0]), waiting=others, reached=frozenset(others),
+        events=tuple(told.values()),
+    )  # fmt: skip
 
 
 def no_answer(incident: Incident, statements: Statements) -> Unseen | Absent | None:

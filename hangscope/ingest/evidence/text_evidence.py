@@ -17,7 +17,7 @@ from hangscope.incident import Group, RankRecord
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.misplaced_lines import misplaced
-from hangscope.ingest.evidence.numbered_logs import without_job_numbers
+from hangscope.ingest.evidence.numbered_logs import with_those_of_a_row, without_job_numbers
 from hangscope.ingest.evidence.restarts import without_earlier, without_failures_of
 from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
@@ -126,6 +126,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     text = TextEvidence()
     notes += misplaced(readings)
     readings, job_numbers = without_job_numbers(readings)
+    readings = with_those_of_a_row(readings)
     mapping = LocalRanks(readings)
     by_number = numbered(
         {

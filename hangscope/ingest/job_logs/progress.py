@@ -44,7 +44,7 @@ _EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,9})")
 _OF = regex(r"\s{0,3}(?:/|of)\s{0,3}(\d{1,12})\b")
 _BAR = regex(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
 _NOT_PROGRESS = regex(
-    r"Traceback|Error|Running collective|WorkNCCL|NCCL (?:INFO|WARN)|\[[\w/]{0,30}\.(?:cpp|cc):|^(?:slurmstepd|srun): "
+    r"Traceback|Error|slurmstepd: |srun: |Running collective|WorkNCCL|NCCL (?:INFO|WARN)|\[[\w/]{0,30}\.(?:cpp|cc):"
 )
 
 
@@ -52,13 +52,13 @@ _NOT_PROGRESS = regex(
 class Progress(Event):
     """The last line of a rank's output that counts steps (of `total`, where it says so), or one that says that a loop or epoch ended (`done`) or that the process stops (`leaving`).
 
-    `pace`: seconds per step, by the dated line before it.
+    `pace` is how many seconds before it the same was printed of the step before, where both carry times.
     """
 
     step: int | None = None
+    pace: float | None = None
     total: int | None = None
     epoch: int | None = None
-    pace: float | None = None
     done: bool = False
     leaving: bool = False
 
@@ -70,9 +70,10 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
     be cut.
     """
     last: dict[tuple[str, str], Progress] = {}
-    seen: dict[tuple[bytes, bytes], tuple[str, str] | None] = {}  # whose pace is not known yet
+    seen: set[tuple[bytes, bytes]] = set()
     candidates: dict[bytes, bool] = {}  # by the form of a line, which is the line with its digits made equal
     prefixes: dict[bytes, list[slice]] = {}  # where the prefix of lines of a form stands, but for its times
+    unpaced: dict[tuple[bytes, bytes], tuple[str, str]] = {}  # of which the line before is still to come
     for first, data in reversed(windows):
         for match in reversed(list(_LINE.finditer(data))):
             raw = match.group(0)[:_CUT]
@@ -82,34 +83,36 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
                 is_candidate = candidates[form] = _CANDIDATE.search(form) is not None
             if not is_candidate:
                 continue
-            same = (form, b"".join([raw[part] for part in prefixes[form]])) if form in prefixes else None
-            if same in seen:  # a later line of this writer says the same of a later step
-                if (key := seen[same]) is not None:
-                    seen[same] = None
-                    before = _progress(strip_prefix(raw.decode("utf-8", "replace"), 0, file))
-                    last[key] = replace(last[key], pace=_pace(before, last[key]))
+            before = (form, b"".join([raw[part] for part in prefixes[form]])) if form in prefixes else None
+            if before in seen:  # a later line of this writer says the same of a later step
+                if (key := unpaced.pop(before, None)) is not None:
+                    last[key] = _paced(
+                        last[key], _progress(strip_prefix(raw.decode("utf-8", "replace"), 0, file))
+                    )
                 continue
             number = first + data.count(b"\n", 0, match.start())
             line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
             text = line.text.encode()
             prefixes[form] = _but_times(raw[: len(raw) - len(text)] if raw.endswith(text) else raw)
-            same = (form, b"".join([raw[part] for part in prefixes[form]]))
-            seen[same] = None
+            own = (form, b"".join([raw[part] for part in prefixes[form]]))
+            seen.add(own)
             event = _progress(line)
             if event is None:
                 continue
             key = (f"{line.origin}|{line.host}", "leaving" if event.leaving else "done" if event.done else "")
             if key not in last or last[key].line < event.line:
-                last[key], seen[same] = event, key
+                last[key] = event
+                if event.step is not None and event.in_the_year is not None:
+                    unpaced[own] = key
     return sorted(last.values(), key=lambda event: (event.line, event.text))
 
 
-def _pace(before: Progress | None, last: Progress) -> float | None:
-    """Return the seconds per step from one line to a later one, None where a date or a step is not told."""
-    if before is None or before.in_the_year is None or last.in_the_year is None:
-        return None
-    steps = (last.step or 0) - (before.step or 0)
-    return (last.in_the_year - before.in_the_year) / steps if steps > 0 else None
+def _paced(event: Progress, before: Progress | None) -> Progress:
+    """Return an event with how long after `before` it was printed."""
+    moments = event.in_the_year, before.in_the_year if before is not None else None
+    if moments[0] is None or moments[1] is None or moments[0] < moments[1]:
+        return event
+    return replace(event, pace=moments[0] - moments[1])
 
 
 def _but_times(prefix: bytes) -> list[slice]:

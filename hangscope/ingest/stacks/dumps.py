@@ -69,7 +69,8 @@ _Who = tuple["int | None", "int | None", "int | None", "int | None", str]
 class ProcessStacks:
     """The threads of one process as (name, stack with the innermost frame first, whether it is the main thread).
 
-    `rank` is global, `local_rank` torchrun's and `task` srun's or mpirun's number, as far as the lines' prefixes tell.
+    `rank` is global, `local_rank` torchrun's and `task` srun's or mpirun's number, as far as the lines' prefixes tell. `apart`
+    are the stacks one by one, where each was written by its own thread and no prefix tells that they are of one process.
     """
 
     rank: int | None = None
@@ -77,6 +78,7 @@ class ProcessStacks:
     local_rank: int | None = None
     task: int | None = None
     threads: list[Thread] = field(default_factory=list)
+    apart: list[Stack] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -125,10 +127,14 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
             known[thread.ident] = thread
     by_title = ranks_of_titles(titles)
     processes = []
-    for (rank, local_rank, task, pid, _), threads in groups.items():
+    for who, threads in groups.items():
+        rank, local_rank, task, pid, _ = who
         if rank is None and pid is not None:
             rank = by_title.get(pid)
-        processes.append(ProcessStacks(rank, pid, local_rank, task, _finished(list(threads.values()))))
+        process = ProcessStacks(rank, pid, local_rank, task, _finished(list(threads.values())))
+        if who[:4] == (None, None, None, None) and all(t.current for t in threads.values()):
+            process.apart = [tuple(t.frames) for t in threads.values() if t.frames]
+        processes.append(process)
     ranks = [process for process in processes if process.pid not in workers]
     for process in processes:
         if process.pid in workers and len(ranks) == 1:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hangscope.incident import Stack
 from hangscope.ingest.stacks.dumps import ProcessStacks
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.log_reading import LogReading, tasks_are_ranks
+
+_LEAST = 3  # ranks of which one may be told by what the others leave
 
 
 def placed(processes: Sequence[ProcessStacks], log: LogReading) -> list[ProcessStacks]:
@@ -20,6 +24,9 @@ def placed(processes: Sequence[ProcessStacks], log: LogReading) -> list[ProcessS
     by_task = len(tasks) > 1 and tasks_are_ranks(log.events)
     result = []
     for process in processes:
+        if len(process.apart) > 1 and (told := _by_tracebacks(process.apart, log)):
+            result += told
+            continue
         rank = process.rank
         if rank is None and process.local_rank is not None:
             found = {
@@ -31,3 +38,26 @@ def placed(processes: Sequence[ProcessStacks], log: LogReading) -> list[ProcessS
         result.append(replace(process, rank=rank))
     named = [process for process in result if process.rank is not None or process.pid is not None]
     return result if len(result) - len(named) <= 1 else named
+
+
+def _by_tracebacks(stacks: Sequence[Stack], log: LogReading) -> list[ProcessStacks]:
+    """Return whose stacks these are, where the tracebacks of all ranks but one stand where as many of them do; else nothing.
+
+    A terminal mixes what all ranks write, and faulthandler prints no rank. The stack that is left is that of the rank that is.
+    """
+    stood = {e.rank: e.frames for e in log.events if isinstance(e, RankException) and e.rank is not None}
+    left, placed_ = list(stacks), []
+    for rank, frames in sorted(stood.items()):
+        same = next((n for n, stack in enumerate(left) if _lines(stack) == _lines(frames)), None)
+        if same is None:
+            return []
+        placed_.append((rank, left.pop(same)))
+    silent = set(range(len(stacks))) - set(stood)
+    if len(left) != 1 or len(silent) != 1 or len(stacks) < _LEAST:
+        return []
+    placed_.append((silent.pop(), left[0]))
+    return [ProcessStacks(rank, threads=[("MainThread", stack, True)]) for rank, stack in placed_]
+
+
+def _lines(stack: Stack) -> tuple[tuple[str, int], ...]:
+    return tuple((frame.file, frame.line) for frame in stack)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.text_lines import call, mismatch, told
+from tests.text_lines import call, judged, mismatch, told
 from tests.verdicts import blame
 
 OWN, ODD = call("ALLREDUCE", 64, 33), call("ALLREDUCE", 128, 33)
@@ -46,3 +46,34 @@ def test_of_a_garbled_peer_only_the_length_was_compared(tmp_path: Path) -> None:
     garbled = "CollectiveFingerPrint(SequenceNumber=0OpType=GATHER)"
     report = told(tmp_path, log(0, OWN, 3, garbled), world_size=4)
     assert report.verdict is not None and report.verdict.culprit_ranks == ()
+
+
+BARRIER = "CollectiveFingerPrint(SequenceNumber=33OpType=BARRIER)"
+WITH_A_TENSOR, WITHOUT = (
+    f"CollectiveFingerPrint(SequenceNumber=0OpType={op})" for op in ("GATHER", "REDUCE")
+)
+
+
+def test_who_has_the_length_of_a_call_with_tensors_is_not_in_a_barrier(tmp_path: Path) -> None:
+    """Rank 1 left no half of its own; its length is rank 0's, so that the barrier is rank 2's alone."""
+    lines = {**log(0, OWN, 2, WITHOUT), **log(2, BARRIER, 0, WITH_A_TENSOR)}
+    report = told(tmp_path, lines, world_size=3)
+    assert report.verdict is not None and report.verdict.culprit_ranks == (2,)
+
+
+def test_ranks_that_no_half_tells_of_make_no_majority(tmp_path: Path) -> None:
+    lines = {**log(0, OWN, 2, WITHOUT), **log(2, BARRIER, 0, WITH_A_TENSOR)}
+    report = told(tmp_path, lines, world_size=6)
+    assert report.verdict is not None and report.verdict.culprit_ranks == ()
+
+
+@pytest.mark.parametrize("differs", [True, False])
+def test_who_raised_over_another_call_is_not_stuck_where_a_barrier_behind_misses_it(
+    tmp_path: Path, differs: bool
+) -> None:
+    """The others caught the error of that call, and went on to one that the rank which raised does not make."""
+    missed = "[rank0]: RuntimeError: [Rank 0]: Ranks 3 failed to pass monitoredBarrier in 24000 ms"
+    lines = {**(log(3, ODD, 0, OWN) if differs else {}), "rank0.log": [missed]}
+    verdict = judged(told(tmp_path, lines, world_size=6))
+    assert verdict.culprit_ranks == (3,)
+    assert verdict.cause == ("shape_mismatch" if differs else "stuck_rank")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.dump_writer import SCRIPT, TORCH
-from tests.text_lines import CLOSED, short, told
+from tests.text_lines import CLOSED, judged, short, told
 from tests.verdicts import TIMED_OUT
 
 ABORTED = (
@@ -106,3 +106,47 @@ def test_who_is_silent_beside_an_abort_that_names_no_rank_may_be_the_aborted_one
         *ABORTED.split("\n"),
     ]
     assert short(told(tmp_path, lines))[1] == (2,)
+
+
+def _collected(quiet: tuple[int, ...], failed: tuple[int, ...]) -> dict[str, str | list[str]]:
+    """Return the logs of ranks that all count a step, and of which those that `failed` lost a peer."""
+    return {
+        f"rank_{rank}.log": [
+            f"[rank{rank}] step 40",
+            *([f"[rank{rank}]: {CLOSED}"] if rank in failed else []),
+        ]
+        for rank in (*quiet, *failed)
+    }
+
+
+def test_of_a_partial_collection_one_log_that_ends_in_silence_is_a_guess(tmp_path: Path) -> None:
+    report = told(tmp_path, _collected((1,), (0, 2, 5, 6)), world_size=7)
+    assert short(report) == ("crashed_rank", (1,), "low")
+    assert "every other rank that left a log" in judged(report).summary
+
+
+@pytest.mark.parametrize(("quiet", "failed"), [((1, 3), (0, 2, 5, 6)), ((), (0, 2, 5, 6)), ((1,), (0, 2))])
+def test_several_silent_logs_and_few_that_failed_accuse_nobody(
+    tmp_path: Path, quiet: tuple[int, ...], failed: tuple[int, ...]
+) -> None:
+    report = told(tmp_path, _collected(quiet, failed), world_size=7)
+    assert report.verdict is None or not report.verdict.culprit_ranks
+
+
+def test_a_message_that_does_not_fit_tells_neither_who_is_odd_nor_in_which_way(tmp_path: Path) -> None:
+    report = told(tmp_path, {"job.log": ABORTED + "\n"}, world_size=4)
+    assert short(report) == ("shape_mismatch", (), "low")
+    assert judged(report).alternatives[0].cause == "collective_mismatch"
+
+
+@pytest.mark.parametrize(("left", "named", "level"), [((2,), (2,), "low"), ((2, 3), (), "medium")])
+def test_where_others_stand_in_sends_and_receives_who_left_for_a_call_of_all_is_a_guess(
+    tmp_path: Path, left: tuple[int, ...], named: tuple[int, ...], level: str
+) -> None:
+    """At which of its sends and receives a rank stands is its part's nature, and sets it apart from nobody."""
+    pairs = {0: ("recv", 25), 1: ("recv", 48), 3: ("send", 46)}
+    stood = {rank: ("barrier", 58) if rank in left else pairs[rank] for rank in range(4)}
+    lines = {f"rank_{rank}.log": _in_call(rank, *call) + "\n" for rank, call in stood.items()}
+    verdict = judged(told(tmp_path, dict(lines)))
+    assert (verdict.culprit_ranks, verdict.confidence) == (named, level)
+    assert "printed" not in verdict.summary

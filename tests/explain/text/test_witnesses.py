@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.dump_writer import SCRIPT, TORCH
-from tests.text_lines import CLOSED, DEFAULT, c10, short, timeout, told
+from tests.text_lines import CLOSED, DEFAULT, c10, judged, short, timeout, told
 from tests.verdicts import TIMED_OUT
 
 
@@ -47,6 +47,11 @@ def test_who_was_in_another_call_is_named_for_that(tmp_path: Path) -> None:
     assert ranks == (0,) and cause in ("rank_conditional_collective", "collective_mismatch")
 
 
+def test_that_it_was_in_another_call_needs_no_times(tmp_path: Path) -> None:
+    _, ranks, confidence = short(told(tmp_path, _three(_raised(0, CLOSED, line=61, op="all_reduce"))))
+    assert (ranks, confidence) == ((0,), "medium")
+
+
 @pytest.mark.parametrize("missing", [1, 2])
 def test_nothing_follows_where_a_rank_is_silent(tmp_path: Path, missing: int) -> None:
     lines = [line for line in _three(_raised(0, CLOSED, 45), 30) if f"[rank{missing}]" not in line]
@@ -71,3 +76,22 @@ def test_a_watchdog_that_stands_still_later_or_on_several_ranks_tells_nothing(
     """The abort of a call that has timed out may stop a watchdog as well."""
     stuck = [_stuck_watchdog(rank, second) for rank, second in lines]
     assert short(told(tmp_path, [*(timeout(rank) for rank in (0, 1, 3)), *stuck]))[0] != "stuck_rank"
+
+
+GIL = "Could not acquire GIL within 300 ms on exit, possible GIL induced hang"
+
+
+@pytest.mark.parametrize(
+    ("holders", "late", "named"), [((3,), (0, 1, 2), (3,)), ((3,), (0, 1, 2, 3), ()), ((2, 3), (0, 1), ())]
+)
+def test_whose_monitor_cannot_get_the_interpreters_lock_keeps_the_others_waiting(
+    tmp_path: Path, holders: tuple[int, ...], late: tuple[int, ...], named: tuple[int, ...]
+) -> None:
+    """Who timed out was in the call as well; where several hold their locks, none of them is apart."""
+    lines = [timeout(r, group=DEFAULT, seq=9) for r in late] + [
+        c10(r, f"[{DEFAULT}Rank {r}] {GIL}") for r in holders
+    ]
+    verdict = judged(told(tmp_path, lines, world_size=4))
+    assert verdict.culprit_ranks == named
+    if named:
+        assert verdict.cause == "stuck_rank" and any("GIL" in item.text for item in verdict.evidence)

@@ -42,5 +42,15 @@ def test_lines_of_a_form_are_not_parsed_one_by_one(monkeypatch: pytest.MonkeyPat
     )
     events = progress_events([(1, "\n".join(lines).encode())], "log")
     assert [event.step for event in events] == list(range(2992, 3000))
-    assert len(parsed) == 16  # the last line of each writer, and the one before it
-    assert {event.pace for event in events} == {1.0}
+    assert len(parsed) == 16  # of each writer the last, and the one before for its pace
+    assert {event.pace for event in events} == {8.0}
+
+
+def test_the_step_of_a_scheduler_is_none_of_the_jobs() -> None:
+    lines = [
+        "2026-11-20 15:47:03 - INFO - step 2002 | loss 2.19",
+        "2026-11-20 15:47:05 - INFO - step 2003 | loss 2.14",
+        "slurmstepd: error: *** STEP 6622.0 ON gpu02 CANCELLED AT 2026-11-20T16:18:00 ***",
+    ]
+    (event,) = progress_events([(1, "\n".join(lines).encode())], "log")
+    assert (event.step, event.pace) == (2003, 2.0)

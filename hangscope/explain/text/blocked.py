@@ -1,0 +1,47 @@
+"""Who alone is blocked where no other rank stands, in a job that is known to have stopped.
+
+Hosts of an NCCL job wait for their devices outside of any collective, at one line: that of the first result that they need.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hangscope.explain.finding import Absent, StuckCall
+from hangscope.explain.statements.standstill import stood_still
+from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.stop import PROOFS
+from hangscope.incident import Frame, Incident
+from hangscope.knowledge.callsite import is_user, user_frame
+
+_LEAST = 4  # stacks of which one may be the odd one
+
+
+def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank whose stack is blocked in a library's code, while all others wait at one line for their devices."""
+    stood = {r: w.stack for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
+    if len(stood) < _LEAST or set(stood) != set(incident.ranks) or not _stopped(incident, statements):
+        return None
+    if any(where.inside for where in statements.whereabouts.values()):
+        return None
+    ((place, times),) = Counter(stack[0] for stack in stood.values()).most_common(1)
+    odd = tuple(rank for rank, stack in stood.items() if stack[0] != place)
+    if len(odd) != 1 or times != len(stood) - 1 or not _of_the_program(place):
+        return None
+    own = stood[odd[0]]
+    if _of_the_program(own[0]) or user_frame(own) is None:
+        return None  # it waits for its device at another line, or computes
+    others = tuple(sorted(set(stood) - set(odd)))
+    return Absent(odd, StuckCall(rank=others[0]), waiting=others, reached=frozenset(others))
+
+
+def _stopped(incident: Incident, statements: Statements) -> bool:
+    """Return whether a line proves that the job stood still, or its last step was long over when it was ended."""
+    end = statements.external
+    return bool(statements.all(*PROOFS)) or (
+        end is not None and stood_still(incident, statements, end) is True
+    )
+
+
+def _of_the_program(frame: Frame) -> bool:
+    return is_user(frame) or "torch/" in frame.file.replace("\\", "/")

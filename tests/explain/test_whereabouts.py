@@ -1,0 +1,76 @@
+"""Where ranks stood by their stacks: in a collective, also in one that torch makes from C++, or at work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.dump_writer import SCRIPT, TORCH
+from tests.text_lines import short, told
+from tests.verdicts import TIMED_OUT
+
+WAITING = [f'  File "{TORCH}/distributed/distributed_c10d.py", line 2900 in broadcast']
+WAITING += [f'  File "{SCRIPT}", line 31 in restore', f'  File "{SCRIPT}", line 80 in main']
+
+
+def _stacks(inside: list[str]) -> dict[str, str | list[str]]:
+    """Return the stacks of three ranks in a broadcast and of rank 0 elsewhere, and the timeouts of the three."""
+    head = "Current thread 0x00007f4b7d1296c0 (most recent call first):"
+    stacks = {f"stack_rank_{rank}.txt": [head, *(WAITING if rank else inside)] for rank in range(4)}
+    return {**stacks, "job.log": [f"[rank{rank}]: {TIMED_OUT}" for rank in (1, 2, 3)]}
+
+
+@pytest.mark.parametrize(
+    ("frame", "file"),
+    [
+        ("_verify_param_shape_across_processes", "distributed/utils.py"),
+        ("_sync_params_and_buffers", "distributed/utils.py"),
+        ("_distributed_broadcast_coalesced", "nn/parallel/distributed.py"),
+    ],
+)
+def test_who_is_in_a_collective_that_cpp_makes_is_not_stuck(tmp_path: Path, frame: str, file: str) -> None:
+    inside = [f'  File "{TORCH}/{file}", line 286 in {frame}', f'  File "{SCRIPT}", line 84 in main']
+    cause, ranks, _ = short(told(tmp_path, _stacks(inside)))
+    assert ranks == (0,) and cause in ("rank_conditional_collective", "collective_mismatch")
+
+
+def test_who_builds_something_under_such_a_name_of_the_users_is_at_work(tmp_path: Path) -> None:
+    inside = [f'  File "{SCRIPT}", line 9 in _sync_params_and_buffers', f'  File "{SCRIPT}", line 84 in main']
+    assert short(told(tmp_path, _stacks(inside)))[:2] == ("stuck_rank", (0,))
+
+
+def _raised(rank: int, line: int) -> list[str]:
+    """Return the traceback of a rank that timed out in the broadcast that the stacks show, called from `line`."""
+    frames = [(SCRIPT, 80, "main"), (SCRIPT, line, "restore")]
+    frames.append((f"{TORCH}/distributed/distributed_c10d.py", 2900, "broadcast"))
+    shown = [f'  File "{file}", line {number}, in {name}' for file, number, name in frames]
+    return [f"[rank{rank}]: {text}" for text in ["Traceback (most recent call last):", *shown, TIMED_OUT]]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "raised", "line", "placed"),
+    [
+        (4, (0, 1, 3), 31, True),
+        (4, (1, 3), 31, False),  # of two stacks that are left nobody can say whose is which
+        (4, (0, 1, 3), 33, False),  # they went on behind their stacks
+        (2, (1,), 31, False),
+    ],
+)
+def test_stacks_of_a_terminal_are_placed_where_all_but_one_rank_stand_in_their_tracebacks(
+    tmp_path: Path, ranks: int, raised: tuple[int, ...], line: int, placed: bool
+) -> None:
+    alone = [f'  File "{SCRIPT}", line 27 in restore', f'  File "{SCRIPT}", line 80 in main']
+    stacks = [
+        text
+        for n in range(ranks)
+        for text in (
+            f"Current thread 0x00007f4b7d{n}296c0 (most recent call first):",
+            *(alone if n == 1 else WAITING),
+        )
+    ]
+    output = [text for rank in raised for text in _raised(rank, line)]
+    verdict = told(tmp_path, {"screen.txt": [*stacks, *output]}, world_size=ranks).verdict
+    assert verdict is not None and (verdict.location is not None) == placed
+    if verdict.location is not None:
+        assert (verdict.cause, verdict.culprit_ranks, verdict.location.line) == ("stuck_rank", (2,), 27)

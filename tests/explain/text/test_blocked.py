@@ -1,0 +1,51 @@
+"""Who alone is blocked in a library's code, while all others wait at one line for their devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.dump_writer import SCRIPT, TORCH
+from tests.text_lines import short, told
+
+STEP = [f'  File "{SCRIPT}", line 63 in train_step', f'  File "{SCRIPT}", line 90 in main']
+READ = ['  File "/usr/lib/python3.11/ssl.py", line 1163 in read']
+LOAD = [f'  File "{SCRIPT}", line 40 in train_step', f'  File "{SCRIPT}", line 90 in main']
+HEAD = "Current thread 0x00007f4b7d1296c0 (most recent call first):"
+
+
+def _job(odd: list[str], minutes: int, ranks: int = 5, stacks: int = 5) -> dict[str, str | list[str]]:
+    """Return the stacks of ranks, of which rank 2's is `odd`, and the output of a job that was cancelled so long after a step."""
+    steps = [f"2026-11-20 15:10:0{n} - INFO - step {700 + n} | loss 2.5" for n in range(4)]
+    end = f"slurmstepd: error: *** STEP 7.0 ON gpu01 CANCELLED AT 2026-11-20T15:{10 + minutes}:03 ***"
+    own = {f"stack_rank_{r}.txt": [HEAD, *(odd if r == 2 else STEP)] for r in range(stacks)}
+    return {**own, "slurm-7.out": [*steps, end], **{f"rank_{r}.log": ["hello"] for r in range(ranks)}}
+
+
+def test_who_reads_from_a_socket_while_all_wait_for_their_devices_is_stuck(tmp_path: Path) -> None:
+    report = told(tmp_path, _job([*READ, *LOAD], 31))
+    assert short(report) == ("stuck_rank", (2,), "medium")
+
+
+@pytest.mark.parametrize(
+    ("odd", "minutes", "stacks"),
+    [
+        ([*READ, *LOAD], 5, 5),  # a step that takes five minutes is nothing unusual
+        (LOAD, 31, 5),  # it waits for its device at another line
+        ([f'  File "{TORCH}/_tensor.py", line 5 in item', *LOAD], 31, 5),
+        ([*READ, *LOAD], 31, 4),  # of one nothing is known
+    ],
+)
+def test_nobody_is_named_where_it_may_be_a_moment_of_a_healthy_job(
+    tmp_path: Path, odd: list[str], minutes: int, stacks: int
+) -> None:
+    verdict = told(tmp_path, _job(odd, minutes, stacks=stacks)).verdict
+    assert verdict is not None and (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", ())
+    assert verdict.confidence != "high"
+
+
+def test_without_an_end_or_a_timeout_stacks_tell_of_no_freeze(tmp_path: Path) -> None:
+    files = _job([*READ, *LOAD], 31)
+    del files["slurm-7.out"]
+    assert told(tmp_path, files).status == "inconclusive"
