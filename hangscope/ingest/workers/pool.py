@@ -73,10 +73,10 @@ class Pool:
         seconds = DEADLINE + size / BYTES_PER_SECOND
         with self._lock:
             self._deadlines[process] = time.monotonic() + seconds
-        payload, end = None, ""
+        answer, end = None, ""
         try:
             isolated.send(process.stdin, json.dumps((path, file.shown, self._max_bytes, memory)).encode())
-            payload = isolated.receive(process.stdout, ANSWER_FLOOR + ANSWER_PER_BYTE * size)
+            answer = child.receive_answer(process.stdout, ANSWER_FLOOR + ANSWER_PER_BYTE * size)
         except isolated.TooLong as error:
             end = f"gave an answer of {error.length:,} bytes, more than any file of its size says"
         except (OSError, ValueError):
@@ -84,10 +84,10 @@ class Pool:
         finally:
             with self._lock:
                 del self._deadlines[process]
-        if payload is not None:
+        if answer is not None:
             with self._lock:
                 self._idle.append(process)
-            return child.load_answer(payload)
+            return answer
         with suppress(subprocess.TimeoutExpired):
             process.wait(0 if end else 1)  # it closed its pipe, so it is ending by itself
         self._discard(process)
