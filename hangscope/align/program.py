@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.align.frontier import site_keys
+from hangscope.align.kind_keys import site_keys
 from hangscope.align.sequence_diff import continues
 from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind, Incident, Queue
