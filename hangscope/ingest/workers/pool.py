@@ -24,7 +24,6 @@ DEADLINE = 60.0  # seconds for a small file
 BYTES_PER_SECOND = 2 * 2**20  # and this much more per byte: a tenth of the slowest reading measured
 ANSWER_FLOOR = 256 * 2**20
 ANSWER_PER_BYTE = 64  # an answer is smaller than its file, but for packs, which are compressed
-REAP_TIME = 5.0  # seconds for a killed child to be gone; one that hangs in the kernel is left to it
 
 
 class Pool:
@@ -116,15 +115,7 @@ class Pool:
         return process
 
     def _discard(self, process: subprocess.Popen[bytes]) -> None:
-        """End a child for good. What it does not take any more is no error."""
-        with suppress(OSError):
-            process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(REAP_TIME)
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        isolated.discard(process)
         with self._lock, suppress(ValueError):
             self._all.remove(process)
 
