@@ -70,3 +70,15 @@ def test_a_type_that_only_another_call_has_is_no_wrong_type() -> None:
 
     report = frozen(loop(4), (1,), last)
     assert blame(report) == ("hang", "rank_conditional_collective", (1,)) and level(report) != "high"
+
+
+@pytest.mark.parametrize(
+    ("seen", "named"), [((3, 0, 5, 10, 15), (3,)), ((3, 4, 5, 6, 7), ()), ((3, 0, 15), ())]
+)  # fmt: skip
+def test_one_against_several_from_all_over_a_job_is_the_odd_one(
+    seen: tuple[int, ...], named: tuple[int, ...]
+) -> None:
+    """Of neighbours, or of two, it may be they who differ from the many that were not seen."""
+    recorders = [r for r in loop(16) if r.rank in seen]
+    report = frozen(recorders, (3,), lambda r, odd: due(r, sizes=[[77]]) if odd else due(r))
+    assert blame(report)[2] == named and level(report) != "high"
