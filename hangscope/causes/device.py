@@ -7,7 +7,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence
-from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen
+from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.job_logs.launcher import Exit
@@ -32,7 +32,11 @@ def device_fault(case: Case) -> Match | None:
         culprits = finding.culprits
         evidence = [
             Evidence(
-                "dump", f"rank {r} has not finished calls that its peers' completions prove to be over", r
+                "dump",
+                f"rank {r} enqueued the call, and its device has not begun it, while those of all others have"
+                if isinstance(finding, Unstarted)
+                else f"rank {r} has not finished calls that its peers' completions prove to be over",
+                r,
             )
             for r in culprits[:8]
         ] + [quote(e) for e in faults if e.rank in culprits][:4]
@@ -41,7 +45,10 @@ def device_fault(case: Case) -> Match | None:
             culprits,
             f"{ranks_phrase(culprits)} made {'its' if len(culprits) == 1 else 'their'} calls, and {'its device' if len(culprits) == 1 else 'their devices'} stopped finishing them",
             strength=2
-            if len(culprits) == 1 and not finding.tie and _is_no_older_dump(case, culprits[0])
+            if len(culprits) == 1
+            and not isinstance(finding, Unstarted)
+            and not finding.tie
+            and _is_no_older_dump(case, culprits[0])
             else 1,
             category="hardware",
             evidence=evidence,
@@ -218,8 +225,11 @@ def _peer_node(event: NcclWarn) -> str | None:
 def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
     """Return the ranks on both sides of a failed path: who reports it, and the peer where its rank or host tells it.
 
-    Two ranks that report each other's hosts are the two ends, whatever further ranks report.
+    Two ranks that report each other's hosts are the two ends, whatever further ranks report. Where paths to several hosts
+    failed and one host is an end of all of them, it is that host that lost its network.
     """
+    if lost := _lost_host(case, warnings):
+        return lost
     printers = {e.rank: e for e in warnings if e.rank is not None}
     mutual = {
         rank
@@ -245,3 +255,16 @@ def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
         elif len(on_host) == 1:
             ends.update(on_host)
     return tuple(sorted(ends))
+
+
+def _lost_host(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
+    """Return the ranks of the one host that is an end of all failed paths, where these lead to more than one other host."""
+    ends = ({e.host, _peer_node(e)} - {None} for e in warnings)
+    paths = {frozenset(pair) for pair in ends if len(pair) == 2}
+    common = frozenset[str | None].intersection(*paths) if len(paths) > 1 else frozenset()
+    hosts = {rank: record.host for rank, record in case.incident.ranks.items()}
+    on_it = [rank for rank, host in hosts.items() if host in common]
+    if len(common) != 1 or not on_it:
+        return ()
+    # Ranks of a host follow each other: one between them of which no host is told is there, too.
+    return tuple(r for r in range(min(on_it), max(on_it) + 1) if hosts.get(r) is None or hosts[r] in common)

@@ -22,6 +22,8 @@ from hangscope.knowledge.callsite import (
     user_frames,
 )
 
+_COLLECTIVES = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
+
 
 class Difference:
     """Compares the culprit's call with the waiting one; both may be unknown."""
@@ -55,6 +57,21 @@ class Difference:
                 else None
             )
         return own == peer
+
+    @cached_property
+    def another_call(self) -> bool:
+        """Return whether the two calls are made at different places of the program, and not one call with other arguments.
+
+        So they are where their user lines differ, or where a library under one line of both goes two ways. Where the ways
+        part at torch's own function for a collective, the line itself chose it.
+        """
+        if self.same_site is False or self.own is None or self.peer is None:
+            return self.same_site is False
+        ways = zip(reversed(self.own.stack), reversed(self.peer.stack), strict=False)
+        apart = next(((own, peer) for own, peer in ways if own != peer), None)
+        if apart is None or any(frame.file.endswith(_COLLECTIVES) for frame in apart):
+            return False
+        return (apart[0].name, apart[0].file) != (apart[1].name, apart[1].file)
 
     @cached_property
     def own_gradient(self) -> bool:

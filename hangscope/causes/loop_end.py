@@ -97,7 +97,7 @@ def _inside(d: Difference, told: Progress | None) -> bool:
         return True
     if d.skipped and not d.ends_epochs and d.times_before(d.own):
         return True
-    return d.differs in ("shape", "dtype") and bool(d.same_site)
+    return d.differs in ("shape", "dtype") and bool(d.same_site) and not d.another_call
 
 
 def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | None) -> Reading | None:

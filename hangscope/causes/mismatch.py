@@ -40,7 +40,9 @@ def describe(kind: CallKind | None) -> str:
 def _meeting(case: Case, d: Difference) -> str:
     """Return who called what where the others called something else; without whom where nobody is named."""
     own, peer = describe(d.own), describe(d.peer)
-    if own == peer:
+    if own == peer and d.differs == "root" and d.own is not None and d.peer is not None:
+        own, peer = f"{own} of root {d.own.root}", f"{peer} of root {d.peer.root}"
+    elif own == peer:
         lines = [f" at {frame}" if (frame := case.frame_of(kind)) else "" for kind in (d.own, d.peer)]
         own, peer = f"{own}{lines[0]}", f"another {peer}{lines[1]}"
     finding = case.finding
@@ -61,6 +63,8 @@ def wrong_dtype(case: Case) -> Match | None:
     d = Difference(case)
     if not isinstance(case.finding, Different) or d.differs != "dtype" or case.finding.change.elsewhere:
         return None
+    if d.another_call:
+        return None
     return Match(
         "dtype_mismatch",
         case.finding.culprits,
@@ -79,7 +83,7 @@ def wrong_shape(case: Case) -> Match | None:
     d = Difference(case)
     if not isinstance(case.finding, Different) or d.differs != "shape" or case.finding.change.elsewhere:
         return None
-    if d.same_site is False or (d.times_before(d.own) and d.times_before(d.peer)):
+    if d.another_call or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name
     frameless = d.same_site is None
     return Match(

@@ -39,13 +39,15 @@ def unpaired(case: Case) -> Match | None:
     named = finding.culprits if isinstance(finding, Unpaired) else ()
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     number = f"{made} number {index + 1} of the pair {source} -> {destination}"
-    if culprit == waiter:
+    strayed = _strayed(case, culprit)
+    if culprit == waiter and not strayed:
+        said = f"rank {waiter} waits in {made} {source} -> {destination}, the first of that pair, for which rank {absent} has no {missing}, and its own half of another pair is not there"
+    elif culprit == waiter:
         said = f"rank {waiter} waits in {made} {source} -> {destination}, which its own program does not call for there, and rank {absent} never made the {missing}"
     elif culprit == absent:
         said = f"rank {waiter} waits in {number}, and rank {absent} never made the {missing}"
     else:
         said = f"rank {culprit} left its own program, and since then sends and receives do not meet: rank {waiter} waits in {number}, and rank {absent} is not there"
-    strayed = _strayed(case, culprit)
     own = bool(strayed) and culprit != waiter
     return Match(
         "p2p_mismatch",

@@ -20,6 +20,8 @@ def one_sided_call(case: Case) -> Match | None:
     if not isinstance(finding, Different | Shifted | Extra):
         return None
     d = Difference(case)
+    if d.differs == "root" and not d.another_call:
+        return None  # one call, of which some took another root
     culprits = finding.culprits
     who = ranks_phrase(culprits) if culprits else "one side"
     strength, why = 0, ""
@@ -52,7 +54,7 @@ def one_sided_call(case: Case) -> Match | None:
         )
     elif d.differs == "op" and not case.frames_recorded and d.history and not d.times_before(d.own):
         why = f"{who} made {describe(d.own)}, which nobody had made before, where the others made {describe(d.peer)}"
-    elif d.own is not None and d.same_site is not True:
+    elif d.own is not None and (d.same_site is not True or d.another_call):
         inside = d.position is not None and d.position[0] == "inside"
         if d.differs or d.same_site is False or finding.change.before:
             made = describe(d.own)

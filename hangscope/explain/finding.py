@@ -154,6 +154,13 @@ class Lagging(Finding):
 
 
 @dataclass(frozen=True, slots=True)
+class Unstarted(Lagging):
+    """The culprits' devices have not begun the call that all made and that their peers' devices are in."""
+
+    name: ClassVar[str] = "not begun"
+
+
+@dataclass(frozen=True, slots=True)
 class Circular(Finding):
     """Calls wait for each other in a circle (`circle` is set)."""
 

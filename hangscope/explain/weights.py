@@ -21,6 +21,7 @@ from hangscope.explain.finding import (
     Stalled,
     Unpaired,
     Unseen,
+    Unstarted,
 )
 
 #: What calls show, from what leaves no other reading to what names nobody.
@@ -32,6 +33,7 @@ _OF_CALLS: dict[type[Finding], float] = {
     Extra: 0.2,
     Late: 0.2,
     Lagging: 0.3,
+    Unstarted: 0.3,
     Unseen: 0.4,
     Circular: 0.5,
     Stalled: 0.6,

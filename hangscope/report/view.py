@@ -114,6 +114,8 @@ def _headline(analysis: Analysis) -> str:
         # The name of a call stays as it is written.
         return summary[:1].upper() + summary[1:] if summary.split(" ")[0].isalpha() else summary
     if judgement.status == "no_hang":
+        if not all(record.dump_file for record in analysis.incident.ranks.values()):
+            return "No hang: the job ended without an error."
         return "No hang: every rank was seen, nothing is pending and all frontiers are equal."
     return "Inconclusive: what was left behind does not tell whether the job stopped, or where."
 

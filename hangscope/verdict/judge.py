@@ -16,7 +16,7 @@ from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.conclusion import CallRef, Evidence, Hypothesis, Location, Source, Verdict
 from hangscope.dataclass import dataclass
-from hangscope.explain.finding import Absent, Candidate, Different, Finding, Late, Stalled, Unpaired
+from hangscope.explain.finding import Absent, Candidate, Different, Finding, Lagging, Late, Stalled, Unpaired
 from hangscope.explain.text.stop import Stop, find_stop, told_of
 from hangscope.incident import CallKind, Event, Group
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
@@ -110,7 +110,7 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
 
 def _by_a_moving_job(case: Case, match: Match) -> bool:
     """Return whether calls alone tell of a wait that may have lasted a moment only."""
-    by_calls = isinstance(case.finding, Absent | Unpaired | Stalled) and not case.from_text
+    by_calls = isinstance(case.finding, Absent | Unpaired | Stalled | Lagging) and not case.from_text
     told = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Where no recorder shows a call open, a stack beside it is of a moment as well.
     momentary = (by_calls and not told) or not case.graph.waiting

@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from hangscope.causes.case import Case
+from hangscope.events import Event
+from hangscope.explain.finding import Lagging
 from hangscope.incident import State
 from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
+from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd, JobCompleted
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, HeartbeatTimeout, WatchdogTimeout
@@ -31,8 +33,10 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
 
     So it may where no line tells of trouble, and as many of the ranks that were seen are in no call as wait in one, or all. `named`
     are the ranks (global) that are to blame. Who stops lets all wait that need it, within moments; dumps of a moving job,
-    made seconds apart, show a call here and a gap there.
+    made seconds apart, show a call here and a gap there, or devices here and there that lag by a call.
     """
+    if isinstance(case.finding, Lagging) and not case.finding.culprits:
+        return not _trouble(case)
     waiting = set(case.graph.waiting)
     seen = {r.rank for r in case.incident.ranks.values() if r.seen and r.dump_file}
     free = seen - waiting
@@ -42,13 +46,18 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     return not alone and len(free) >= len(waiting) and not _trouble(case)
 
 
-def _trouble(case: Case) -> bool:
-    return any(not (isinstance(e, Exit) and e.code == 0) for e in case.statements.all(*_TROUBLE))
+def _trouble(case: Case, *harmless: type[Event]) -> bool:
+    """Return whether a line tells of an error, a timeout or an end, kinds that are `harmless` here apart."""
+    told = case.statements.all(*(kind for kind in _TROUBLE if kind not in harmless))
+    return any(not (isinstance(e, Exit) and e.code == 0) for e in told)
 
 
 def status_without_verdict(case: Case) -> str:
     """Return no_hang only with positive proof, else inconclusive."""
     incident, statements = case.incident, case.statements
+    # Who leaves before rank 0 does may find its store gone: no trouble where the whole job ended well.
+    if statements.all(JobCompleted) and not _trouble(case, StoreUnreachable):
+        return "no_hang"
     if _trouble(case) or case.graph.waiting or damaged_files(incident):
         return "inconclusive"
     ranks = incident.ranks.values()

@@ -51,3 +51,37 @@ def test_a_rank_whose_log_tells_of_a_broken_device_is_named() -> None:
     error = "RuntimeError: CUDA error: unspecified launch failure"
     report = frozen(loop(4), (), lambda r, is_odd: due(r), rank3=[f"[rank3]: {error}"])
     assert blame(report)[1:] == ("gpu_stall", (3,))
+
+
+@settings(max_examples=8)
+@given(job_of=ODD_ONES)
+def test_a_device_that_has_not_begun_what_the_others_are_in(job_of: tuple[int, int]) -> None:
+    """The recorder notes when devices begin: this one still works at what was enqueued before the call."""
+    size, odd = job_of
+    report = frozen(loop(size), (odd,), lambda r, is_odd: due(r, "scheduled" if is_odd else "started"))
+    assert blame(report) == ("hang", "gpu_stall", (odd,)) and level(report) == "medium"
+
+
+def test_where_no_device_or_only_half_have_begun_nobody_is_named() -> None:
+    for odd in ((0, 1), (0, 1, 2, 3)):
+        report = frozen(loop(4), odd, lambda r, is_odd: due(r, "scheduled" if is_odd else "started"))
+        assert blame(report)[1:] == ("network_stall", ())
+
+
+def _failed(host: str, rank: int, own: int, peer: int) -> list[str]:
+    gids = f"localGid ::ffff:10.0.0.{own} remoteGids::ffff:10.0.0.{peer} hca mlx5_0"
+    what = f"NET/IB: Got completion from peer 10.0.0.{peer}<3970{rank}> with status=12 opcode=0 len=0 vendor err 129 (Send) {gids}"
+    return [
+        f"[rank{rank}]: step 12",
+        f"[rank{rank}]: {host}:{900 + rank}:{700 + rank} [0] transport/net_ib.cc:2148 NCCL WARN {what}",
+    ]
+
+
+def test_the_host_that_is_an_end_of_every_failed_path_lost_its_network() -> None:
+    """Ranks 2 and 3 are of one host, to which the first host has no path, and which has none to the third."""
+    paths = {0: ("gpu01", 1, 2), 1: ("gpu01", 1, 2), 2: ("gpu02", 2, 3), 3: ("gpu02", 2, 3)}
+    logs = {f"rank{rank}": _failed(host, rank, own, peer) for rank, (host, own, peer) in paths.items()}
+    report = frozen(loop(6), (), lambda r, is_odd: due(r), **logs)
+    assert blame(report) == ("hang", "network_stall", (2, 3))
+    two = {name: lines for name, lines in logs.items() if name in ("rank0", "rank1")}
+    assert blame(frozen(loop(6), (), lambda r, is_odd: due(r), **two))[2] == (0, 1)

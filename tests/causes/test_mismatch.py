@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from tests.dump_writer import job
+from tests.dump_writer import TORCH, job
 from tests.small_jobs import ODD_ONES, due, frozen, loop
 from tests.verdicts import blame, level, said
 
@@ -56,3 +56,17 @@ def test_both_calls_are_told() -> None:
     assert "Rank 2 called all_reduce([1000] Float) where ranks 0-1,3 called all_reduce([1024] Float)" in said(
         report
     )
+
+
+def test_a_type_that_only_another_call_has_is_no_wrong_type() -> None:
+    """One line of the user's runs a library's loop, which saves on one rank and goes on with the step on the others."""
+
+    def last(recorder: Any, is_odd: bool) -> None:
+        due(recorder, dtype="Float" if is_odd else "BFloat16")
+        frames = recorder.entries[-1]["frames"]
+        way = ("save_parameters", 610) if is_odd else ("training_step", 801)
+        for name, line in (("run_loop", 300), way):
+            frames.insert(2, {"name": name, "filename": f"{TORCH}/../lib_a/loop.py", "line": line})
+
+    report = frozen(loop(4), (1,), last)
+    assert blame(report) == ("hang", "rank_conditional_collective", (1,)) and level(report) != "high"

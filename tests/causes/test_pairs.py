@@ -66,3 +66,20 @@ def test_what_all_do_for_the_first_time_is_nobodys_fault(tmp_path: Path) -> None
     write_all(ring(turned), tmp_path)
     report = analyze(tmp_path)
     assert report.verdict is not None and report.verdict.culprit_ranks == (3,)
+
+
+def test_a_send_on_a_pair_that_was_never_used_is_the_fault_of_who_made_it(tmp_path: Path) -> None:
+    """A short pipeline, in which no rank's own pattern tells yet: rank 1 sends one message to rank 3 that rank 2 waits for."""
+    recorders = [Recorder(rank, RING) for rank in range(4)]
+    first, second, third, fourth = recorders
+    for _ in range(1):
+        first.send(1)
+        second.recv(0).send(2)
+        third.recv(1).send(3)
+        fourth.recv(2)
+    first.send(1).call("all_reduce", line=41, state="started")
+    second.recv(0).send(3, state="started").call("all_reduce", line=41, state="scheduled")
+    third.recv(1, state="started").send(3, state="scheduled").call("all_reduce", line=41, state="scheduled")
+    fourth.recv(2, state="started").call("all_reduce", line=41, state="scheduled")
+    write_all(recorders, tmp_path)
+    assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (1,))

@@ -15,6 +15,7 @@ from tests.conftest import analyze
 from tests.dump_writer import stuck, write_all
 from tests.nccl_jobs import Answer, incident_lines, write_incident
 from tests.nccl_writer import Comm, NcclWriter, Proc
+from tests.text_lines import timeout
 
 Version = tuple[int, int, int]
 VERSIONS: list[Version] = [
@@ -158,6 +159,21 @@ def test_a_pipeline_whose_stage_stops(tmp_path: Path) -> None:
                 lines[rank].append(writer.coll(world, rank, procs[rank], "Send", 512, root=rank + 1))
     verdict = judged(told(tmp_path, {f"nccl.{r}.log": lines[r] for r in range(4)}))
     assert (verdict.cause, verdict.culprit_ranks, verdict.is_p2p) == ("stuck_rank", (2,), True)
+
+
+def test_a_broadcast_from_another_root_is_the_same_call_that_does_not_fit(tmp_path: Path) -> None:
+    writer = NcclWriter((2, 21, 5))
+    world = Comm("world", (0, 1, 2, 3), 0x51A0)
+    procs = [Proc("n0", 100 + r, r) for r in range(4)]
+    lines = [[writer.complete(world, r, procs[r])] for r in range(4)]
+    for step in range(6):
+        for rank in range(4):
+            root = rank if step == 5 and rank == 2 else 0
+            lines[rank].append(writer.coll(world, rank, procs[rank], "Broadcast", 512, root=root))
+    lines.append([timeout(rank, seq=6, op="BROADCAST", n=512) for rank in range(4)])
+    verdict = judged(told(tmp_path, {f"nccl.{r}.log": mine for r, mine in enumerate(lines)}))
+    assert (verdict.cause, verdict.culprit_ranks) == ("collective_mismatch", (2,))
+    assert "of root 2" in verdict.summary and "of root 0" in verdict.summary
 
 
 # --- warnings ---

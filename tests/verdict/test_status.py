@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.dump_writer import Recorder, job
 from tests.small_jobs import due, loop
-from tests.text_lines import timeout
+from tests.text_lines import timeout, told
 from tests.verdicts import blame, judged
 
 SIZE = 8
@@ -43,3 +43,38 @@ def test_one_who_is_idle_while_all_others_wait_is_named(tmp_path: Path) -> None:
     recorders = loop(2)
     due(recorders[0])
     assert blame(judged(tmp_path, recorders))[::2] == ("hang", (1,))
+
+
+def test_devices_here_and_there_that_lag_by_one_call_are_those_of_dumps_made_moments_apart(
+    tmp_path: Path,
+) -> None:
+    groups = {"0": ("default_pg", range(SIZE)), "1": ("shard", range(4)), "2": ("shard", range(4, 8))}
+    recorders = job(SIZE, groups=groups)
+    for recorder in recorders:
+        own = "1" if recorder.rank < 4 else "2"
+        for _ in range(10):
+            recorder.call("all_gather", own, line=41).call("all_reduce", line=43)
+        recorder.call(
+            "all_gather", own, line=41, state="started" if recorder.rank in (1, 2, 5, 6) else "completed"
+        )
+        recorder.call("all_reduce", line=43, state="scheduled")
+    assert blame(judged(tmp_path / "alone", recorders)) == ("inconclusive", "unknown", ())
+    waits = [timeout(0, group="PG ID 0 PG GUID 0(default_pg) ", seq=11)]
+    assert blame(judged(tmp_path / "told", recorders, rank0=waits))[0] == "hang"
+
+
+def test_slurms_word_that_a_job_ended_well_outweighs_a_store_that_was_gone_before_its_last_rank(
+    tmp_path: Path,
+) -> None:
+    noise = '[rank3]:[W806 11:03:31.199494614 ProcessGroupNCCL.cpp:1783] [PG ID 0 PG GUID 0(default_pg) Rank 3] Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early), with error: Broken pipe'
+    lines = [f"{rank}: [rank{rank}]: run complete: 8 steps, exiting" for rank in range(4)]
+    ended = ["Job ID: 12", "State: COMPLETED (exit code 0)"]
+    assert blame(told(tmp_path / "well", [*lines, noise, *ended])) == ("no_hang", None, ())
+    assert blame(told(tmp_path / "unknown", [*lines, noise]))[0] == "inconclusive"
+    crash = "[rank2]: ValueError: no such file"
+    trace = [
+        "[rank2]: Traceback (most recent call last):",
+        '[rank2]:   File "train.py", line 3, in main',
+        crash,
+    ]
+    assert blame(told(tmp_path / "hidden", [*lines, *trace, *ended]))[0] == "hang"

@@ -11,7 +11,7 @@ from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.faults import DiskFull, NoProgress
-from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
@@ -38,8 +38,7 @@ def ended_from_outside(case: Case) -> Match | None:
     if named and (frozen or still or isinstance(finding, Different | Shifted | Lagging)):
         return None
     if not isinstance(finding, Nothing) and (
-        (still and (case.graph.waiting or finding.waiting))
-        or (event.signal == "SIGINT" and _interrupted_outside(case))
+        (still and (case.graph.waiting or finding.waiting)) or _looked_at(case, event)
     ):
         return None  # it was frozen, whoever ended it
     told = _REASONS.get(str(event.reason), "was ended from outside")
@@ -64,11 +63,15 @@ def ended_from_outside(case: Case) -> Match | None:
     )
 
 
-def _interrupted_outside(case: Case) -> bool:
-    """Return whether Ctrl-C found the named ranks, and no other, outside of every call: people press it where nothing moves."""
-    stood = case.statements.whereabouts
-    outside = {rank for rank, where in stood.items() if not where.inside}
-    return set(case.finding.culprits) == outside and len(stood) == len(case.incident.ranks) > 2 * len(outside)
+def _looked_at(case: Case, end: ExternalEnd) -> bool:
+    """Return whether somebody took stacks, which show the culprits at work outside of all calls, and then cancelled the job.
+
+    A stack in a log that tells of other things may be of the end itself: a signal's handler prints it.
+    """
+    told = {event.file for events in case.statements.kinds.values() for event in events}
+    apart = {r for r in case.statements.busy if case.incident.ranks[r].stack_file not in told}
+    culprits = set(case.finding.culprits)
+    return end.reason == "cancelled" and end.signal is None and bool(culprits) and culprits <= apart
 
 
 def died(case: Case) -> Match | None:

@@ -43,6 +43,7 @@ def _match(
 ) -> Match:
     first = events[0]
     where = f" on host {first.host}" if first.host else ""
+    where += f" (task {first.task} of srun or mpirun)" if first.task is not None else ""
     return Match(
         cause,
         (),

@@ -59,7 +59,8 @@ class Circles:
     ) -> Finding:
         """Return the finding of a rank that left out its half of a pair, or went another way before it."""
         stuck = self.aligned.stuck_in(node, (culprit,))
-        if deviation is None:
+        lacks_it = self.pairs.missing_half(node) == culprit
+        if deviation is None or (lacks_it and deviation.kind.is_p2p and not deviation.is_p2p):
             return Unpaired((culprit,), stuck, circle=root, assumed=True)
         own = OwnCall(deviation.kind, deviation.seq)
         if deviation.is_p2p:

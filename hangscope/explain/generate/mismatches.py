@@ -10,6 +10,9 @@ from hangscope.explain.generate.peer_groups import outlier_among_peers
 from hangscope.incident import CallKind
 from hangscope.knowledge.library import off_the_step, own_knowledge
 
+_SEVERAL = 4  # ranks that agree and were seen, against one
+_SPREAD = 2  # ranks from the first of them to the last, for each of them
+
 
 class Mismatches:
     """Finds the first calls that cannot match."""
@@ -75,7 +78,9 @@ class Mismatches:
         odd: tuple[int, ...] = tuple(r for side in sides[1:] for r in side)
         majority = sides[0]
         # The largest side of those that were seen is not the majority where it is less than half of the group.
-        outvoted = bool(view.unseen) and 2 * len(sides[0]) < len(view.members)
+        outvoted = (
+            bool(view.unseen) and 2 * len(majority) < len(view.members) and not _one_among_many(odd, majority)
+        )
         tie = outvoted or len(sides[0]) == len(sides[1])
         if tie:
             even = list(sides) if outvoted else [s for s in sides if len(s) == len(sides[0])]
@@ -115,3 +120,12 @@ class Mismatches:
         tokens = history.sequences.tokens[rank]
         position = next(i for i, s in enumerate(history.site[rank]) if int(s) == site)
         return history.view.kinds[int(tokens[position])]
+
+
+def _one_among_many(odd: tuple[int, ...], majority: tuple[int, ...]) -> bool:
+    """Return whether one rank is at odds with several from all over the job, of which few ranks were seen.
+
+    That these several were the odd ones takes more than a chance where they are not of one host.
+    """
+    spread = max(majority) - min(majority) > _SPREAD * len(majority)
+    return len(odd) == 1 and len(majority) >= _SEVERAL and spread

@@ -107,6 +107,8 @@ class PairFaults:
             for deviation in deviating.get(half.rank, ()):
                 if deviation.row == row:
                     return node, half.rank, deviation
+            if self._to_another(node) == half.rank:
+                return node, half.rank, None
         for node, rank in missing:
             if rank in deviating:
                 return node, rank, deviating[rank][0]
@@ -119,3 +121,15 @@ class PairFaults:
             if not (opened and opened[0].node in unpaired):
                 return node, rank, None
         return (*missing[0], None) if missing else None
+
+    def _to_another(self, node: PairInstance) -> int | None:
+        """Return who made a half that is the first of its pair, and whose half another open pair, in use before, lacks; else None."""
+        pairs = self.aligned.graph.pairs
+        sends = pairs[node].recv is None
+        rank = node.source if sends else node.destination
+        lacking = (
+            (other.source if sends else other.destination, self.missing_half(other))
+            for other in pairs
+            if other.gid == node.gid and other.index > 0
+        )
+        return rank if node.index == 0 and (rank, rank) in lacking else None

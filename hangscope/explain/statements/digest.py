@@ -12,7 +12,7 @@ from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk, Exte
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
-_CLOSED = frozenset({0, -9, -15})  # how tasks end that somebody ended
+_CLOSED = frozenset({0, -15})  # how tasks end that somebody ended
 
 
 def digest(incident: Incident) -> Statements:

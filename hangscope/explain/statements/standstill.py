@@ -1,4 +1,4 @@
-"""Whether a job had stopped moving before somebody or something ended it: the time of its last call against that of the end."""
+"""Whether a job had stopped moving before somebody or something ended it: the time of its last call, or step, against that of the end."""
 
 from __future__ import annotations
 

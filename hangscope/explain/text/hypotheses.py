@@ -28,6 +28,7 @@ from hangscope.explain.text.ras import ras
 from hangscope.explain.text.reports import analyzer, barrier, desync
 from hangscope.explain.text.witnesses import (
     came_after,
+    heart_stopped,
     holds_the_gil,
     left_first,
     no_answer,
@@ -51,6 +52,7 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (left_first, Source.HINT),
     (no_answer, Source.HINT),
     (nothing_under_way, Source.HINT),
+    (heart_stopped, Source.REPORT),
     (holds_the_gil, Source.HINT),
     (silent, Source.SILENCE),
     (sites, Source.SILENCE),

@@ -1,4 +1,4 @@
-"""What others show of a rank: who left first, who alone had nothing under way, whose debug server does not answer.
+"""What others show of a rank: who left first, who alone had nothing under way, whose watchdog or debug server does not answer.
 
 The first two are weak: a watchdog's abort closes connections too, and a rank with nothing enqueued may come to its call yet.
 """
@@ -82,6 +82,27 @@ def nothing_under_way(incident: Incident, statements: Statements) -> Absent | No
         tuple(idle), StuckCall(rank=others[0]), waiting=others, reached=frozenset(others), guess=True,
         events=(told[idle[0]], told[others[0]]),
     )  # fmt: skip
+
+
+def heart_stopped(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank whose own watchdog stood still before any other rank's call timed out: a thread of it blocks it.
+
+    A watchdog that stands still later may have been stopped by the abort of a call that had timed out.
+    """
+    still = [e for e in statements.all(HeartbeatTimeout) if e.what == "watchdog_stuck" and e.rank is not None]
+    timeouts = statements.all(WatchdogTimeout)
+    waiting = tuple(sorted({e.rank for e in timeouts if e.rank is not None and e.rank in incident.ranks}))
+    moments = [e.in_the_year for e in timeouts]
+    rank, at = (still[0].rank, still[0].in_the_year) if still else (None, None)
+    if rank is None or at is None or len({e.rank for e in still}) != 1 or rank in waiting or not waiting:
+        return None
+    if any(moment is None or moment <= at for moment in moments):
+        return None
+    told = statements.of(rank, HeartbeatTimeout)
+    stuck = StuckCall(rank=waiting[0])
+    return Absent(
+        (rank,), stuck, waiting=waiting, reached=frozenset(waiting), events=(*told[:2], timeouts[0])
+    )
 
 
 def holds_the_gil(incident: Incident, statements: Statements) -> Absent | None:

@@ -50,9 +50,13 @@ class LocalRanks:
         for folder in _folders(file):
             bases = bases or self._bases.get(folder, set())
             found = self._within.get((folder, local))
+            if len(bases) == 1 and folder.rsplit("/", 1)[-1].startswith("attempt_"):
+                return local + next(
+                    iter(bases)
+                )  # torchrun's own folder: one agent's, which numbers its ranks in a row
             if found:
                 rank = next(iter(found))
-                return rank if len(found) == 1 and rank - local in bases else None
+                return rank if len(found) == 1 and {rank - local} == bases else None
         return local if self._identity else None
 
     def of_pid(self, pid: int | None) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.local_ranks import LocalRanks
@@ -38,11 +38,12 @@ def owners(reading: Reading, mapping: LocalRanks, rank: int | None) -> tuple[dic
     return placed, len(missed)
 
 
-def numbered(files: Iterable[str]) -> dict[str, int]:
-    """Return the rank of each of these files where their names differ in one number alone and count from 0 on: `py-spy.2.txt`.
+def numbered(files: Mapping[str, int | None]) -> dict[str, int]:
+    """Return the rank of each of these files where their names differ in one number alone and count ranks: `py-spy.2.txt`.
 
-    Process ids do not count from 0, and of one file alone nothing tells that its number counts; what is there twice counts
-    within its node.
+    They do that count from 0 on, and those in which the ranks (values; None: not known) that process ids tell are the
+    numbers of two at least. Process ids do not count from 0, and of one file alone nothing tells that its number counts;
+    what is there twice counts within its node.
     """
     series: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for file in files:
@@ -50,12 +51,14 @@ def numbered(files: Iterable[str]) -> dict[str, int]:
         found = list(_NUMBER.finditer(name))
         if len(found) == 1:
             series[(name[: found[0].start()], name[found[0].end() :])].append((int(found[0].group()), file))
-    return {
-        file: rank
-        for of_names in series.values()
-        if len(of_names) > 1 and sorted(rank for rank, _ in of_names) == list(range(len(of_names)))
-        for rank, file in of_names
-    }
+    counted: dict[str, int] = {}
+    for of_names in series.values():
+        numbers = sorted(number for number, _ in of_names)
+        known = [files[file] == number for number, file in of_names if files[file] is not None]
+        from_0 = len(numbers) > 1 and numbers == list(range(len(numbers)))
+        if from_0 or (len(known) > 1 and all(known) and len(set(numbers)) == len(numbers)):
+            counted |= {file: number for number, file in of_names}
+    return counted
 
 
 def unplaced(file: str, placed: int, missed: int) -> list[Note]:

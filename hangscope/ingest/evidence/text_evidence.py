@@ -128,7 +128,13 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     readings, job_numbers = without_job_numbers(readings)
     readings = with_those_of_a_row(readings)
     mapping = LocalRanks(readings)
-    by_number = numbered(r.file for r in readings if r.threads and rank_of_log(r.file) == (None, None))
+    by_number = numbered(
+        {
+            r.file: mapping.of_pid(r.threads[0].pid)
+            for r in readings
+            if r.threads and rank_of_log(r.file) == (None, None)
+        }
+    )
     events: list[Event] = []
     for reading in readings:
         rank = reading.log.rank if reading.log else None
@@ -158,7 +164,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     text.events = _of_attempt(merge_repeats(events), attempt, text, notes)
     text.leave_out(MAX_RANKS)
     _join_nccl(readings, text, notes)
-    text.events = _name_victims(text.events)
+    text.events = _name_peers(_name_victims(text.events))
     for event in text.events:
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
@@ -183,6 +189,21 @@ def _name_victims(events: list[Event]) -> list[Event]:
         known = ranks.get(pid, set()) if pid is not None else set()
         named.append(replace(event, rank=next(iter(known))) if len(known) == 1 else event)
     return named
+
+
+def _name_peers(events: list[Event]) -> list[Event]:
+    """Give warnings that name a peer by its address the host of that address, where warnings of one host alone tell it as their own."""
+    hosts: dict[str, set[str]] = {}
+    for event in events:
+        if isinstance(event, NcclWarn) and event.address and event.host:
+            hosts.setdefault(event.address, set()).add(event.host)
+    known = {address: next(iter(names)) for address, names in hosts.items() if len(names) == 1}
+    return [
+        replace(e, peer_node=known[e.peer_host])
+        if isinstance(e, NcclWarn) and e.peer_node is None and e.peer_host in known
+        else e
+        for e in events
+    ]
 
 
 def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note]) -> None:

@@ -62,6 +62,11 @@ class ExitOk(Event, by_launcher=True, calm=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
+    """Slurm's word that the whole job ended with exit code 0, as `seff` prints it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupSignal(Event, by_launcher=True):
     """The line "Sending process … closing signal SIGTERM" about a process that still ran; `signal` is a name, or `restart`."""
 
@@ -158,8 +163,10 @@ def _srun(line: Line, match: re.Match[str]) -> Sequence[Event]:
     )
     if code is None:
         return []
-    events = [exit_event(line, code, task=task, host=host, via="srun") for task in _task_numbers(tasks)]
-    return [*events, line.event(OomHost, host=host)] if what.startswith("Out Of Memory") else events
+    numbers = _task_numbers(tasks)
+    events = [exit_event(line, code, task=task, host=host, via="srun") for task in numbers]
+    killed = [line.event(OomHost, host=host, task=task) for task in numbers]
+    return [*events, *killed] if what.startswith("Out Of Memory") else events
 
 
 def _task_numbers(text: str) -> list[int]:
@@ -242,4 +249,5 @@ RULES: tuple[Rule, ...] = (
     ),
     rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", told(ExitOk)),
     rule("worker group successfully finished", None, told(ExitOk)),
+    rule("State: COMPLETED", r"^State: COMPLETED \(exit code 0\)", told(JobCompleted)),
 )

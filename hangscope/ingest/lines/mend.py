@@ -9,6 +9,7 @@ others.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import pairwise
 
 from hangscope.dataclass import dataclass
@@ -22,6 +23,9 @@ _FULL = 0.75  # of the width that a broken line fills at least, where it is brok
 _INDENT = "    "
 _NUMBERED = 3  # lines that must be numbered on end before numbers are taken for those of a page
 
+_WRITERS = 0.9  # of the lines that begin with a writer's name, where a collector put it before each
+
+_WRITER = regex(r"(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|))(?= |$)")
 _QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
 _NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 #: What a line of a job begins with: such a line is never the rest of another.
@@ -82,6 +86,8 @@ def mend(data: bytes) -> Mended:
     """Return a text as it was printed, with as many line feeds as before. Linear in its length."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
     lines = _undented(_unnumbered([_unquoted(line) for line in lines]))
+    if _named(lines):
+        return Mended("\n".join(lines).encode("utf-8", "surrogateescape"), 0)
     joined = 0
     at = 0
     widths: set[int] = set()
@@ -95,6 +101,13 @@ def mend(data: bytes) -> Mended:
             joined += count - 1
         at += count
     return Mended("\n".join(lines).encode("utf-8", "surrogateescape"), joined)
+
+
+def _named(lines: list[str]) -> bool:
+    """Return whether a collector put the writer's name before each line, and so no line is the rest of another: pdsh's `host: `."""
+    found = Counter(match[0] for line in lines if (match := _WRITER.match(line)))
+    often = sum(times for times in found.values() if times >= _NUMBERED)
+    return often >= _NUMBERED and often >= _WRITERS * sum(1 for line in lines if line.strip())
 
 
 def _unquoted(line: str) -> str:

@@ -29,13 +29,14 @@ class NcclWarn(Event):
     `fault`: port_error, catastrophic, cuda, shm, oom, ib_error, connect, closed_by_peer, bootstrap, duplicate_gpu,
     version_mismatch, size_mismatch, collective_mismatch or other. `tier`: 1 a fault itself, of the process that printed it; 2 a path
     that failed; 3 a consequence, of which the printer is a victim. `peer_host` is a name or address without port, `peer_node` the host of that address where
-    bootstrap lines tell it; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status. `retrying`: it goes on trying, so that nothing failed yet.
+    bootstrap lines or its own warnings tell it, `address` the printer's own; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status. `retrying`: it goes on trying, so that nothing failed yet.
     """
 
     fault: str
     tier: int
     peer_host: str | None = None
     peer_node: str | None = None
+    address: str | None = None
     peer_rank: int | None = None
     rank_a: int | None = None
     status: int | None = None
@@ -156,6 +157,7 @@ _HCA = regex(
 )
 # No space separates `remoteGids` from the address since 2.20; `::ffff:` marks an IPv4 address.
 _REMOTE_GID = regex(r"remote ?Gids? ?(?:::ffff:)?(?P<gid>[0-9a-fA-F:.]{2,45})", re.IGNORECASE)
+_LOCAL_GID = regex(r"\blocalGid ?::ffff:(?P<gid>[0-9.]{7,15})", re.IGNORECASE)
 _TRACE = regex(
     r"^(?:\((?:\w{1,128})\) )?\S{1,512}:\d{1,7} (?:\(\w{1,128}\) )?-> (?P<result>\d{1,2})(?: [\[(]|$)"
 )
@@ -220,6 +222,9 @@ def _fields(rule: WarnRule, match: re.Match[str], message: str) -> dict[str, Any
     for name, key in (("rank", "peer_rank"), ("rank_a", "rank_a")):
         if groups.get(name):
             fields[key] = int(groups[name])
+    own = _LOCAL_GID.search(message)
+    if own is not None:
+        fields["address"] = own["gid"]
     if groups.get("bus"):
         fields["bus_id"] = groups["bus"]
     nic = _HCA.search(message)

@@ -133,6 +133,8 @@ def read_log(
     reading.local_to_global = _local_ranks(events, recorded)
     writers = {event.rank for event in events if event.rank is not None and not event.by_launcher}
     writers |= {recording.rank for recording, _, _ in recorded if recording.rank is not None}
+    if local_rank is not None and len(writers) == 1:
+        reading.local_to_global.setdefault(("", local_rank), min(writers))
     whose = _Whose(reading, tuple(writers), tasks_are_ranks(events))
     events = with_attempts([whose.event(event) for event in events], attempt)
     reading.events = sorted(merge_repeats(events), key=lambda event: event.line)

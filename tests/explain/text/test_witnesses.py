@@ -59,6 +59,25 @@ def test_nothing_follows_where_a_rank_is_silent(tmp_path: Path, missing: int) ->
     assert report.verdict is None or report.verdict.cause != "slow_rank"
 
 
+def _stuck_watchdog(rank: int, second: int) -> str:
+    what = "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."
+    return c10(rank, f"[{DEFAULT}Rank {rank}] {what}", second)
+
+
+def test_whose_own_watchdog_stood_still_before_any_timeout_blocks_it_itself(tmp_path: Path) -> None:
+    timeouts = [timeout(rank) for rank in (0, 1, 3)]
+    assert short(told(tmp_path, [_stuck_watchdog(2, 10), *timeouts])) == ("stuck_rank", (2,), "medium")
+
+
+@pytest.mark.parametrize("lines", [[(2, 50)], [(2, 10), (1, 10)], [(0, 10)]])
+def test_a_watchdog_that_stands_still_later_or_on_several_ranks_tells_nothing(
+    tmp_path: Path, lines: list[tuple[int, int]]
+) -> None:
+    """The abort of a call that has timed out may stop a watchdog as well."""
+    stuck = [_stuck_watchdog(rank, second) for rank, second in lines]
+    assert short(told(tmp_path, [*(timeout(rank) for rank in (0, 1, 3)), *stuck]))[0] != "stuck_rank"
+
+
 GIL = "Could not acquire GIL within 300 ms on exit, possible GIL induced hang"
 
 

@@ -23,7 +23,7 @@ def test_each_node_has_its_own_local_ranks() -> None:
     assert mapping.rank(None, 0, "nodeA/none_a/attempt_0/0/stderr.log") == 0
     assert mapping.rank(None, 0, "nodeB/none_b/attempt_0/0/stderr.log") == 8
     assert mapping.rank(None, 0, "slurm.out") is None
-    assert mapping.rank(None, 1, "slurm.out") == 9
+    assert mapping.rank(None, 1, "slurm.out") is None  # of which node, nothing tells
     assert mapping.rank(None, 1, "nodeA/none_a/attempt_0/1/stderr.log") is None
 
 
@@ -36,3 +36,17 @@ def test_local_ranks_are_global_ones_where_nothing_contradicts() -> None:
 
 def test_one_local_rank_in_one_file_may_be_of_any_node() -> None:
     assert LocalRanks([reading("a.log", f"[default5]:{CLOSED}")]).rank(None, 5, "a.log") is None
+
+
+def test_the_folder_of_one_agent_numbers_its_ranks_in_a_row() -> None:
+    """A node's folders beside two tables: what a log of one worker says of its rank counts for those beside it."""
+    told = ((node, local) for node in (0, 1) for local in (0, 1, 2, 5))
+    logs = [
+        reading(f"logs/n{node}/none_x/attempt_0/{local}/stderr.log", f"[rank{8 * node + local}]: {CLOSED}")
+        for node, local in told
+    ]
+    mapping = LocalRanks(logs)
+    assert mapping.rank(None, 3, "logs/n1/none_x/attempt_0/3/stdout.log") == 11
+    assert mapping.rank(None, 3, "logs/n0/none_x/attempt_0/3/stdout.log") == 3
+    assert mapping.rank(None, 3, "logs/n2/none_x/attempt_0/3/stdout.log") is None
+    assert mapping.rank(None, 0, "logs/n2.err") is None

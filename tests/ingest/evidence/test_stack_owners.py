@@ -25,14 +25,27 @@ Thread {pid} (active+gil): "MainThread"
 """
 
 
+def _unknown(*files: str) -> dict[str, int | None]:
+    return dict.fromkeys(files)
+
+
 def test_files_that_count_from_0_are_the_ranks() -> None:
-    assert numbered(["a/py-spy.1.txt", "a/py-spy.0.txt"]) == {"a/py-spy.0.txt": 0, "a/py-spy.1.txt": 1}
+    assert numbered(_unknown("a/py-spy.1.txt", "a/py-spy.0.txt")) == {
+        "a/py-spy.0.txt": 0,
+        "a/py-spy.1.txt": 1,
+    }
 
 
 def test_process_ids_a_single_file_and_numbers_within_nodes_are_none() -> None:
-    assert numbered(["stack_4711.txt", "stack_4712.txt"]) == {}
-    assert numbered(["stack_0.txt"]) == {}
-    assert numbered(["n0/stack_0.txt", "n0/stack_1.txt", "n1/stack_0.txt", "n1/stack_1.txt"]) == {}
+    assert numbered(_unknown("stack_4711.txt", "stack_4712.txt")) == {}
+    assert numbered(_unknown("stack_0.txt")) == {}
+    assert numbered(_unknown("n0/stack_0.txt", "n0/stack_1.txt", "n1/stack_0.txt", "n1/stack_1.txt")) == {}
+
+
+def test_numbers_that_are_the_ranks_of_known_processes_are_ranks() -> None:
+    known = {"s_0.txt": 0, "s_9.txt": 9, "s_5.txt": None}
+    assert numbered(known) == {"s_0.txt": 0, "s_9.txt": 9, "s_5.txt": 5}
+    assert numbered({**known, "s_9.txt": 1}) == {} == numbered({**known, "s_9.txt": None})
 
 
 def test_the_busy_rank_is_found_by_stacks_alone_and_at_its_own_line(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hangscope.events import Event
-from hangscope.ingest.lines.mend import mend
+from hangscope.ingest.lines.mend import Mended, mend
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.ingest.workers.log_reading import read_log
 
@@ -317,3 +317,17 @@ def test_an_indented_stack_dump_is_read() -> None:
     block = 'Process 11: VLLM::Worker_TP1\n\nThread 11 (idle): "MainThread"\n    load (app/x.py:7)\n    main (app/x.py:9)\n'
     pasted = "It says:\n\n" + "".join(f"    {line}\n" if line else "\n" for line in block.splitlines())
     assert mend(pasted.encode()).data.decode() == "It says:\n\n" + block
+
+
+@pytest.mark.parametrize("name", ["gpu{n:02}: ", "worker-{n} | ", "[pod/job-{n}/torch] "])
+def test_no_line_is_the_rest_of_another_where_each_begins_with_its_writer(name: str) -> None:
+    told = (
+        "[rank{n}]:[E904 02:05:24.3 ProcessGroupNCCL.cpp:730] Stack trace of the failed collective: ",
+        "#0 all_reduce from /opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py:2810",
+        "",
+        "ncclRemoteError: A call failed possibly due to a network error.",
+        "Last error:",
+        "NET/IB: Got completion from peer 192.0.2.7<40112> with status=12 opcode=0 len=0 vendor err 129 (Recv)",
+    )
+    text = "\n".join(name.format(n=n) + line.format(n=n) for n in (3, 4, 3, 4) for line in told)
+    assert mend(text.encode()) == Mended(text.encode(), 0)

@@ -1,0 +1,57 @@
+"""Jobs that somebody or something ended: what had frozen before, and what only its own scheduler ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import analyze
+from tests.text_lines import short, told
+from tests.verdicts import level
+
+LOOP = "    train (train.py:31)\n    <module> (train.py:40)\n"
+NATIVE = "    step (train.py:22)\n" + LOOP
+READING = "    read (/usr/lib/python3.11/ssl.py:1163)\n    step (train.py:18)\n" + LOOP
+INSIDE = "    all_reduce (torch/distributed/distributed_c10d.py:2810)\n    step (train.py:22)\n" + LOOP
+CANCELLED = "slurmstepd: error: *** STEP 7.0 ON gpu01 CANCELLED AT 2026-03-02T{at} ***"
+
+
+def _job(folder: Path, at: str, stacks: dict[int, str], steps: int = 30) -> Path:
+    """Write the log of a job that makes a step a second until 10:00, its end, and what py-spy saw."""
+    lines = [f"2026-03-02 09:59:{60 - steps + n} - INFO - step {n} | loss 2.5" for n in range(steps)]
+    (folder / "slurm.out").write_text("\n".join([*lines, CANCELLED.format(at=at), ""]))
+    for rank, stack in stacks.items():
+        text = f'Process {500 + rank}: python3 -u train.py\nPython v3.11.7\n\nThread {500 + rank} (idle): "MainThread"\n{stack}'
+        (folder / f"stack_rank{rank}.txt").write_text(text)
+    return folder
+
+
+def test_half_an_hour_without_a_step_and_one_rank_in_a_library_is_a_freeze(tmp_path: Path) -> None:
+    report = analyze(_job(tmp_path, "10:31:00", {r: READING if r == 2 else NATIVE for r in range(6)}))
+    assert short(report)[:2] == ("stuck_rank", (2,)) and level(report) != "high"
+
+
+@pytest.mark.parametrize("stacks", [{}, dict.fromkeys(range(4), NATIVE)])
+def test_a_job_that_counted_steps_until_its_end_was_ended(tmp_path: Path, stacks: dict[int, str]) -> None:
+    report = analyze(_job(tmp_path, "10:00:01", stacks))
+    assert short(report)[:2] == ("crashed_rank", ()) and level(report) == "high"
+
+
+def test_half_an_hour_without_a_step_is_not_surely_an_end_from_outside(tmp_path: Path) -> None:
+    assert level(analyze(_job(tmp_path, "10:31:00", {}))) == "medium"
+
+
+def test_stacks_that_were_taken_before_a_cancellation_tell_of_a_freeze(tmp_path: Path) -> None:
+    report = analyze(
+        _job(tmp_path, "10:31:00", {r: READING if r == 1 else INSIDE for r in range(4)}, steps=0)
+    )
+    assert short(report)[:2] == ("stuck_rank", (1,))
+
+
+@pytest.mark.parametrize("what", ["Out Of Memory", "Killed", "Exited with exit code 1"])
+def test_a_step_that_srun_ends_after_a_task_was_not_ended_from_outside(tmp_path: Path, what: str) -> None:
+    after = ["srun: Terminating StepId=7.0", CANCELLED.format(at="10:00:00")]
+    verdict = told(tmp_path, [f"srun: error: gpu03: task 21: {what}", *after]).verdict
+    assert verdict is not None and (verdict.cause, verdict.category) != ("crashed_rank", "external")
+    assert verdict.cause == "crashed_rank" and "gpu03 (task 21" in verdict.summary
