@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _LENGTH = struct.Struct("<Q")
 _PR_SET_PDEATHSIG = 1
+REAP_TIME = 5.0  # seconds for a killed child to be gone; one that hangs in the kernel is left to it
 
 
 class TooLong(Exception):
@@ -65,6 +66,21 @@ def start(module: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         env=environment(),
     )
+
+
+def discard(process: subprocess.Popen[bytes]) -> None:
+    """End a child for good. What it does not take any more is no error."""
+    import subprocess
+    from contextlib import suppress
+
+    with suppress(OSError):
+        process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(REAP_TIME)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
 
 
 def die_with(parent: int) -> None:

@@ -20,8 +20,6 @@ from hangscope.report.report import Report
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.plain import from_plain, to_plain
 
-REAP_TIME = 5.0  # seconds for a killed child to be gone; one that hangs in the kernel is left to it
-
 
 def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Report:
     """Return the report that a child makes within `deadline` seconds, or an inconclusive one that says why not."""
@@ -88,7 +86,7 @@ def _run(request: str, deadline: float) -> bytes:
             except (OSError, AttributeError):
                 child.kill()
             with suppress(subprocess.TimeoutExpired):
-                child.wait(REAP_TIME)
+                child.wait(isolated.REAP_TIME)
             raise
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.align.frontier import GroupFrontier, hard_keys, site_keys
+from hangscope.align.frontier import GroupFrontier
+from hangscope.align.kind_keys import hard_keys, site_keys
 from hangscope.align.sequence_diff import Edit, continues, expected, first_edit
 from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind, State

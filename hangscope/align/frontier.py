@@ -6,20 +6,18 @@ seqs are `collective_seq_id`, counted from 1 per group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
-from hangscope.align.matching import match_keys, proves_participation
+from hangscope.align.kind_keys import hard_keys
+from hangscope.align.matching import proves_participation
 from hangscope.dataclass import dataclass
-from hangscope.incident import Absence, CallKind, Group, Incident, Kinds, Queue, Stack, State
+from hangscope.incident import Absence, CallKind, Group, Incident, Kinds, Queue, State
 from hangscope.knowledge.callsite import runs_backward
 
 _OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
-
-
 #: Open calls that are listed of a rank without rows: more than any queue holds; a forged `pg_status` can claim any number.
 MAX_OPEN = 4096
 
@@ -305,34 +303,3 @@ def _clear_the_early(view: GroupFrontier) -> None:
             member.enqueued = None
     view.__dict__.pop("seen", None)
     view.__dict__.pop("unseen", None)
-
-
-def hard_keys(kinds: Kinds) -> np.ndarray:
-    """Return for each kind the number of its match key (int32): equal numbers match."""
-    return _hard(kinds)[kinds.plain]
-
-
-def site_keys(kinds: Kinds) -> np.ndarray:
-    """Return for each kind the number of its match key together with its call site (int32)."""
-    index: dict[object, int] = {}
-    both = zip(_hard(kinds).tolist(), _numbers_of_stacks(kinds.alone), strict=True)
-    return np.array([index.setdefault(pair, len(index)) for pair in both], dtype=np.int32)[kinds.plain]
-
-
-def _hard(kinds: Kinds) -> np.ndarray:
-    index: dict[object, int] = {}
-    keys = match_keys(kinds.alone)
-    return np.array([index.setdefault(key, len(index)) for key in keys], dtype=np.int32)
-
-
-def _numbers_of_stacks(kinds: Sequence[CallKind]) -> list[int]:
-    """Return for each kind the number of its stack, equal for equal stacks; each object is looked at once."""
-    by_content: dict[Stack, int] = {}
-    by_object: dict[int, int] = {}
-    numbers = []
-    for kind in kinds:
-        number = by_object.get(id(kind.stack))
-        if number is None:
-            number = by_object[id(kind.stack)] = by_content.setdefault(kind.stack, len(by_content))
-        numbers.append(number)
-    return numbers

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.align.frontier import site_keys
+from hangscope.align.kind_keys import site_keys
 from hangscope.align.sequence_diff import continues
 from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind, Incident, Queue
@@ -98,14 +98,22 @@ class Programs:
             labels=labels,
         )
 
+    def holds(self, rank: int, gid: int, seq: int) -> bool:
+        """Return whether a rank's program has a call that its queue has; only where threads made calls it is built to tell."""
+        return not self._of_threads().any() or self.of(rank).row_of(gid, seq) is not None
+
+    def _of_threads(self) -> Any:
+        """Return of each kind of call whether a thread made it."""
+        if self._threads is None:
+            self._threads = np.array([kind.of_a_thread for kind in self.incident.kinds.alone], bool)
+        return self._threads
+
     def _of_one_thread(self, queues: Sequence[tuple[Queue, bool]], by_order: Any) -> Any:
         """Return the places of the calls of the thread that makes most of them: threads go their ways without any order."""
-        kinds = self.incident.kinds
-        if self._threads is None:
-            self._threads = np.array([kind.of_a_thread for kind in kinds.alone], bool)
-        if not self._threads.any():
+        kinds, threads = self.incident.kinds, self._of_threads()
+        if not threads.any():
             return by_order
-        other = self._threads[kinds.plain[np.concatenate([q.kind for q, _ in queues])]][by_order]
+        other = threads[kinds.plain[np.concatenate([q.kind for q, _ in queues])]][by_order]
         return by_order[other == (2 * int(other.sum()) > len(other))]
 
     def _numbers(self, gid: Any, kind: Any, labels: dict[int, Any]) -> tuple[Any, Any]:

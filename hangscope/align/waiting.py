@@ -114,8 +114,8 @@ def _connect_in_order(graph: WaitGraph, host: Host, calls: Sequence[OpenCall]) -
 
 
 def _of_a_thread(view: GroupFrontier, rank: int, seq: int) -> bool:
-    kind = view.kind_of(rank, seq)
-    return kind is not None and kind.of_a_thread
+    index = view.kind_index(rank, seq)
+    return index is not None and view.kinds.without_sizes(index).of_a_thread
 
 
 def _where_it_calls(node: Called, rank: int, views: dict[int, GroupFrontier], graph: WaitGraph) -> bool:

@@ -14,7 +14,6 @@ agent/                         the copy of the agent that the ranks load
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from hangscope.dataclass import dataclass
@@ -55,9 +54,7 @@ class RunFolder:
             for file in _AGENT_FILES:
                 target = self.agent / file.relative_to(_AGENT)
                 target.parent.mkdir(exist_ok=True)
-                unfinished = target.with_name(f".{file.name}.{os.getpid()}")  # other nodes write the same
-                shutil.copyfile(file, unfinished)
-                unfinished.rename(target)
+                leave(target, file.read_bytes())
         except OSError as error:
             raise UsageError(
                 f"{self.path} cannot be written: {error.strerror or error}", "choose another place with --dir"
@@ -105,3 +102,10 @@ class RunFolder:
 
 def _holds_files(folder: Path) -> bool:
     return any(path.is_file() for path in folder.rglob("*"))
+
+
+def leave(target: Path, data: bytes) -> None:
+    """Write a file that is seen whole or not at all, though other nodes may write the same. Raises OSError."""
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    unfinished.write_bytes(data)
+    unfinished.rename(target)

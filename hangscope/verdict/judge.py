@@ -6,19 +6,17 @@ assumed. The reasons of each step are kept for the report.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import field, replace
 
 from hangscope.align.nodes import Instance, Node
-from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
-from hangscope.conclusion import CallRef, Evidence, Hypothesis, Location, Source, Verdict
+from hangscope.conclusion import Hypothesis, Location, Verdict
 from hangscope.dataclass import dataclass
-from hangscope.explain.finding import Absent, Candidate, Different, Finding, Lagging, Late, Stalled, Unpaired
-from hangscope.explain.text.stop import Stop, find_stop, told_of
-from hangscope.incident import CallKind, Event, Group
+from hangscope.explain.finding import Absent, Candidate, Different, Lagging, Late, Stalled, Unpaired
+from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame
@@ -26,6 +24,8 @@ from hangscope.knowledge.catalog import CATALOG
 from hangscope.verdict import confidence, ledger, substantiation
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
+from hangscope.verdict.nameless import stopped, unknown
+from hangscope.verdict.references import call_ref, fingerprint
 from hangscope.verdict.several import with_the_others
 from hangscope.verdict.status import status_without_verdict, still_moves
 
@@ -66,14 +66,14 @@ def judge(case: Case) -> Judgement:
         if stop is not None:
             return Judgement(
                 "hang",
-                _stopped(case, stop, missing),
+                stopped(case, stop, missing),
                 ["the stop is certain, its cause is not: what was left says who waited, not for whom"],
                 missing,
                 list(case.explanation.set_aside),
             )
         return Judgement(
             status,
-            _unknown(case, missing) if case.graph.waiting else None,
+            unknown(case, missing) if case.graph.waiting else None,
             missing=missing,
             candidates=list(case.explanation.set_aside),
         )
@@ -148,8 +148,8 @@ def _verdict(
         waiting_ranks=waiting,
         in_call=in_call,
         explained=min(explained, len(waiting)),
-        culprit_call=_ref(finding.own.kind, finding.own.seq, _label(case, finding.own.gid)),
-        waiting_call=_ref(kind, finding.stuck.seq),
+        culprit_call=call_ref(finding.own.kind, finding.own.seq, _label(case, finding.own.gid)),
+        waiting_call=call_ref(kind, finding.stuck.seq),
         location=location,
         api=match.api,
         evidence=evidence,
@@ -158,7 +158,7 @@ def _verdict(
         until=_until(case),
         advice=match.advice[:3],
         alternatives=substantiation.alternatives(match, others, case),
-        fingerprint=_fingerprint(match.cause, kind, location, finding),
+        fingerprint=fingerprint(match.cause, kind, location, finding),
     )
     return verdict
 
@@ -210,19 +210,6 @@ def _label(case: Case, gid: int | None) -> str | None:
     return case.incident.groups[gid].label if gid is not None else None
 
 
-def _ref(kind: CallKind | None, seq: int | None, group: str | None = None) -> CallRef | None:
-    if kind is None:
-        return None
-    return CallRef(
-        kind.op,
-        seq,
-        kind.input_sizes or kind.output_sizes,
-        kind.input_dtypes or kind.output_dtypes,
-        kind.stack,
-        group,
-    )
-
-
 def _summary(
     case: Case, match: Match, culprits: tuple[int, ...], waiting: tuple[int, ...], in_call: tuple[int, ...]
 ) -> str:
@@ -248,84 +235,3 @@ def _summary(
         if behind:
             sentence += f", and {behind:,} more rank{'s wait' if behind > 1 else ' waits'} behind"
     return sentence + "."
-
-
-def _fingerprint(cause: str, kind: CallKind | None, location: Location | None, finding: Finding) -> str:
-    """Return a short hash that is the same for the same hang in another run: no ranks, seqs, hosts or line numbers."""
-    waiting = user_frame(kind.stack) if kind is not None else None
-    parts = [
-        cause,
-        kind.op if kind is not None else "",
-        finding.stuck.view.group.desc if finding.stuck.view is not None else "",
-        f"{location.file.rsplit('/', 1)[-1]}:{location.function}" if location is not None else "",
-        f"{waiting.file.rsplit('/', 1)[-1]}:{waiting.name}" if waiting is not None else "",
-    ]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def _stopped(case: Case, stop: Stop, missing: list[str]) -> Verdict:
-    """Return the verdict on a stop of which nothing tells the cause: who waited, in which call, since when."""
-    finding = case.finding
-    kind = stop.call or finding.stuck.kind
-    seq = stop.seq if stop.seq is not None else finding.stuck.seq
-    waiting = stop.ranks or case.graph.waiting
-    evidence = [_quoted(event) for event in stop.events]
-    return Verdict(
-        cause="unknown",
-        confidence="low",
-        culprit_ranks=(),
-        category="unknown",
-        summary=f"The job stopped: {told_of(stop)}; what was left does not say for whom.",
-        group=_printed_group(case, stop),
-        op=(kind.op or None) if kind is not None else None,
-        seq=seq,
-        waiting_ranks=tuple(waiting),
-        in_call=tuple(waiting) if stop.call is not None else (),
-        waiting_call=_ref(kind, seq),
-        evidence=[*evidence, *(Evidence("method", text, stance="missing") for text in missing)],
-        advice=[
-            "The lines of the ranks that are not in this text would name the culprit: the one whose last enqueued call is behind, or whose process ended.",
-            *missing,
-        ][:3],
-        fingerprint=_fingerprint("unknown", kind, None, finding),
-        deciding=(0,) if evidence else (),
-        since=_ns(stop.since),
-        until=_ns(stop.until),
-    )
-
-
-def _quoted(event: Event) -> Evidence:
-    return Evidence("log", event.text, event.rank, Source(event.file, event.line))
-
-
-def _ns(seconds: float | None) -> int | None:
-    return None if seconds is None else int(seconds * 1_000_000_000)
-
-
-def _printed_group(case: Case, stop: Stop) -> Group | None:
-    """Return the group that the lines of a stop name: the incident's own where it is known, else one of unknown members."""
-    name, desc = stop.group
-    if not name:
-        return None
-    known = next((g for g in case.incident.groups if name == g.name and desc in ("", g.desc)), None)
-    return known or Group(-1, name, desc, stop.ranks, members_known=False)
-
-
-def _unknown(case: Case, missing: list[str]) -> Verdict:
-    finding = case.finding
-    kind = finding.stuck.kind
-    return Verdict(
-        cause="unknown",
-        confidence="low",
-        culprit_ranks=(),
-        category="unknown",
-        summary=f"Ranks {compress(case.graph.waiting)} have open calls, and what was left behind does not say why.",
-        group=finding.stuck.view.group if finding.stuck.view is not None else None,
-        op=kind.op if kind is not None else None,
-        seq=finding.stuck.seq,
-        waiting_ranks=tuple(case.graph.waiting),
-        waiting_call=_ref(kind, finding.stuck.seq),
-        evidence=[Evidence("method", text, stance="missing") for text in missing],
-        advice=missing[:3],
-        fingerprint=_fingerprint("unknown", kind, None, finding),
-    )

@@ -41,7 +41,7 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     seen = {r.rank for r in case.incident.ranks.values() if r.seen and r.dump_file}
     free = seen - waiting
     if not waiting:
-        return len(seen) == len(case.incident.ranks) and not _trouble(case)
+        return 0 < len(seen) == len(case.incident.ranks) and not _trouble(case)
     alone = free == set(named) and len(free) == 1
     return not alone and len(free) >= len(waiting) and not _trouble(case)
 

@@ -51,18 +51,6 @@ def test_where_all_calls_are_over_and_nobody_complains_nothing_hangs(job_of: tup
     assert blame(report) == ("no_hang", None, ())
 
 
-def test_a_task_that_srun_does_not_tell_of_may_live_on() -> None:
-    """srun prints a line for whoever ends; no line of a task is no word that it ended well."""
-    size, odd = 4, 2
-    ended = [
-        f"srun: error: gpu0{rank}: task {rank}: Aborted (core dumped)" for rank in range(size) if rank != odd
-    ]
-    tasks = [f"{rank}: [rank{rank}]: step 12" for rank in range(size)]
-    logs = {**gave_up(size, odd), "slurm": [*tasks, *ended]}
-    report = frozen(loop(size), (odd,), lambda r, is_odd: None if is_odd else due(r), **logs)
-    assert blame(report) == ("hang", "stuck_rank", (odd,))
-
-
 def test_a_task_that_srun_does_not_name_may_run_still(tmp_path: Path) -> None:
     """srun tells of each task as it ends; that it names all but one is no table of failures."""
     lines = [timeout(rank, seq=LAST) for rank in (0, 1, 3)]

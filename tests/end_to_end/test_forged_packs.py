@@ -68,6 +68,41 @@ def test_a_forged_event_or_communicator_is_refused(name: str, node: Path) -> Non
     assert [w.file for w in report.warnings if w.code == "bad_pack"] == ["forged.hangpack/rank0.log"]
 
 
+def test_columns_that_are_no_bytes_cost_no_other_file(node: Path) -> None:
+    from hangscope.ingest.recorder.recording import Recording
+
+    recording = Recording(source="flight_recorder")
+    group, stack = recording.group("0", "0", "default_pg"), recording.stack(())
+    kind = recording.kind(("all_reduce", "nccl", (), (), (), (), None, None, stack, None))
+    recording.add(group=group, seq=1, kind=kind, state=0)
+    forged, whole = recording.to_wire(), answer.answer("log")
+    forged["columns"]["created"] = [1]  # what an array can be made of as well
+    wires = [{**answer.answer("flight_recorder"), "recordings": [forged, forged]}, whole]
+    with (node / "forged.hangpack").open("wb") as out:
+        pack_file.write_pack(out, [(f"forged.hangpack/{n}", 10, wire) for n, wire in enumerate(wires)])
+    report = hangscope.analyze([node], jobs=1)
+    assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
+    assert {i.file: i.status for i in report.document.inputs}["forged.hangpack/1"] == "used"
+
+
+def test_a_pack_that_is_broken_behind_its_first_files_is_not_used(node: Path, tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    packed = tmp_path / "whole.hangpack"
+    with packed.open("wb") as out:
+        pack_file.write_pack(out, [(f"p/{n}", 10, answer.answer("log")) for n in range(40)])
+    rows = pq.read_table(packed).to_pylist()
+    rows[39]["answer"] = b"no pickle"
+    schema = pq.read_schema(packed)
+    (node / "z.hangpack").write_bytes(b"")
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), node / "z.hangpack")
+    report = hangscope.analyze([node], jobs=1)
+    assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
+    files = {i.file: i.status for i in report.document.inputs}
+    assert files["z.hangpack"] == "failed"
+    assert not any(file.startswith("p/") for file in files)
+
+
 def test_the_events_of_real_logs_are_of_the_form_that_is_asked_for() -> None:
     logs = [path for path in FIXTURES.rglob("*") if path.suffix in (".log", ".txt") and path.is_file()]
     events = []

@@ -33,8 +33,7 @@ class ProgramDivergence:
             joined = [
                 r
                 for r in view.seen
-                if view.members[r].row_of(seq) is not None
-                and self.aligned.programs.of(r).row_of(gid, seq) is not None
+                if view.members[r].row_of(seq) is not None and self.aligned.programs.holds(r, gid, seq)
             ]
             absent = [
                 r

@@ -91,7 +91,7 @@ def _completed(incident: Incident, events: Sequence[NcclRas]) -> Finding | None:
     last: dict[tuple[str, str], dict[int, tuple[int, NcclRas]]] = defaultdict(dict)
     for event in events:
         local, count = event.comm_rank, event.count
-        if local is not None and count is not None and event.peer is None:
+        if local is not None and count is not None:
             last[(str(event.comm), str(event.op))][local] = (count, event)
     for (_, _), ranks in sorted(last.items()):
         counts = {count for count, _ in ranks.values()}

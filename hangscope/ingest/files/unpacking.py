@@ -110,15 +110,8 @@ class Unpacking:
     def close(self) -> None:
         """End the child."""
         child, self._child = self._child, None
-        if child is None:
-            return
-        child.kill()
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(5)
-        for pipe in (child.stdin, child.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        if child is not None:
+            isolated.discard(child)
 
 
 def _real_size(path: str) -> int:

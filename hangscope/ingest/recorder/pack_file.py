@@ -32,7 +32,7 @@ VERSION = 1
 METADATA_KEY = b"hangscope.pack"
 MAGIC = b"PAR1"
 SHARED = ("group", "seq", "kind", "state", "order")
-ROWS_AT_A_TIME = 512
+ROWS_AT_A_TIME = 128  # all of them are unpacked at once where a pack is read
 ROWS_READ = 16
 
 #: (the name that reports show, size in bytes, what `reader.read_file` answered)
@@ -114,6 +114,7 @@ def read_pack(data: bytes) -> Iterator[Entry]:
             f"a pack of version {version.decode(errors='replace')[:20]}; this hangscope reads {VERSION}"
         )
     own: dict[int, tuple[bytes, dict[str, bytes]]] = {}
+    same: dict[bytes, bytes] = {}  # one object for equal columns
     number = 0
     for batch in file.iter_batches(batch_size=ROWS_READ, use_threads=False):
         columns: dict[str, list[Any]] = {
@@ -124,7 +125,7 @@ def read_pack(data: bytes) -> Iterator[Entry]:
         }
         for at in range(batch.num_rows):
             row = {name: values[at] for name, values in columns.items()}
-            yield row["file"], row["bytes"], _answer(row, number, own)
+            yield row["file"], row["bytes"], _answer(row, number, own, same)
             number += 1
 
 
@@ -143,13 +144,16 @@ def _lists(column: Any, code: str) -> list[bytes | None]:
 
 
 def _answer(
-    row: dict[str, Any], number: int, own: dict[int, tuple[bytes, dict[str, bytes]]]
+    row: dict[str, Any],
+    number: int,
+    own: dict[int, tuple[bytes, dict[str, bytes]]],
+    same: dict[bytes, bytes],
 ) -> dict[str, Any]:
     wire: dict[str, Any] = safe_pickle.load(row["answer"])
     if row["created"] is None:
         return wire
     if row["like"] is None:
-        own[number] = row["kinds"], {name: row[name] for name in SHARED}
+        own[number] = row["kinds"], {name: same.setdefault(row[name], row[name]) for name in SHARED}
     calls, columns = own[number if row["like"] is None else row["like"]]
     recording = wire["recordings"][0]
     recording["calls"] = calls

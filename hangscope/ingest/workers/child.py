@@ -1,6 +1,6 @@
 """The child process that parses one file after another, and how it is talked to.
 
-Messages (`isolated.py`) are a JSON list on stdin, a pickle of builtins on stdout. The child's
+Messages (`isolated.py`) are a JSON list on stdin, a pickle of builtins on stdout, of a pack one for each of its files and then one. The child's
 memory is limited, so that a file which asks for gigabytes ends in MemoryError here and costs nothing elsewhere.
 """
 
@@ -10,11 +10,12 @@ import gc
 import json
 import pickle
 import sys
+from typing import IO
 
 from hangscope import isolated
 from hangscope.ingest.recorder import safe_pickle
 from hangscope.ingest.workers import reader
-from hangscope.ingest.workers.answer import Wire
+from hangscope.ingest.workers.answer import Part, Wire, share
 
 
 def main() -> None:
@@ -23,13 +24,29 @@ def main() -> None:
     sys.stdout = sys.stderr  # nothing but answers may reach the pipe
     gc.disable()  # whatever is allocated here is let go with the file; reference counts suffice
     known = reader.Known()
+
+    def send(message: Wire | Part) -> None:
+        isolated.send(answers, pickle.dumps(message, protocol=5))
+
     while (request := isolated.receive(requests)) is not None:
         path, shown, max_bytes, memory = json.loads(request)
         isolated.limit_memory(memory)
-        isolated.send(answers, pickle.dumps(reader.read_file(path, shown, max_bytes, known), protocol=5))
+        send(reader.read_file(path, shown, max_bytes, known, send))
 
 
-def load_answer(payload: bytes) -> Wire:
-    """Return an answer on the parent's side; like a dump, it may hold no global."""
-    answer: Wire = safe_pickle.load(payload)
-    return answer
+def receive_answer(answers: IO[bytes], limit: int) -> Wire | None:
+    """Return an answer on the parent's side, None where the child ended before it; like a dump, it may hold no global.
+
+    The files in a pack come before the answer, each in a message of its own. Raises TooLong where all are of more than
+    `limit` bytes.
+    """
+    parts: list[Part] = []
+    known: dict[bytes, bytes] = {}
+    while (payload := isolated.receive(answers, limit)) is not None:
+        limit -= len(payload)
+        message = safe_pickle.load(payload)
+        if isinstance(message, dict):
+            return {**message, "files": parts} if "files" in message else message
+        share(message[2], known)
+        parts.append(message)
+    return None

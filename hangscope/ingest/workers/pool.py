@@ -24,7 +24,6 @@ DEADLINE = 60.0  # seconds for a small file
 BYTES_PER_SECOND = 2 * 2**20  # and this much more per byte: a tenth of the slowest reading measured
 ANSWER_FLOOR = 256 * 2**20
 ANSWER_PER_BYTE = 64  # an answer is smaller than its file, but for packs, which are compressed
-REAP_TIME = 5.0  # seconds for a killed child to be gone; one that hangs in the kernel is left to it
 
 
 class Pool:
@@ -74,10 +73,10 @@ class Pool:
         seconds = DEADLINE + size / BYTES_PER_SECOND
         with self._lock:
             self._deadlines[process] = time.monotonic() + seconds
-        payload, end = None, ""
+        answer, end = None, ""
         try:
             isolated.send(process.stdin, json.dumps((path, file.shown, self._max_bytes, memory)).encode())
-            payload = isolated.receive(process.stdout, ANSWER_FLOOR + ANSWER_PER_BYTE * size)
+            answer = child.receive_answer(process.stdout, ANSWER_FLOOR + ANSWER_PER_BYTE * size)
         except isolated.TooLong as error:
             end = f"gave an answer of {error.length:,} bytes, more than any file of its size says"
         except (OSError, ValueError):
@@ -85,10 +84,10 @@ class Pool:
         finally:
             with self._lock:
                 del self._deadlines[process]
-        if payload is not None:
+        if answer is not None:
             with self._lock:
                 self._idle.append(process)
-            return child.load_answer(payload)
+            return answer
         with suppress(subprocess.TimeoutExpired):
             process.wait(0 if end else 1)  # it closed its pipe, so it is ending by itself
         self._discard(process)
@@ -116,15 +115,7 @@ class Pool:
         return process
 
     def _discard(self, process: subprocess.Popen[bytes]) -> None:
-        """End a child for good. What it does not take any more is no error."""
-        with suppress(OSError):
-            process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(REAP_TIME)
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        isolated.discard(process)
         with self._lock, suppress(ValueError):
             self._all.remove(process)
 

@@ -20,13 +20,14 @@ from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, r
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.templates import Templates
-from hangscope.ingest.workers.answer import Wire, answer, failed
+from hangscope.ingest.workers.answer import Part, Wire, answer, failed
 from hangscope.regex import regex
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.forms.json_forms import JsonForms
 
 DEFAULT_MAX_BYTES = 2 * 2**30
+CHECKED_TOGETHER = 32  # files of a pack, of which what they have in common is kept while they are checked
 #: keys of a dump: where the first bytes hold one, a file that is not whole is a dump that was cut, and no log
 _DUMP_SIGN = regex(rb'"(?:entries|pg_config|pg_status)"\s*:')
 #: what Ray Train's hang detector writes in place of a dump (ray/train/v2/_internal/callbacks/nccl_ras.py)
@@ -48,11 +49,18 @@ class Known:
         return self.json
 
 
-def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES, known: Known | None = None) -> Wire:
+def read_file(
+    path: str,
+    shown: str,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    known: Known | None = None,
+    hand_over: Callable[[Part], None] | None = None,
+) -> Wire:
     """Return what one file says, as builtins. Never raises for what the file holds.
 
     `path` is where it lies, `shown` how reports name it, `max_bytes` the largest dump that is loaded (logs are streamed
-    and have no limit), `known` what is known of the dumps that this process read before.
+    and have no limit), `known` what is known of the dumps that this process read before. `hand_over` takes the files in a
+    pack one by one; without it they are in the answer, under `files`.
     """
     kind = "unreadable"
     try:
@@ -76,7 +84,7 @@ def read_file(path: str, shown: str, max_bytes: int = DEFAULT_MAX_BYTES, known: 
                     recording = (known or Known()).json_forms().read(data)
                 if recording is not None:
                     return _recorded(recording)
-            return _WHOLE[kind](data, shown)
+            return _read_json(data, shown) if kind == "json" else _read_pack(data, shown, hand_over)
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))
     except MemoryError:
@@ -155,20 +163,23 @@ def _recorded(recording: Recording) -> Wire:
     return recorded
 
 
-def _read_pack(data: bytes, shown: str) -> Wire:
+def _read_pack(data: bytes, shown: str, hand_over: Callable[[Part], None] | None) -> Wire:
     from hangscope.ingest.recorder import pack_file
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.wire_check import BadAnswer, check_wire
 
-    pack, interner = answer("pack"), Interner()
+    pack = answer("pack")
     pack["files"] = []
+    hand_over = hand_over or pack["files"].append
     try:
-        for name, size, wire in pack_file.read_pack(data):
+        for number, (name, size, wire) in enumerate(pack_file.read_pack(data)):
+            if number % CHECKED_TOGETHER == 0:
+                interner = Interner()
             try:
                 check_wire(name, wire, interner)
             except BadAnswer as error:
                 wire = failed("unreadable", "bad_pack", f"cannot be used from {shown}: {error}")
-            pack["files"].append((str(name), size, wire))
+            hand_over((str(name), size, wire))
     except ImportError:
         return failed("pack", "pack_unavailable", "is a pack; pip install 'hangscope[parquet]' to read it")
     except pack_file.NotAPack as error:
@@ -252,4 +263,3 @@ _STREAMED: dict[str, Reader] = {
     "report": _ignore("report", "a report of hangscope itself"),
     "binary": _ignore("binary", "binary data of no kind that is known here"),
 }
-_WHOLE: dict[str, Callable[[bytes, str], Wire]] = {"json": _read_json, "pack": _read_pack}

@@ -79,8 +79,7 @@ def read_inspector(stream: BinaryIO, shown: str) -> Wire:
     """Return what NCCL's Inspector wrote of the calls that ended."""
     from hangscope.ingest.nccl.ras import inspector
 
-    records, notes = inspector.read(stream, shown)
-    return with_events("inspector", [record.event() for record in inspector.collectives(records)], notes)
+    return with_events("inspector", *inspector.read(stream, shown))
 
 
 def with_events(kind: str, events: Sequence[Event], notes: list[Note]) -> Wire:

@@ -7,7 +7,6 @@ where the job has one, then the kernel.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from pathlib import Path
 from hangscope.align.rankset import ranks_phrase
 from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
-from hangscope.live.folder import RunFolder
+from hangscope.live.folder import RunFolder, leave
 from hangscope.live.look import kernel
 from hangscope.live.look.debug_server import ask_debug_server
 from hangscope.live.look.pipe import ask_pipe
@@ -69,7 +68,7 @@ def capture(
     ranks = [process for process in processes if process.is_rank]
     asks = number is None and (everywhere or any(p.folder == str(folder.path) for p in processes))
     if asks:
-        _touch(folder.trigger, asked)
+        leave(folder.trigger, f"{asked}\n".encode())
     _wait_for_agents(target, ranks, asks, everywhere, hurry)
     spy = Spy()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -125,12 +124,6 @@ def _wait_for_agents(
         time.sleep(0.1)
 
 
-def _touch(trigger: Path, number: int) -> None:
-    unfinished = trigger.with_name(f".trigger.{os.getpid()}")
-    unfinished.write_text(f"{number}\n")
-    unfinished.rename(trigger)
-
-
 def _stack_file(target: Path, rank: int) -> Path:
     return target / f"stack_rank_{rank}.txt"
 
@@ -150,9 +143,7 @@ def _stacks_of_rank(process: Process, processes: Sequence[Process], target: Path
             _, more = _stacks(worker.pid, spy)
             if more:
                 parts.append(_headed(worker.pid, f"worker of rank {process.rank}", more))
-    unfinished = target / f".stack_rank_{process.rank}.{os.getpid()}"
-    unfinished.write_text("\n".join(parts))
-    unfinished.rename(file)
+    leave(file, "\n".join(parts).encode())
     return how
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from hangscope.live.folder import leave
 from hangscope.live.look.processes import Process
 from hangscope.regex import regex
 
@@ -99,9 +100,7 @@ def _leave(address: str, target: Path, endpoint: str) -> bool:
     data = _answer(f"{address}/handler/{endpoint}", b"")
     if not data or not _TELLS[endpoint](data):
         return False
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-    unfinished.write_bytes(data)
-    unfinished.rename(target)
+    leave(target, data)
     return True
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hangscope.live.folder import RunFolder
+from hangscope.live.folder import RunFolder, leave
 from hangscope.live.watch.nodes import Nodes
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ class Reporting:
             print(report.to_text(), file=sys.stderr, end="", flush=True)
         try:
             report.write_html(self.folder.report, force=True)
-            unfinished = self.folder.json_report.with_name(".report.json")
-            unfinished.write_text(report.to_json(), encoding="utf-8")
-            unfinished.rename(self.folder.json_report)
+            leave(self.folder.json_report, report.to_json().encode())
             if self.summary is not None:
                 Path(self.summary).write_bytes(report.to_markdown().encode()[:_SUMMARY])
         except OSError as error:

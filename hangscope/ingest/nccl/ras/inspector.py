@@ -11,42 +11,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
 from hangscope.ingest.nccl.ras.json_form import whole_number
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 
+#: where a record tells of its call, and by which names: of a collective, of a call between two ranks
+_CALLS = (("coll_perf", "coll", "coll_sn"), ("p2p_perf", "p2p", "p2p_sn"))
 _SIGNS = (b'"coll_perf"', b'"p2p_perf"')
 _MAX_KEYS = 100_000
 _MAX_LINE = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class LastCompleted:
-    """The last completion of one operation that one rank dumped. `comm_rank` and `peer` are group-local."""
-
-    file: str
-    line: int
-    comm: str
-    op: str
-    comm_rank: int
-    nranks: int | None
-    number: int
-    peer: int | None = None
-    host: str | None = None
-    pid: int | None = None
-
-    def event(self) -> NcclRas:
-        """Return it as an event, `what` completed."""
-        text = f"rank {self.comm_rank} of {self.comm} completed {self.op} {self.number}"
-        return NcclRas(
-            self.file, self.line, quote(text), group_rank=self.comm_rank, host=self.host, pid=self.pid,
-            what="completed", comm=self.comm, comm_rank=self.comm_rank, op=self.op, count=self.number, peer=self.peer,
-            nranks=self.nranks,
-        )  # fmt: skip
 
 
 def sniff(head: bytes) -> bool:
@@ -55,73 +32,72 @@ def sniff(head: bytes) -> bool:
     return first[:1] == b"{" and any(sign in first for sign in _SIGNS)
 
 
-def read(lines: Iterable[bytes], file: str) -> tuple[list[LastCompleted], list[Note]]:
-    """Return the last completed call per communicator, operation, rank and peer, sorted, and notes.
+def read(lines: Iterable[bytes], file: str) -> tuple[list[NcclRas], list[Note]]:
+    """Return the last completed call per communicator, operation and rank, sorted, and notes.
 
-    Never raises. Lines are streamed; memory grows with the number of such keys only.
+    Calls between two ranks are left out: their numbers do not compare across ranks. Never raises. Lines are streamed; memory
+    grows with the number of such keys only.
     """
-    last: dict[tuple[str, str, int, int], LastCompleted] = {}
+    last: dict[tuple[str, str, int], tuple[int, NcclRas]] = {}
     bad = first_bad = 0
     for number, raw in enumerate(lines, start=1):
         if not raw.strip():
             continue
-        found = _parse(raw, file, number)
-        if found is None:
+        value = _object(raw)
+        if value is None:
             bad += 1
             first_bad = first_bad or number
-            continue
-        key = (found.comm, found.op, found.comm_rank, -1 if found.peer is None else found.peer)
-        known = last.get(key)
-        if known is None and len(last) >= _MAX_KEYS:
-            continue
-        if known is None or found.number >= known.number:
-            last[key] = found
+        elif (found := _completed(value, file, number)) is not None:
+            count, key, event = found
+            if (key in last and count >= last[key][0]) or (key not in last and len(last) < _MAX_KEYS):
+                last[key] = count, event
     notes = []
     if bad:
         text = f"{bad} lines are no whole Inspector records"
         notes.append(
             Note("truncated", text, file, first_bad, "the last line of a killed process is often cut")
         )
-    return [last[key] for key in sorted(last)], notes
+    return [last[key][1] for key in sorted(last)], notes
 
 
-def collectives(records: Iterable[LastCompleted]) -> list[LastCompleted]:
-    """Return the records of collectives, whose numbers compare across the ranks of a communicator (one file holds one rank)."""
-    return [record for record in records if record.peer is None]
-
-
-def _parse(raw: bytes, file: str, line: int) -> LastCompleted | None:
-    if len(raw) > _MAX_LINE:
-        return None
+def _object(raw: bytes) -> dict[str, Any] | None:
+    """Return a record; None for what is none."""
     try:
-        value = json.loads(raw)
+        value = json.loads(raw) if len(raw) <= _MAX_LINE else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not isinstance(value.get("header"), dict):
         return None
-    header, metadata = value.get("header"), value.get("metadata")
-    if not isinstance(header, dict):
+    return value if any(_call(value, *names) for names in _CALLS) else None
+
+
+def _call(value: dict[str, Any], section: str, name: str, number: str) -> tuple[str, int] | None:
+    """Return the operation of a record's section and the number of the call; None where it has none."""
+    perf, header = value.get(section), value["header"]
+    if (
+        not isinstance(perf, dict)
+        or not isinstance(header.get("id"), str)
+        or whole_number(header.get("rank")) is None
+    ):
         return None
-    host = metadata.get("hostname") if isinstance(metadata, dict) else None
-    pid = metadata.get("pid") if isinstance(metadata, dict) else None
-    comm, rank = header.get("id"), whole_number(header.get("rank"))
-    for section, name_key, number_key in (("coll_perf", "coll", "coll_sn"), ("p2p_perf", "p2p", "p2p_sn")):
-        perf = value.get(section)
-        if not isinstance(perf, dict) or not isinstance(comm, str) or rank is None:
-            continue
-        name, number = perf.get(name_key), whole_number(perf.get(number_key))
-        if not isinstance(name, str) or number is None:
-            continue
-        return LastCompleted(
-            file,
-            line,
-            quote(comm, 64),
-            user_op(quote(name, 40)),
-            rank,
-            whole_number(header.get("n_ranks")),
-            number,
-            whole_number(perf.get("p2p_peer")) if section == "p2p_perf" else None,
-            quote(host, 255) if isinstance(host, str) else None,
-            whole_number(pid),
-        )
-    return None
+    op, count = perf.get(name), whole_number(perf.get(number))
+    return (user_op(quote(op, 40)), count) if isinstance(op, str) and count is not None else None
+
+
+def _completed(
+    value: dict[str, Any], file: str, line: int
+) -> tuple[int, tuple[str, str, int], NcclRas] | None:
+    """Return the number of a collective, what it is compared by, and the event; None for a call between two ranks."""
+    found, header, metadata = _call(value, *_CALLS[0]), value["header"], value.get("metadata")
+    if found is None:
+        return None
+    op, count = found
+    comm, rank = quote(header["id"], 64), int(header["rank"])
+    where = metadata if isinstance(metadata, dict) else {}
+    host = where.get("hostname")
+    event = NcclRas(
+        file, line, quote(f"rank {rank} of {comm} completed {op} {count}"), group_rank=rank,
+        host=quote(host, 255) if isinstance(host, str) else None, pid=whole_number(where.get("pid")),
+        what="completed", comm=comm, comm_rank=rank, op=op, count=count, nranks=whole_number(header.get("n_ranks")),
+    )  # fmt: skip
+    return count, (comm, op, rank), event

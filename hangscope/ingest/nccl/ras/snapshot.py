@@ -28,7 +28,6 @@ class NcclRas(Event):
     most: int | None = None
     ranks: int | None = None
     op: str | None = None
-    peer: int | None = None
     peer_host: str | None = None
     status: str | None = None
     result: int | str | None = None

@@ -1,0 +1,79 @@
+"""Verdicts that name neither a cause nor a rank: what is known of the stop all the same."""
+
+from __future__ import annotations
+
+from hangscope.align.rankset import compress
+from hangscope.causes.case import Case
+from hangscope.conclusion import Evidence, Source, Verdict
+from hangscope.explain.text.stop import Stop, told_of
+from hangscope.incident import Event, Group
+from hangscope.verdict.references import call_ref, fingerprint
+
+
+def stopped(case: Case, stop: Stop, missing: list[str]) -> Verdict:
+    """Return the verdict on a stop of which nothing tells the cause: who waited, in which call, since when."""
+    finding = case.finding
+    kind = stop.call or finding.stuck.kind
+    seq = stop.seq if stop.seq is not None else finding.stuck.seq
+    waiting = stop.ranks or case.graph.waiting
+    evidence = [_quoted(event) for event in stop.events]
+    return Verdict(
+        cause="unknown",
+        confidence="low",
+        culprit_ranks=(),
+        category="unknown",
+        summary=f"The job stopped: {told_of(stop)}; what was left does not say for whom.",
+        group=_printed_group(case, stop),
+        op=(kind.op or None) if kind is not None else None,
+        seq=seq,
+        waiting_ranks=tuple(waiting),
+        in_call=tuple(waiting) if stop.call is not None else (),
+        waiting_call=call_ref(kind, seq),
+        evidence=[*evidence, *(Evidence("method", text, stance="missing") for text in missing)],
+        advice=[
+            "The lines of the ranks that are not in this text would name the culprit: the one whose last enqueued call is behind, or whose process ended.",
+            *missing,
+        ][:3],
+        fingerprint=fingerprint("unknown", kind, None, finding),
+        deciding=(0,) if evidence else (),
+        since=_ns(stop.since),
+        until=_ns(stop.until),
+    )
+
+
+def _quoted(event: Event) -> Evidence:
+    return Evidence("log", event.text, event.rank, Source(event.file, event.line))
+
+
+def _ns(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1_000_000_000)
+
+
+def _printed_group(case: Case, stop: Stop) -> Group | None:
+    """Return the group that the lines of a stop name: the incident's own where it is known, else one of unknown members."""
+    name, desc = stop.group
+    if not name:
+        return None
+    known = next((g for g in case.incident.groups if name == g.name and desc in ("", g.desc)), None)
+    return known or Group(-1, name, desc, stop.ranks, members_known=False)
+
+
+def unknown(case: Case, missing: list[str]) -> Verdict:
+    """Return the verdict on open calls of which nothing says that they stay open, or why."""
+    finding = case.finding
+    kind = finding.stuck.kind
+    return Verdict(
+        cause="unknown",
+        confidence="low",
+        culprit_ranks=(),
+        category="unknown",
+        summary=f"Ranks {compress(case.graph.waiting)} have open calls, and what was left behind does not say why.",
+        group=finding.stuck.view.group if finding.stuck.view is not None else None,
+        op=kind.op if kind is not None else None,
+        seq=finding.stuck.seq,
+        waiting_ranks=tuple(case.graph.waiting),
+        waiting_call=call_ref(kind, finding.stuck.seq),
+        evidence=[Evidence("method", text, stance="missing") for text in missing],
+        advice=missing[:3],
+        fingerprint=fingerprint("unknown", kind, None, finding),
+    )
