@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from tests.dump_writer import job
 from tests.small_jobs import ODD_ONES, due, frozen, loop
 from tests.text_lines import timeout, told
-from tests.verdicts import blame, level
+from tests.verdicts import blame, judged, level
 
 LAST = 25  # the number of the call behind twelve rounds of two
 
@@ -56,6 +57,15 @@ def test_a_task_that_srun_does_not_name_may_run_still(tmp_path: Path) -> None:
     lines += [f"srun: error: gpu0{rank // 2}: task {rank}: Aborted (core dumped)" for rank in (0, 1, 3)]
     report = told(tmp_path, lines, world_size=4)
     assert report.verdict is not None and report.verdict.cause != "early_exit"
+
+
+def test_a_task_that_srun_does_not_name_and_that_alone_left_no_dump_is_gone(tmp_path: Path) -> None:
+    recorders = job(4)
+    for recorder in recorders:
+        recorder.call("all_reduce", times=12, line=41).call("all_reduce", line=41, state="started")
+    ended = [f"srun: error: gpu0{rank // 2}: task {rank}: Aborted (core dumped)" for rank in (0, 1, 3)]
+    report = judged(tmp_path, [recorder for recorder in recorders if recorder.rank != 2], slurm=ended)
+    assert blame(report) == ("hang", "early_exit", (2,)) and level(report) == "medium"
 
 
 CANCELLED = "slurmstepd: error: *** STEP 12.0 ON gpu00 CANCELLED AT 2026-11-20T15:13:24 ***"

@@ -62,7 +62,8 @@ def _ended_by_a_failure(end: ExternalEnd, statements: Statements) -> bool:
 def _quiet_leavers(incident: Incident, statements: Statements) -> None:
     """Note the ranks that ended without an error: exit 0 in a log, or the one that the launcher's failure table lacks.
 
-    What srun prints of each task as it ends is no table: a task that it does not name may be running still.
+    What srun prints of each task as it ends is no table: a task that it does not name may be running still, unless it alone
+    left no dump, which a process that lives writes when its peers time out.
     """
     for left in statements.all(ExitOk):
         if left.rank is not None:
@@ -71,6 +72,10 @@ def _quiet_leavers(incident: Incident, statements: Statements) -> None:
         if event.code == 0:
             statements.left_quietly.setdefault(rank, "its process exited with code 0")
     listed = {rank: event for rank, event in statements.exits.items() if event.via == "table"}
+    lists = "failure table lists the other ranks and not this one, so it exited with code 0"
+    dumped = {rank for rank, record in incident.ranks.items() if record.dump_file is not None}
+    if not listed and dumped == set(statements.exits) and len(dumped) == len(incident.ranks) - 1:
+        listed, lists = statements.exits, "lines name the other ranks and not this one, which left no dump"
     missing = [r for r in incident.ranks if r not in statements.exits and r not in statements.left_quietly]
     # A process that got a closing signal lived, even if it answers by leaving with code 0, and is in no table then.
     swept = {e.pid for e in statements.all(CleanupSignal)} - {e.pid for e in statements.all(Exit)}
@@ -80,9 +85,7 @@ def _quiet_leavers(incident: Incident, statements: Statements) -> None:
             if not statements.of(rank, GlooClosed, GlooTimeout) and not any(
                 e.symptom for e in statements.of(rank, RankException)
             ):
-                statements.left_quietly[rank] = (
-                    "the launcher's failure table lists the other ranks and not this one, so it exited with code 0"
-                )
+                statements.left_quietly[rank] = f"the launcher's {lists}"
 
 
 def _of_its_nodes(exits: dict[int, Exit], missing: list[int], world_size: int) -> list[int]:
