@@ -79,6 +79,6 @@ def test_one_against_several_from_all_over_a_job_is_the_odd_one(
     seen: tuple[int, ...], named: tuple[int, ...]
 ) -> None:
     """Of neighbours, or of two, it may be they who differ from the many that were not seen."""
-    recorders = [r for r in loop(16) if r.rank in seen]
+    recorders = [r for r in job(16) if r.rank in seen]
     report = frozen(recorders, (3,), lambda r, odd: due(r, sizes=[[77]]) if odd else due(r))
     assert blame(report)[2] == named and level(report) != "high"

@@ -151,6 +151,9 @@ def test_where_most_did_not_finish_a_call_nobodys_device_is_named(tmp_path: Path
         recorder.call("all_reduce", line=41, state="completed" if recorder.rank < done else "started")
         recorder.call("all_reduce", line=41, state="scheduled")
     report = judged(tmp_path / "dumps", recorders)
+    # Dumps alone may be a moment of a job that moves: each of them was made when another call was under way.
+    assert blame(report) == ("inconclusive", "unknown", ())
+    report = judged(tmp_path / "dumps", rank5=[timeout(5, seq=13)])
     assert blame(report) == ("hang", "network_stall", ()) and level(report) == "low"
     lines = ["[rank4]: hi", NcclWriter((2, 21, 5)).port_error(Proc("gpu01", 1004, 4))]
     assert blame(judged(tmp_path / "dumps", rank4=lines)) == ("hang", "network_stall", (4,))
