@@ -38,7 +38,9 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     if isinstance(case.finding, Lagging) and not case.finding.culprits:
         return not _trouble(case)
     waiting = set(case.graph.waiting)
-    seen = {r.rank for r in case.incident.ranks.values() if r.seen and r.dump_file}
+    view = case.finding.stuck.view
+    early = view.early if view is not None else set()  # that a dump is older than its peers' is known already
+    seen = {r.rank for r in case.incident.ranks.values() if r.seen and r.dump_file and r.rank not in early}
     free = seen - waiting
     if not waiting:
         return 0 < len(seen) == len(case.incident.ranks) and not _trouble(case)

@@ -32,6 +32,19 @@ def test_ranks_in_a_check_wait_for_the_one_that_left_no_dump(tmp_path: Path) -> 
     assert (status, culprits) != ("hang", (1,))  # lines that differ are no mismatch while a member is missing
 
 
+def last_ops(folder: Path) -> set[str]:
+    incident = analyze(folder)._analysis.incident
+    return {incident.kinds[int(record.queues[0].kind[-1])].op for record in incident.ranks.values()}
+
+
+def test_what_all_fingerprints_say_is_put_into_the_queues_and_else_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    shutil.copytree(recorder_of("dtype_mismatch_detail").parent, folder)
+    assert last_ops(folder) == {"all_reduce"}
+    (folder / "logs" / "rank2.err").unlink()
+    assert last_ops(folder) == {""}
+
+
 def recorded(*rows: tuple[str, int, int, int]) -> Recording:
     """Return a recording of (local id, seq, stack, state)."""
     recording = Recording("flight_recorder")

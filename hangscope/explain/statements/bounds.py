@@ -17,6 +17,7 @@ import numpy as np
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.explain.statements.outlived import outlived
+from hangscope.explain.statements.refused import with_refused
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.statements.told_calls import ToldCalls
 from hangscope.explain.statements.told_groups import Key, ToldGroups
@@ -84,7 +85,7 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
 
 def joined(incident: Incident, statements: Statements) -> Incident:
     """Return the incident with what text states of its ranks beyond their dumps; the given one is not changed."""
-    incident = _without_outlived(incident, outlived(incident, statements))
+    incident = with_refused(_without_outlived(incident, outlived(incident, statements)), statements)
     table = stated(incident, statements)
     if not table:
         return incident
