@@ -41,6 +41,8 @@ def _key(kind: CallKind) -> MatchKey:
         return (kind.op, outs or ins, kind.output_dtypes or kind.input_dtypes, kind.root)
     if kind.op == "barrier":
         return (kind.op,)
+    if kind.op == "all_reduce" and not outs:  # DETAIL prints what goes in alone, and it is reduced in place
+        return (kind.op, ins, ins, kind.input_dtypes, kind.input_dtypes, kind.root)
     return (kind.op, ins, outs, kind.input_dtypes, kind.output_dtypes, kind.root)
 
 
@@ -88,7 +90,8 @@ def difference(a: CallKind, b: CallKind) -> str:
         return "shape" if _self_contradicting(a) or _self_contradicting(b) else ""
     if a.root != b.root:
         return "root"
-    if numel(a.input_sizes) == numel(b.input_sizes) and numel(a.output_sizes) == numel(b.output_sizes):
+    outs = numel(a.output_sizes), numel(b.output_sizes)
+    if numel(a.input_sizes) == numel(b.input_sizes) and (outs[0] == outs[1] or () in outs):
         return "dtype"
     return "shape"
 

@@ -95,7 +95,9 @@ class Mismatches:
                 tie = False
                 odd, majority = broken, next(s for s in sides if s != broken)
         culprits = () if tie else tuple(sorted(odd))
-        odd_rank, waiting_rank = (odd or majority)[0], majority[0]
+        # A rank of which text alone tells has no lines: one that a recorder tells of shows where the call was made.
+        framed = (r for r in majority if (kind := view.kind_of(r, seq)) is not None and kind.stack)
+        odd_rank, waiting_rank = (odd or majority)[0], next(framed, majority[0])
         skipped = None if tie else history.skipped(odd_rank, waiting_rank, seq)
         stuck = StuckCall(view, seq, waiting_rank, view.kind_of(waiting_rank, seq), history)
         change = Change(

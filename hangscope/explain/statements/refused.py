@@ -35,16 +35,9 @@ def with_refused(incident: Incident, statements: Statements) -> Incident:
                 (event.dtype,) if event.dtype else (),
             )
             kind = incident.kinds[int(queue.kind[-1])]
-            added.append(
-                replace(
-                    kind,
-                    op=event.op,
-                    input_sizes=sizes,
-                    output_sizes=sizes,
-                    input_dtypes=types,
-                    output_dtypes=types,
-                )
-            )
+            kind = replace(kind, op=event.op, input_sizes=sizes, input_dtypes=types)
+            in_place = event.op == "all_reduce"  # of other calls a fingerprint does not tell what comes out
+            added.append(replace(kind, output_sizes=sizes, output_dtypes=types) if in_place else kind)
             last = np.array([len(incident.kinds) + len(added) - 1], queue.kind.dtype)
             kinds = np.concatenate([queue.kind[:-1], last])
             queues = {**ranks[rank].queues, gid: replace(queue, kind=kinds)}
