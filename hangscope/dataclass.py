@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from operator import attrgetter
 from reprlib import recursive_repr
@@ -59,34 +60,19 @@ def _first_init(made: type, frozen: bool) -> Callable[..., None]:
 
 
 def _init(made: Any, frozen: bool) -> Callable[..., None]:
-    """Return the `__init__` that the fields of a class ask for."""
-    known: dict[str, Any] = {"__name__": made.__module__, "_set": object.__setattr__, "_unset": object()}
-    parameters, body, after_star = ["self"], [], False
-    for field in sorted(dataclasses.fields(made), key=lambda field: bool(field.kw_only)):
-        name, value = field.name, field.name
-        default, factory = f"_default_{name}", f"_make_{name}"
-        known |= {default: field.default, factory: field.default_factory}
-        makes = field.default_factory is not dataclasses.MISSING
-        optional = makes or field.default is not dataclasses.MISSING
-        if makes:
-            value = f"{factory}() if {name} is _unset else {name}" if field.init else f"{factory}()"
-            default = "_unset"
-        if field.init:
-            if field.kw_only and not after_star:
-                parameters.append("*")
-                after_star = True
-            parameters.append(f"{name}={default}" if optional else name)
-        elif not optional:
-            continue  # `__post_init__` sets it
-        elif not makes:
-            value = default
-        body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
-    if hasattr(made, "__post_init__"):
-        body.append("self.__post_init__()")
-    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(body or ["pass"]), known)
-    init: Callable[..., None] = known["__init__"]
-    init.__qualname__ = f"{made.__qualname__}.__init__"
-    return init
+    """Return the `__init__` that the standard decorator makes for the fields of a class."""
+    fields = [(field.name, field.type, copy(field)) for field in dataclasses.fields(made)]
+    namespace = {name: getattr(made, name) for name in ("__post_init__",) if hasattr(made, name)}
+    alike: Any = dataclasses.make_dataclass(
+        made.__name__,
+        fields,
+        namespace=namespace,
+        repr=False,
+        eq=False,
+        frozen=frozen,
+        slots="__slots__" in made.__dict__,
+    )
+    return alike.__init__  # type: ignore[no-any-return]
 
 
 def _by_values(made: Any) -> tuple[Callable[..., Any], ...]:

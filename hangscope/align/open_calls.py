@@ -31,9 +31,8 @@ def open_seqs(view: GroupFrontier, trouble: bool = True) -> dict[int, list[int]]
                     continue
                 kind = view.kind_of(rank, seq)
                 if seq in member.pending and kind is not None and not proves_participation(kind):
-                    kept.append(
-                        seq
-                    )  # that another member is done with a gather or a broadcast tells nothing of this one
+                    # That another member is done with a gather or a broadcast tells nothing of this one.
+                    kept.append(seq)
                     continue
                 if seq not in verdict:
                     verdict[seq] = _over_on_gloo(view, seq, trouble)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangscope.align.rankset import compress
 from hangscope.causes.case import Case
 from hangscope.conclusion import Evidence, Source, Verdict
@@ -10,31 +12,49 @@ from hangscope.incident import Event, Group
 from hangscope.verdict.references import call_ref, fingerprint
 
 
-def stopped(case: Case, stop: Stop, missing: list[str]) -> Verdict:
-    """Return the verdict on a stop of which nothing tells the cause: who waited, in which call, since when."""
+def unknown(case: Case, missing: list[str]) -> Verdict:
+    """Return the verdict on open calls of which nothing says that they stay open, or why."""
     finding = case.finding
-    kind = stop.call or finding.stuck.kind
-    seq = stop.seq if stop.seq is not None else finding.stuck.seq
-    waiting = stop.ranks or case.graph.waiting
-    evidence = [_quoted(event) for event in stop.events]
+    kind = finding.stuck.kind
     return Verdict(
         cause="unknown",
         confidence="low",
         culprit_ranks=(),
         category="unknown",
+        summary=f"Ranks {compress(case.graph.waiting)} have open calls, and what was left behind does not say why.",
+        group=finding.stuck.view.group if finding.stuck.view is not None else None,
+        op=(kind.op or None) if kind is not None else None,
+        seq=finding.stuck.seq,
+        waiting_ranks=tuple(case.graph.waiting),
+        waiting_call=call_ref(kind, finding.stuck.seq),
+        evidence=[Evidence("method", text, stance="missing") for text in missing],
+        advice=missing[:3],
+        fingerprint=fingerprint("unknown", kind, None, finding),
+    )
+
+
+def stopped(case: Case, stop: Stop, missing: list[str]) -> Verdict:
+    """Return the verdict on a stop of which nothing tells the cause: who waited, in which call, since when."""
+    open_calls = unknown(case, missing)
+    kind = stop.call or case.finding.stuck.kind
+    seq = stop.seq if stop.seq is not None else case.finding.stuck.seq
+    waiting = tuple(stop.ranks or case.graph.waiting)
+    evidence = [_quoted(event) for event in stop.events]
+    return replace(
+        open_calls,
         summary=f"The job stopped: {told_of(stop)}; what was left does not say for whom.",
         group=_printed_group(case, stop),
         op=(kind.op or None) if kind is not None else None,
         seq=seq,
-        waiting_ranks=tuple(waiting),
-        in_call=tuple(waiting) if stop.call is not None else (),
+        waiting_ranks=waiting,
+        in_call=waiting if stop.call is not None else (),
         waiting_call=call_ref(kind, seq),
-        evidence=[*evidence, *(Evidence("method", text, stance="missing") for text in missing)],
+        evidence=[*evidence, *open_calls.evidence],
         advice=[
             "The lines of the ranks that are not in this text would name the culprit: the one whose last enqueued call is behind, or whose process ended.",
             *missing,
         ][:3],
-        fingerprint=fingerprint("unknown", kind, None, finding),
+        fingerprint=fingerprint("unknown", kind, None, case.finding),
         deciding=(0,) if evidence else (),
         since=_ns(stop.since),
         until=_ns(stop.until),
@@ -56,24 +76,3 @@ def _printed_group(case: Case, stop: Stop) -> Group | None:
         return None
     known = next((g for g in case.incident.groups if name == g.name and desc in ("", g.desc)), None)
     return known or Group(-1, name, desc, stop.ranks, members_known=False)
-
-
-def unknown(case: Case, missing: list[str]) -> Verdict:
-    """Return the verdict on open calls of which nothing says that they stay open, or why."""
-    finding = case.finding
-    kind = finding.stuck.kind
-    return Verdict(
-        cause="unknown",
-        confidence="low",
-        culprit_ranks=(),
-        category="unknown",
-        summary=f"Ranks {compress(case.graph.waiting)} have open calls, and what was left behind does not say why.",
-        group=finding.stuck.view.group if finding.stuck.view is not None else None,
-        op=kind.op if kind is not None else None,
-        seq=finding.stuck.seq,
-        waiting_ranks=tuple(case.graph.waiting),
-        waiting_call=call_ref(kind, finding.stuck.seq),
-        evidence=[Evidence("method", text, stance="missing") for text in missing],
-        advice=missing[:3],
-        fingerprint=fingerprint("unknown", kind, None, finding),
-    )
