@@ -10,7 +10,7 @@ from typing import Any
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.analysis import Analysis
 from hangscope.errors import Note
-from hangscope.incident import Incident, Input, RankRecord
+from hangscope.incident import Absence, Incident, Input, RankRecord
 from hangscope.knowledge.callsite import user_frame
 from hangscope.report.masking.redaction import CONTRACT, Redaction
 from hangscope.report.masking.secrets import mask_text
@@ -126,7 +126,11 @@ def _partial(incident: Incident) -> Partial:
     if not missing:
         return Partial(False, f"dumps of all {incident.world_size} ranks")
     if dumped:
-        text = f"dumps of {dumped} of {incident.world_size} ranks; {ranks_phrase(missing)} left none"
+        aside = [r for r in missing if incident.ranks[r].absence in (Absence.UNREADABLE, Absence.STALE)]
+        none = [r for r in missing if r not in aside]
+        text = f"dumps of {dumped} of {incident.world_size} ranks"
+        text += f"; {ranks_phrase(none)} left none" if none else ""
+        text += f"; what {ranks_phrase(aside)} left was set aside" if aside else ""
     else:
         told = sum(1 for r in incident.ranks.values() if r.files or r.events)
         text = f"no dumps; text of {told} of {incident.world_size} ranks"

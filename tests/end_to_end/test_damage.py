@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import hangscope
 from hangscope.api import Report
 from tests.conftest import analyze
-from tests.dump_writer import stuck
+from tests.dump_writer import stuck, write_all
 
 
 @contextmanager
@@ -228,3 +228,16 @@ def change(data: st.DataObject, dump: dict[str, Any]) -> None:
         dump["pg_config"]["0"][data.draw(st.sampled_from(["name", "desc", "ranks"]))] = value
     else:
         dump[data.draw(st.sampled_from(["version", "pg_config", "pg_status", "entries", "rank"]))] = value
+
+
+def test_a_dump_that_was_set_aside_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    recorders = stuck(4, culprit=2)
+    write_all(recorders, tmp_path)
+    torn = next(tmp_path.glob("*rank_1"))
+    torn.write_bytes(torn.read_bytes()[:900])
+    assert (
+        analyze(tmp_path).to_dict()["partial"]["text"]
+        == "dumps of 3 of 4 ranks; what rank 1 left was set aside"
+    )
+    torn.unlink()
+    assert analyze(tmp_path).to_dict()["partial"]["text"] == "dumps of 3 of 4 ranks; rank 1 left none"
