@@ -75,6 +75,13 @@ class CleanupSignal(Event, by_launcher=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersDown(Event, same_by=("failed",), by_launcher=True):
+    """A launcher ends all its workers and says no more: `failed` where it is because one of them failed, empty where a signal may be why."""
+
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
     """The job was ended from outside: `reason` is preemption, time_limit, cancelled, sigterm, evicted or node_failure."""
 
@@ -185,7 +192,7 @@ def _mpirun(line: Line, match: re.Match[str]) -> Event:
 
 def _spawn(line: Line, match: re.Match[str]) -> Event:
     local, name, code = match.groups()
-    number = -int(getattr(signal, name, 0)) if name else int(code)
+    number = -int(getattr(signal, name, 0)) if name else int(code or 1)
     return exit_event(line, number, local_rank=int(local), via="spawn")
 
 
@@ -238,9 +245,12 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         " terminated with ",
-        r"rocess (\d{1,6}) terminated with (?:signal (SIG[A-Z]{2,8})|exit code (\d{1,3}))",
+        r"rocess (\d{1,6}) terminated with (?:signal (SIG[A-Z]{2,8})|exit code (\d{1,3})|the following error:)",
         _spawn,
     ),
+    # launch.py's handler runs when a worker failed and when the launcher itself gets a signal
+    rule("Killing subprocess ", r"sigkill_handler\] Killing subprocess \d", told(WorkersDown)),
+    rule("Main process received SIG", r"Main process received (SIG[A-Z]{2,8}), exiting", _death_signal),
     rule("exits with return code = ", r"exits with return code = (-?\d{1,4})", _deepspeed),
     rule(
         ": line ",
