@@ -205,13 +205,30 @@ def test_ddps_word_on_gradients_of_one_rank_alone_names_nobody(tmp_path: Path) -
     assert (alike.cause, alike.culprit_ranks) == ("gradient_sync_mismatch", ())
 
 
-def test_a_launcher_that_ends_all_tells_that_one_failed_or_a_signal_came(tmp_path: Path) -> None:
-    kill = "[2026-01-14 05:02:11,440] [INFO] [launch.py:315:sigkill_handler] Killing subprocess {pid}"
+@pytest.mark.parametrize(
+    "kill",
+    [
+        "[2026-01-14 05:02:11,440] [INFO] [launch.py:315:sigkill_handler] Killing subprocess {pid}",
+        "W0114 05:02:11.440000 4200 torch/distributed/elastic/multiprocessing/api.py:900] Sending process {pid} closing signal SIGTERM",
+    ],
+)
+def test_a_launcher_that_ends_all_tells_that_one_failed_or_a_signal_came(tmp_path: Path, kill: str) -> None:
     verdict = verdict_on(tmp_path, *(kill.format(pid=pid) for pid in (4242, 4243)))
     assert (verdict.cause, verdict.culprit_ranks, verdict.category) == ("crashed_rank", (), "external")
     assert verdict.confidence == "low"
     frozen = verdict_on(tmp_path, timeout(1), *(kill.format(pid=pid) for pid in (4242, 4243)))
     assert frozen.cause == "unknown"
+
+
+def test_an_agent_passes_on_the_signal_that_ended_it(tmp_path: Path) -> None:
+    line = "W0114 05:02:11.440000 4200 torch/distributed/elastic/multiprocessing/api.py:900] Sending process {pid} closing signal SIGHUP"
+    verdict = verdict_on(tmp_path, *(line.format(pid=pid) for pid in (4242, 4243)))
+    assert (verdict.cause, verdict.culprit_ranks, verdict.category) == ("crashed_rank", (), "external")
+
+
+def test_an_old_stores_timeout_is_a_beginning(tmp_path: Path) -> None:
+    verdict = verdict_on(tmp_path, "RuntimeError: connect() timed out. Original timeout was 60000 ms.")
+    assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", ())
 
 
 def test_a_local_rank_is_told_where_no_global_one_is(tmp_path: Path) -> None:

@@ -117,10 +117,12 @@ def _agent(line: Line, match: re.Match[str]) -> Event:
     return exit_event(line, code, local_rank=local_rank, pid=pid, via="agent", agent=line.pid)
 
 
-def _cleanup(line: Line, match: re.Match[str]) -> Event:
-    return line.event(
-        CleanupSignal, pid=int(match.group(1)), signal=match.group(2).split(".")[-1], agent=line.pid
-    )
+def _cleanup(line: Line, match: re.Match[str]) -> Sequence[Event]:
+    name = match.group(2).split(".")[-1]
+    swept = line.event(CleanupSignal, pid=int(match.group(1)), signal=name, agent=line.pid)
+    # An agent closes its workers with SIGTERM, but with the signal that it got itself where one ended it.
+    passed_on = name in ("SIGHUP", "SIGINT", "SIGQUIT")
+    return [swept, line.event(ExternalEnd, reason="cancelled", signal=name)] if passed_on else [swept]
 
 
 def _restart(line: Line, match: re.Match[str]) -> Event:

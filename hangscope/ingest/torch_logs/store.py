@@ -180,6 +180,7 @@ RULES: tuple[Rule, ...] = (
         told(StoreTimeout, what="no answer"),
     ),
     rule("client socket has timed out", r"client socket has timed out after", _unreachable),
+    rule("connect() timed out. Original timeout", None, _unreachable),  # up to torch 1.11
     rule("client socket has failed to connect", r"client socket has failed to connect to", _unreachable),
     rule("Gloo connectFullMesh failed", None, _unreachable),
     rule("TCP client failed to connect", None, _unreachable),
