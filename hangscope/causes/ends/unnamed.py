@@ -14,7 +14,7 @@ from hangscope.events import Event
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, WorkersDown
+from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -227,12 +227,12 @@ def _exception(case: Case) -> Match | None:
 def _swept(case: Case) -> Match | None:
     """Return the answer where a launcher ended its workers and nothing tells which of them failed, or whether one did."""
     events: list[Event] = [
-        *case.statements.all(WorkersDown),
+        *case.statements.all(WorkersSwept),
         *(e for e in case.statements.all(CleanupSignal) if e.signal != "restart"),
     ]
     if not events or find_stop(case.statements) is not None or any(_went_on(case, e) for e in events):
         return None
-    failed = any(isinstance(e, WorkersDown) and e.failed for e in events)
+    failed = any(isinstance(e, WorkersSwept) and e.failed for e in events)
     what = (
         "the launcher reports that a worker failed"
         if failed

@@ -25,7 +25,7 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.events import Event
-from hangscope.ingest.job_logs.launcher import WorkersDown, exit_event
+from hangscope.ingest.job_logs.launcher import WorkersSwept, exit_event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
@@ -181,7 +181,7 @@ class FailureTableParser(LineParser):
         if where is not None and (lost > beheaded or ((numbers - {0} or beheaded) and not self._rooted)):
             self._torn(where)
         if self._head is not None:
-            done = [*done, self._head.event(WorkersDown, failed="worker")]
+            done = [*done, self._head.event(WorkersSwept, failed="worker")]
         self._head = None
         self._origin, self._rooted, self._headless, self._numbers = None, False, False, set()
         return done

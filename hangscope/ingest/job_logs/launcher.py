@@ -62,6 +62,16 @@ class ExitOk(Event, by_launcher=True, calm=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
+    """An elastic agent's word that all its workers exited with 0, or (`everywhere`) that those of all other agents did as well.
+
+    torch/distributed/elastic/agent/server/api.py, `_exit_barrier`.
+    """
+
+    everywhere: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
     """Slurm's word that the whole job ended with exit code 0, as `seff` prints it."""
 
@@ -75,7 +85,7 @@ class CleanupSignal(Event, by_launcher=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkersDown(Event, same_by=("failed",), by_launcher=True):
+class WorkersSwept(Event, same_by=("failed",), by_launcher=True):
     """A launcher ends all its workers and says no more: `failed` where it is because one of them failed, empty where a signal may be why."""
 
     failed: str = ""
@@ -251,7 +261,7 @@ RULES: tuple[Rule, ...] = (
         _spawn,
     ),
     # launch.py's handler runs when a worker failed and when the launcher itself gets a signal
-    rule("Killing subprocess ", r"sigkill_handler\] Killing subprocess \d", told(WorkersDown)),
+    rule("Killing subprocess ", r"sigkill_handler\] Killing subprocess \d", told(WorkersSwept)),
     rule("Main process received SIG", r"Main process received (SIG[A-Z]{2,8}), exiting", _death_signal),
     rule("exits with return code = ", r"exits with return code = (-?\d{1,4})", _deepspeed),
     rule(
@@ -260,6 +270,7 @@ RULES: tuple[Rule, ...] = (
         _shell,
     ),
     rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", told(ExitOk)),
-    rule("worker group successfully finished", None, told(ExitOk)),
+    rule("worker group successfully finished", None, told(WorkersEnded, everywhere=False)),
+    rule("Done waiting for other agents", None, told(WorkersEnded, everywhere=True)),
     rule("State: COMPLETED", r"^State: COMPLETED \(exit code 0\)", told(JobCompleted)),
 )

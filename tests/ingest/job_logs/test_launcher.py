@@ -90,7 +90,7 @@ def test_the_agents_line_of_every_version(header: str) -> None:
         ),
         (
             "[INFO] [launch.py:315:sigkill_handler] Killing subprocess 4242",
-            ("workers_down", {"failed": ""}),
+            ("workers_swept", {"failed": ""}),
         ),
         (
             "[INFO] [launch.py:330:sigkill_handler] Main process received SIGINT, exiting",
@@ -98,7 +98,7 @@ def test_the_agents_line_of_every_version(header: str) -> None:
         ),
         (
             "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
-            ("workers_down", {"failed": "worker"}),
+            ("workers_swept", {"failed": "worker"}),
         ),
         (
             "[ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=3'] exits with return code = -9",
