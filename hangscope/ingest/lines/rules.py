@@ -49,7 +49,7 @@ def rule(literal: str, pattern: str | None, build: Build) -> Rule:
     return Rule(literal, regex(re.escape(literal) if pattern is None else pattern), build)
 
 
-def told(kind: type[Event], make: Callable[..., Event] = Line.event, **known: str) -> Build:
+def told(kind: type[Event], make: Callable[..., Event] = Line.event, **known: str | bool) -> Build:
     """Return what makes an event of a kind out of a match: `known`, and the pattern's named groups, are its fields."""
 
     def build(line: Line, match: re.Match[str]) -> Event:
