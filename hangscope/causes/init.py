@@ -22,10 +22,10 @@ from hangscope.ingest.torch_logs.store import (
     DdpShape,
     PortInUse,
     RendezvousTimeout,
-    StoreBarrier,
     StoreTimeout,
     StoreUnreachable,
 )
+from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import in_constructor
 
@@ -148,13 +148,18 @@ def _duplicate(case: Case) -> Match | None:
     return Match(
         "init_hang",
         tuple(shared or named),
-        "two ranks use one GPU",
+        f"{ranks_phrase(shared or named)} {_shared(events)}" if shared or named else "two ranks use one GPU",
         strength=2 if events else 1,
         evidence=[quote(e) for e in events[:3]],
         advice=[
             "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."
         ],
     )
+
+
+def _shared(events: Sequence[NcclWarn]) -> str:
+    one = len({(e.host, e.bus_id) for e in events}) == 1
+    return "use one GPU" if one else "share GPUs with each other"
 
 
 def _communicator(case: Case) -> Match | None:
@@ -231,6 +236,8 @@ def _store(case: Case) -> Match | None:
     counts += [(e.joined, e.world_size) for e in case.statements.all(StoreBarrier)]
     joined = next(((n, of) for n, of in counts if n is not None and of), None)
     reached = _ranks([e for e in waits if not isinstance(e, StoreUnreachable)])
+    # Who still waits where the text ends may have waited for moments only.
+    still = all(isinstance(e, StoreBarrier) and e.waiting for e in waits)
     elsewhere = bool(apart) and bool(reached) and not set(apart) & set(reached)
     if elsewhere and (joined is None or len(apart) == joined[1] - joined[0]):
         missing = apart
@@ -244,7 +251,7 @@ def _store(case: Case) -> Match | None:
         # The host of the store may be the only one that tells of its wait.
         named = silent if set(tellers) <= {0} else calm
         missing = named if len(named) == lacking else ()
-        why = f"{joined[0]} of {joined[1]} ranks joined"
+        why = f"{joined[0]} of {joined[1]} ranks {'had joined when the text ends' if still else 'joined'}"
     elif unreachable:
         told = _ranks(unreachable)
         host, port = unreachable[0].store_host, unreachable[0].port
@@ -265,7 +272,7 @@ def _store(case: Case) -> Match | None:
         "init_hang",
         missing,
         why,
-        strength=2 if missing and not logged.intersection(missing) else 1,
+        strength=0 if still else 2 if missing and not logged.intersection(missing) else 1,
         evidence=[quote(e) for e in sorted(waits, key=lambda e: e.rank not in missing)[:4]],
         advice=[
             f"Check that {ranks_phrase(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."

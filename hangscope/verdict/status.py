@@ -10,7 +10,7 @@ from hangscope.events import Event
 from hangscope.explain.finding import Lagging
 from hangscope.incident import State
 from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd, JobCompleted, WorkersEnded
+from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd, JobCompleted, WorkersEnded, WorkersSwept
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, HeartbeatTimeout, WatchdogTimeout
@@ -24,7 +24,7 @@ from hangscope.verdict.damage import damaged_files
 _TROUBLE = (
     RankException, Exit, GlooTimeout, GlooClosed, WatchdogTimeout, Terminate, CallFingerprint, MonitoredBarrier, StoreTimeout,
     NcclWarn, ExternalEnd, HeartbeatTimeout, Desync, AsyncError, NoProgress, RendezvousTimeout, StoreUnreachable, CudaError, Xid,
-    OomCuda, OomHost, DdpUnused,
+    OomCuda, OomHost, DdpUnused, WorkersSwept,
 )  # fmt: skip
 
 

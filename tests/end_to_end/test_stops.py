@@ -155,6 +155,98 @@ def test_one_ranks_broadcast_does_not_show_that_all_are_in_it(tmp_path: Path) ->
     assert verdict is None or "every rank" not in verdict.summary
 
 
+@pytest.mark.parametrize(
+    ("line", "ranks"),
+    [
+        ("[rank4]:[E1014 08:41:55.070415220 ProcessGroupNCCL.cpp:698] [Rank 4] To avoid data inconsistency, we are taking the entire process down.", (4,)),
+        ("node1:77:78 [2] proxy.cc:1519 NCCL WARN [Proxy Service 2] Failed to execute operation Connect from rank 2, retcode 3", ()),
+        ("[rank9]: EI0006: [PID: 52] Getting socket times out. Reason: Remote Rank did not send the data in time.", (9,)),
+    ],
+)  # fmt: skip
+def test_what_no_process_survives_is_a_stop_by_itself(
+    tmp_path: Path, line: str, ranks: tuple[int, ...]
+) -> None:
+    verdict = verdict_on(tmp_path, line)
+    assert (verdict.cause, verdict.culprit_ranks, verdict.waiting_ranks) == ("unknown", (), ranks)
+
+
+def test_a_proxy_that_fails_while_it_closes_is_no_stop(tmp_path: Path) -> None:
+    line = "node1:77:78 [2] proxy.cc:1519 NCCL WARN [Proxy Service 2] Failed to execute operation Close from rank 2, retcode 3"
+    assert told(tmp_path, line).status == "inconclusive"
+
+
+def test_torchs_own_analyzer_tells_who_waited_where_it_misses_a_crowd(tmp_path: Path) -> None:
+    lines = [
+        "Not all ranks joining collective, sequence number: 12",
+        "internal record id: 11",
+        "group info: 0:default_pg",
+        "collective: nccl:all_reduce",
+        "missing ranks: {2, 3, 4, 5}",
+        "expected ranks: {0, 1, 2, 3, 4, 5}",
+        "collective state: scheduled",
+    ]
+    verdict = verdict_on(tmp_path, *lines)
+    assert (verdict.cause, verdict.culprit_ranks, verdict.waiting_ranks) == ("unknown", (), (0, 1))
+    assert (verdict.op, verdict.seq) == ("all_reduce", 12)
+
+
+UNUSED = (
+    "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that ...",
+    "Parameters which did not receive grad for rank {rank}: head.bias, head.weight",
+    "Parameter indices which did not receive grad for rank {rank}: 4 5 ",
+)
+
+
+def test_ddps_word_on_gradients_of_one_rank_alone_names_nobody(tmp_path: Path) -> None:
+    verdict = verdict_on(tmp_path, *(line.format(rank=3) for line in UNUSED))
+    assert (verdict.cause, verdict.culprit_ranks) == ("gradient_sync_mismatch", ())
+    assert "head.bias" in verdict.summary and "rank 3" in verdict.summary
+    alike = verdict_on(tmp_path, *(f"[rank{r}]: {line.format(rank=r)}" for r in range(4) for line in UNUSED))
+    assert (alike.cause, alike.culprit_ranks) == ("gradient_sync_mismatch", ())
+
+
+@pytest.mark.parametrize(
+    "kill",
+    [
+        "[2026-01-14 05:02:11,440] [INFO] [launch.py:315:sigkill_handler] Killing subprocess {pid}",
+        "W0114 05:02:11.440000 4200 torch/distributed/elastic/multiprocessing/api.py:900] Sending process {pid} closing signal SIGTERM",
+    ],
+)
+def test_a_launcher_that_ends_all_tells_that_one_failed_or_a_signal_came(tmp_path: Path, kill: str) -> None:
+    verdict = verdict_on(tmp_path, *(kill.format(pid=pid) for pid in (4242, 4243)))
+    assert (verdict.cause, verdict.culprit_ranks, verdict.category) == ("crashed_rank", (), "external")
+    assert verdict.confidence == "low"
+    frozen = verdict_on(tmp_path, timeout(1), *(kill.format(pid=pid) for pid in (4242, 4243)))
+    assert frozen.cause == "unknown"
+
+
+def test_an_agent_passes_on_the_signal_that_ended_it(tmp_path: Path) -> None:
+    line = "W0114 05:02:11.440000 4200 torch/distributed/elastic/multiprocessing/api.py:900] Sending process {pid} closing signal SIGHUP"
+    verdict = verdict_on(tmp_path, *(line.format(pid=pid) for pid in (4242, 4243)))
+    assert (verdict.cause, verdict.culprit_ranks, verdict.category) == ("crashed_rank", (), "external")
+
+
+def test_an_old_stores_timeout_is_a_beginning(tmp_path: Path) -> None:
+    verdict = verdict_on(tmp_path, "RuntimeError: connect() timed out. Original timeout was 60000 ms.")
+    assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", ())
+
+
+def test_a_local_rank_is_told_where_no_global_one_is(tmp_path: Path) -> None:
+    line = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 4 (pid: 905) of binary: /opt/venv/bin/python"
+    verdict = verdict_on(tmp_path, line)
+    assert verdict.culprit_ranks == ()
+    assert "local rank 4" in verdict.summary and "global rank" in verdict.summary
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_two_ranks_on_one_gpu_are_read_without_the_mark_before_it(tmp_path: Path, first: bool) -> None:
+    said = "Duplicate GPU detected : rank 9 and rank 1 both on CUDA device 1b000"
+    raised = "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, invalid usage, NCCL version 2.21.5"
+    verdict = verdict_on(tmp_path, *([said, " Last error:", raised] if first else [raised, said]))
+    assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", (1, 9))
+    assert "anks 1,9 use one GPU" in verdict.summary
+
+
 def test_ctrl_c_without_a_sign_of_a_freeze_is_the_verdict_and_the_freeze_an_alternative(
     tmp_path: Path,
 ) -> None:

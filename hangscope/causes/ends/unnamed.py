@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.events import Event
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
@@ -31,7 +33,7 @@ def fault_without_rank(case: Case) -> Match | None:
         isinstance(case.finding, Stalled) and not case.from_text
     ):
         return None
-    for rule in (_device, _memory, _adapter, _mismatch, _ended, _exception):
+    for rule in (_device, _memory, _adapter, _mismatch, _gradients, _ended, _exception, _swept):
         match = rule(case)
         if match is not None:
             return match
@@ -44,10 +46,11 @@ def _match(
     first = events[0]
     where = f" on host {first.host}" if first.host else ""
     where += f" (task {first.task} of srun or mpirun)" if first.task is not None else ""
+    where += f" (local rank {first.local_rank})" if first.local_rank is not None else ""
     return Match(
         cause,
         (),
-        f"{what}{where}; no line says which rank that was",
+        f"{what}{where}; no line says which {'global ' if first.local_rank is not None else ''}rank that was",
         strength=strength,
         category=category,
         evidence=[quote(event) for event in events[:4]],
@@ -149,6 +152,30 @@ def _unlike(halves: Sequence[CallFingerprint]) -> Match:
     )
 
 
+def _gradients(case: Case) -> Match | None:
+    """Return the answer for DDP's word on parameters without a gradient, where it is not told whether other ranks had it."""
+    named = case.statements.all(DdpUnused)
+    events: Sequence[Event] = named or case.statements.all(DdpUnfinished)
+    if not events:
+        return None
+    names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
+    what = f" ({', '.join(names[:4])})" if names else ""
+    told = sorted({n for e in events if (n := e.rank if e.rank is not None else e.group_rank) is not None})
+    who = f" on {ranks_phrase(told)}" if told else ""
+    return Match(
+        "gradient_sync_mismatch",
+        (),
+        f"DDP's backward ended without a gradient for parameters{what}{who}; whether other ranks had one is not told",
+        strength=1,
+        category="code",
+        evidence=[quote(event) for event in events[:4]],
+        advice=[
+            "Look at this error on every rank: on all alike, a part of the model is not used; on one, a branch depends on its data.",
+            "Make every output of the model take part in the loss; set find_unused_parameters=True only where a branch is meant.",
+        ],
+    )
+
+
 def _ended(case: Case) -> Match | None:
     # Who waited until a timeout ends with an error, too: then only a signal that nobody sends for that is a cause.
     waited = find_stop(case.statements) is not None
@@ -194,6 +221,30 @@ def _exception(case: Case) -> Match | None:
         "code",
         [f"Mend the {name}: {message[:120]}"],
         strength=0,
+    )
+
+
+def _swept(case: Case) -> Match | None:
+    """Return the answer where a launcher ended its workers and nothing tells which of them failed, or whether one did."""
+    events: list[Event] = [
+        *case.statements.all(WorkersSwept),
+        *(e for e in case.statements.all(CleanupSignal) if e.signal != "restart"),
+    ]
+    if not events or find_stop(case.statements) is not None or any(_went_on(case, e) for e in events):
+        return None
+    failed = any(isinstance(e, WorkersSwept) and e.failed for e in events)
+    what = (
+        "the launcher reports that a worker failed"
+        if failed
+        else "the launcher ended its workers: one failed, or it got a signal"
+    )
+    return _match(
+        "crashed_rank",
+        events,
+        what,
+        "code" if failed else "external",
+        ["Look above these lines, or in the ranks' own logs, for the first traceback, exit code or signal."],
+        strength=1 if failed else 0,
     )
 
 

@@ -27,10 +27,10 @@ from hangscope.ingest.torch_logs.store import (
     DdpUnfinished,
     DdpUnused,
     RendezvousTimeout,
-    StoreBarrier,
     StoreTimeout,
     StoreUnreachable,
 )
+from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     CallFingerprint,

@@ -1,13 +1,13 @@
 """The proof that a job stood still, and what it tells without naming anybody: who waited, in which call, since when.
 
-A watchdog's or gloo's timeout, a dump signal, a desync report, a timeout of the store, a heartbeat that stopped: each
+A watchdog's, gloo's or HCCL's timeout, a dump signal, a desync report, a timeout of the store, a heartbeat that stopped: each
 proves the stop, and none of them says who is to blame.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.dataclass import dataclass
@@ -15,12 +15,15 @@ from hangscope.events import Event
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind
 from hangscope.ingest.job_logs.engines import EngineTimeout
+from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
     DumpObserved,
     DumpSignal,
     HeartbeatTimeout,
+    ProcessDown,
     WatchdogStatus,
     WatchdogTimeout,
 )
@@ -37,9 +40,12 @@ from hangscope.ingest.torch_logs.wrapper import (
 #: Kinds of lines that prove that a rank waited until a timeout, the most telling first.
 PROOFS: tuple[type[Event], ...] = (
     WatchdogTimeout, WatchdogStatus, Desync, GlooTimeout, MonitoredBarrier, HeartbeatTimeout, DumpSignal, DumpObserved,
-    MonitoredBarrierWitness, Nccl2Timeout, EngineTimeout, AsyncError, GlooClosed, GatherUnfilled,
+    MonitoredBarrierWitness, Nccl2Timeout, HcclTimeout, EngineTimeout, AsyncError, GlooClosed, GatherUnfilled, AnalyzerReport,
+    ProcessDown,
 )  # fmt: skip
-_Call = WatchdogTimeout | WatchdogStatus | Desync
+#: What NCCL warns of a peer that is gone, or of a connection that could not be made: nobody goes on after either.
+_GONE = frozenset({"closed_by_peer", "set_up"})
+_Call = WatchdogTimeout | WatchdogStatus | Desync | AnalyzerReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +71,16 @@ class Stop:
 def find_stop(statements: Statements) -> Stop | None:
     """Return the proof that the job stood still, or None where no line proves it."""
     events: list[Event] = [e for kind in PROOFS for e in statements.all(kind)]
-    events += [e for e in statements.all(NcclWarn) if e.fault == "closed_by_peer"]
+    events += [e for e in statements.all(NcclWarn) if e.fault in _GONE]
     if not events:
         return None
     call = _call_of(
-        [*statements.all(WatchdogTimeout), *statements.all(WatchdogStatus), *statements.all(Desync)]
+        [
+            *statements.all(WatchdogTimeout),
+            *statements.all(WatchdogStatus),
+            *statements.all(Desync),
+            *statements.all(AnalyzerReport),
+        ]
     )
     timed = next((e for e in call if isinstance(e, WatchdogTimeout) and e.ran_ms is not None), None)
     ran = timed.ran_ms / 1000 if timed is not None and timed.ran_ms is not None else None
@@ -77,7 +88,7 @@ def find_stop(statements: Statements) -> Stop | None:
     stamp = timed.stamp if timed is not None else None
     proof: list[Event] = [*call] or events
     return Stop(
-        tuple(sorted({e.rank for e in proof if e.rank is not None and not isinstance(e, DumpObserved)})),
+        tuple(sorted({rank for e in proof for rank in _waiting(e)})),
         _kind(call),
         next((e.seq for e in call if e.seq is not None), None),
         next(((e.group_name, e.group_desc or "") for e in call if e.group_name), ("", "")),
@@ -87,6 +98,13 @@ def find_stop(statements: Statements) -> Stop | None:
         (stamp - ran, stamp) if stamp is not None and ran is not None else None,
         tuple(proof[:4]),
     )
+
+
+def _waiting(event: Event) -> Collection[int]:
+    """Return the ranks (global) that a line shows waiting: its printer, or those that torch's analyzer does not miss."""
+    if isinstance(event, AnalyzerReport):
+        return set(event.expected) - set(event.named) if event.what == "absent" else ()
+    return () if event.rank is None or isinstance(event, DumpObserved) else (event.rank,)
 
 
 def _call_of(events: Sequence[_Call]) -> list[_Call]:
@@ -107,7 +125,7 @@ def _kind(events: Sequence[_Call]) -> CallKind | None:
         if isinstance(event, WatchdogTimeout):
             sizes, outs = (((n,),) if n is not None else () for n in (event.numel_in, event.numel_out))
             return CallKind(event.op, "nccl", sizes, outs)
-        if isinstance(event, Desync) and event.op:
+        if isinstance(event, Desync | AnalyzerReport) and event.op:
             return CallKind(event.op, "nccl")
         if isinstance(event, WatchdogStatus) and event.started_op and event.last_started == event.seq:
             return CallKind(event.started_op, "nccl")

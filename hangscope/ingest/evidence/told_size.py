@@ -12,7 +12,8 @@ from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.debug_pages import NoAnswer
 from hangscope.ingest.torch_logs.desync import Desync
-from hangscope.ingest.torch_logs.store import DdpParams, StoreBarrier, StoreTimeout
+from hangscope.ingest.torch_logs.store import DdpParams, StoreTimeout
+from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 from hangscope.ingest.workers.reading import Reading
 

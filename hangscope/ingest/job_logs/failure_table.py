@@ -25,7 +25,7 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.events import Event
-from hangscope.ingest.job_logs.launcher import exit_event
+from hangscope.ingest.job_logs.launcher import WorkersSwept, exit_event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
@@ -46,7 +46,7 @@ _RULER = regex(r"^\s*={20,}\s*$")
 
 
 class FailureTableParser(LineParser):
-    """Turns each entry of a table into one `exit` event; `first` marks the launcher's own root cause.
+    """Turns each entry of a table into one `exit` event; `first` marks the launcher's own root cause. A table without any still tells that a worker failed.
 
     `notes` tell of tables whose entries are not whole.
     """
@@ -67,6 +67,7 @@ class FailureTableParser(LineParser):
         self._root = False
         self._entry: dict[str, str] = {}
         self._where: Line | None = None
+        self._head: Line | None = None  # of a table of which no entry was read yet
         self._left = self._idle = 0
         self._begun = self._doubled = self._rooted = self._headless = False
         self._numbers: set[int] = set()
@@ -90,6 +91,7 @@ class FailureTableParser(LineParser):
                 _LINES_OF_A_TABLE,
                 _LINES_WITHOUT_ENTRY,
             )
+            self._head = line if _START in line.text else None
             # In the form of torch 1.9 the others stand in a table behind the root cause.
             self._rooted = self._root or "Other Failures" in line.text
             self._numbers, self._headless = set(), not headed
@@ -150,6 +152,7 @@ class FailureTableParser(LineParser):
         where = replace(where, host=host, time=_table_time(entry.get("time", "")) or where.time)
         if rank:
             where = replace(where, rank=int(rank.group(1)), local_rank=int(rank.group(2)))
+        self._head = None
         message = entry.get("message") or entry.get("msg")
         return [
             exit_event(
@@ -177,6 +180,9 @@ class FailureTableParser(LineParser):
         lost = max(numbers, default=0) - len(numbers - {0})
         if where is not None and (lost > beheaded or ((numbers - {0} or beheaded) and not self._rooted)):
             self._torn(where)
+        if self._head is not None:
+            done = [*done, self._head.event(WorkersSwept, failed="worker")]
+        self._head = None
         self._origin, self._rooted, self._headless, self._numbers = None, False, False, set()
         return done
 

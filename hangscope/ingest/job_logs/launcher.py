@@ -85,6 +85,13 @@ class CleanupSignal(Event, by_launcher=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersSwept(Event, same_by=("failed",), by_launcher=True):
+    """A launcher ends all its workers and says no more: `failed` where it is because one of them failed, empty where a signal may be why."""
+
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
     """The job was ended from outside: `reason` is preemption, time_limit, cancelled, sigterm, evicted or node_failure."""
 
@@ -120,10 +127,12 @@ def _agent(line: Line, match: re.Match[str]) -> Event:
     return exit_event(line, code, local_rank=local_rank, pid=pid, via="agent", agent=line.pid)
 
 
-def _cleanup(line: Line, match: re.Match[str]) -> Event:
-    return line.event(
-        CleanupSignal, pid=int(match.group(1)), signal=match.group(2).split(".")[-1], agent=line.pid
-    )
+def _cleanup(line: Line, match: re.Match[str]) -> Sequence[Event]:
+    name = match.group(2).split(".")[-1]
+    swept = line.event(CleanupSignal, pid=int(match.group(1)), signal=name, agent=line.pid)
+    # An agent closes its workers with SIGTERM, but with the signal that it got itself where one ended it.
+    passed_on = name in ("SIGHUP", "SIGINT", "SIGQUIT")
+    return [swept, line.event(ExternalEnd, reason="cancelled", signal=name)] if passed_on else [swept]
 
 
 def _restart(line: Line, match: re.Match[str]) -> Event:
@@ -195,7 +204,7 @@ def _mpirun(line: Line, match: re.Match[str]) -> Event:
 
 def _spawn(line: Line, match: re.Match[str]) -> Event:
     local, name, code = match.groups()
-    number = -int(getattr(signal, name, 0)) if name else int(code)
+    number = -int(getattr(signal, name, 0)) if name else int(code or 1)
     return exit_event(line, number, local_rank=int(local), via="spawn")
 
 
@@ -248,9 +257,12 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         " terminated with ",
-        r"rocess (\d{1,6}) terminated with (?:signal (SIG[A-Z]{2,8})|exit code (\d{1,3}))",
+        r"rocess (\d{1,6}) terminated with (?:signal (SIG[A-Z]{2,8})|exit code (\d{1,3})|the following error:)",
         _spawn,
     ),
+    # launch.py's handler runs when a worker failed and when the launcher itself gets a signal
+    rule("Killing subprocess ", r"sigkill_handler\] Killing subprocess \d", told(WorkersSwept)),
+    rule("Main process received SIG", r"Main process received (SIG[A-Z]{2,8}), exiting", _death_signal),
     rule("exits with return code = ", r"exits with return code = (-?\d{1,4})", _deepspeed),
     rule(
         ": line ",

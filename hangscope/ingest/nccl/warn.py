@@ -27,7 +27,8 @@ class NcclWarn(Event):
     """An NCCL warning that names a fault.
 
     `fault`: port_error, catastrophic, cuda, shm, oom, ib_error, connect, closed_by_peer, bootstrap, duplicate_gpu,
-    version_mismatch, size_mismatch, collective_mismatch or other. `tier`: 1 a fault itself, of the process that printed it; 2 a path
+    version_mismatch, size_mismatch, collective_mismatch, set_up (a proxy could not make a connection) or other; ib_error is a failed transfer of
+    libfabric, too. `tier`: 1 a fault itself, of the process that printed it; 2 a path
     that failed; 3 a consequence, of which the printer is a victim. `peer_host` is a name or address without port, `peer_node` the host of that address where
     bootstrap lines or its own warnings tell it, `address` the printer's own; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status. `retrying`: it goes on trying, so that nothing failed yet.
     """
@@ -94,6 +95,8 @@ RULES: tuple[WarnRule, ...] = (
         2,
     ),
     _rule("ib_error", rf"NET/IB\S{{0,64}} ?:? ?Got completion (?:from peer {_PEER} )?with ", 2),
+    # --- libfabric (aws-ofi-nccl, src/nccl_ofi_{sendrecv,rdma}.cpp) ---
+    _rule("ib_error", r"NET/OFI\b.{0,40}?\bRequest (?:\S{1,40} )?(?:seq \d{1,12} )?completed with error", 2),
     # --- sockets ---
     _rule("size_mismatch", rf"NET/Socket ?: peer {_PEER} message truncated", 2),
     _rule("closed_by_peer", rf"Connection closed by remote peer(?: {_PEER})?", 3),
@@ -140,6 +143,13 @@ RULES: tuple[WarnRule, ...] = (
         3,
     ),
     # --- proxies and communicators: consequences ---
+    # Close, Stop and Abort are of the end (src/proxy.cc, ncclProxyMsgTypeStr): they fail in jobs that are over.
+    _rule(
+        "set_up",
+        r"Proxy Call to rank (?P<rank>\d{1,7}) failed \((?:Init|SharedInit|Setup|Connect)\)"
+        r"|Failed to execute operation (?:Init|SharedInit|Setup|Connect) from rank",
+        3,
+    ),
     _rule("other", r"Proxy Call to rank (?P<rank>\d{1,7}) failed", 3),
     _rule(
         "other",

@@ -47,14 +47,6 @@ class StoreUnreachable(GroupEvent, same_by=("store_host", "port", "what")):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreBarrier(Event, same_by=("world_size", "joined"), calm=True):
-    """The store based barrier at init: how many of how many joined."""
-
-    world_size: int | None = None
-    joined: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RendezvousTimeout(Event, same_by=()):
     """The rendezvous of the launcher never became whole."""
 
@@ -133,17 +125,6 @@ def _unreachable(line: Line, match: re.Match[str]) -> Event:
     )
 
 
-def _barrier(line: Line, match: re.Match[str]) -> Event:
-    world = re.search(r"world_size=(\d{1,7})", line.text)
-    joined = re.search(r"(?:worker_count|num_workers_joined)=(\d{1,7})", line.text)
-    return line.event(
-        StoreBarrier,
-        integer(match.group(1)),
-        world_size=integer(world.group(1)) if world else None,
-        joined=integer(joined.group(1)) if joined else None,
-    )
-
-
 def _port_in_use(line: Line, match: re.Match[str]) -> Event:
     text = line.text[: match.end() + 200]
     port = (
@@ -199,6 +180,7 @@ RULES: tuple[Rule, ...] = (
         told(StoreTimeout, what="no answer"),
     ),
     rule("client socket has timed out", r"client socket has timed out after", _unreachable),
+    rule("connect() timed out. Original timeout", None, _unreachable),  # up to torch 1.11
     rule("client socket has failed to connect", r"client socket has failed to connect to", _unreachable),
     rule("Gloo connectFullMesh failed", None, _unreachable),
     rule("TCP client failed to connect", None, _unreachable),
@@ -207,7 +189,6 @@ RULES: tuple[Rule, ...] = (
         r"Failed to check the \"should dump\" flag on TCPStore",
         told_of_group(StoreUnreachable, what="store gone"),
     ),
-    rule("store based barrier", r"store based barrier on rank:? (\d{1,7})", _barrier),
     rule("RendezvousTimeoutError", r"(?P<what>RendezvousTimeoutError)", told(RendezvousTimeout)),
     rule("RendezvousConnectionError", r"(?P<what>RendezvousConnectionError)", told(RendezvousTimeout)),
     rule("EADDRINUSE", None, _port_in_use),

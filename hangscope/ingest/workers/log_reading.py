@@ -19,6 +19,7 @@ from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.rules import RuleParser
 from hangscope.ingest.lines.scan import scan
+from hangscope.ingest.nccl.hccl import HcclParser
 from hangscope.ingest.nccl.last_error import LastErrorParser
 from hangscope.ingest.nccl.service_thread import ServiceThreadParser
 from hangscope.ingest.recorder.recording import Recording
@@ -28,6 +29,7 @@ from hangscope.ingest.torch_logs.analyzer import AnalyzerParser
 from hangscope.ingest.torch_logs.debug_pages import DebugPageParser
 from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
+from hangscope.ingest.torch_logs.store_barrier import StoreBarrierParser
 from hangscope.ingest.torch_logs.traceback import TracebackParser
 from hangscope.ingest.torch_logs.two_ranks import contradiction
 from hangscope.ingest.workers.attempts import with_attempts
@@ -109,7 +111,7 @@ def read_log(
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
         TracebackParser(), table, RuleParser(launcher.RULES), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
-        DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), RuleParser(nccl2.RULES), AnalyzerParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
+        DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
         RuleParser(engines.RULES), DeepSpeedParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)

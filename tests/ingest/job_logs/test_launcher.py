@@ -85,6 +85,22 @@ def test_the_agents_line_of_every_version(header: str) -> None:
             ("exit", {"code": 3, "local_rank": 1}),
         ),
         (
+            "-- Process 3 terminated with the following error:",
+            ("exit", {"code": 1, "local_rank": 3}),
+        ),
+        (
+            "[INFO] [launch.py:315:sigkill_handler] Killing subprocess 4242",
+            ("workers_swept", {"failed": ""}),
+        ),
+        (
+            "[INFO] [launch.py:330:sigkill_handler] Main process received SIGINT, exiting",
+            ("external_end", {"reason": "cancelled"}),
+        ),
+        (
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+            ("workers_swept", {"failed": "worker"}),
+        ),
+        (
             "[ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=3'] exits with return code = -9",
             ("exit", {"code": -9, "local_rank": None}),
         ),

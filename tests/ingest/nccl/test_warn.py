@@ -52,6 +52,18 @@ def fields(text: str, level: str = "WARN") -> dict[str, Any] | None:
             ("collective_mismatch", 3),
         ),
         ("Socket recv failed while polling for opId=0x7f00", ("other", 3)),
+        ("[Proxy Service 2] Failed to execute operation Connect from rank 2, retcode 3", ("set_up", 3)),
+        ("[Proxy Service 2] Failed to execute operation Close from rank 2, retcode 3", ("other", 3)),
+        ("Proxy Call to rank 2 failed (Setup)", ("set_up", 3)),
+        (
+            "NET/OFI Request 0x7f1400 completed with error. RC: 5. Error: 16 (NO_SPACE). Completed length: 0",
+            ("ib_error", 2),
+        ),
+        (
+            "NET/OFI Request 0x7f1400 seq 9 completed with error. RC: 103. Error: 4126 (x). Completed length: 0",
+            ("ib_error", 2),
+        ),
+        ("NET/OFI Failed to initialize rdma protocol", ("other", 3)),
         ("socketFinalizeAccept: wrong type 4 != 3", ("other", 3)),
         ("something that a later release may say", ("other", 3)),
     ],

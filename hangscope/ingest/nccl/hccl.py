@@ -1,0 +1,75 @@
+"""What Ascend's HCCL says of a collective that failed, in the lines that torch_npu quotes under its exception.
+
+    [ERROR] 2026-01-14-05:02:11 (PID:5201, Device:0, RankID:9) ERR01100 OPS call acl api failed.
+    EI0006: [PID: 5201] 2026-01-14-05:02:11.300.711 Getting socket times out. Reason: Remote Rank did not send the data in time.
+
+(The wordings of EI0002 to EI0013 and EJ0002: the table of messages of HCCL's hcomm, src/.../err_msg.cc, CANN 8.5; the line with
+RankID: torch_npu's NPUException, whose number is the environment's RANK.) Who times out waited; a remote rank is local to its group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hangscope.dataclass import dataclass
+from hangscope.events import Event
+from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.regex import regex
+
+_LINES = 12  # in which HCCL's own words follow the line that tells the rank
+_RANK = regex(r"\(PID:\d{1,10}, Device:-?\d{1,6}, RankID:(\d{1,7})\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HcclTimeout(Event, same_by=("what",)):
+    """HCCL waited for a peer until its timeout: `what` is notify or task (in a call), or socket (while it connects)."""
+
+    what: str
+    peer_group_rank: int | None = None
+
+
+_RULES: tuple[Rule, ...] = (
+    rule(
+        "wait execution of the Notify register times out",
+        r"Notify register times out\.(?:.{0,120}?from remote rank:? ?\[(?P<peer_group_rank>\d{1,7})\])?",
+        told(HcclTimeout, what="notify"),
+    ),
+    rule("task timeout occurred", r"\bhccl \w{1,20} task timeout occurred", told(HcclTimeout, what="task")),
+    rule("Getting socket times out", None, told(HcclTimeout, what="socket")),
+    rule(
+        "collective communication are inconsistent",
+        r"arguments for collective communication are inconsistent between ranks",
+        lambda line, match: line.event(NcclWarn, fault="collective_mismatch", tier=3),
+    ),
+    rule(
+        "An error CQE occurred",
+        r"An error CQE occurred during operator execution\.(?:.{0,300}?Peer information: server (?P<peer>[^\s,]{1,255}))?",
+        lambda line, match: line.event(NcclWarn, fault="ib_error", tier=2, peer_host=match["peer"]),
+    ),
+    rule(
+        "The network port is down",
+        r"EJ0002: .{0,80}?The network port is down",
+        lambda line, match: line.event(NcclWarn, fault="port_error", tier=1),
+    ),
+)
+
+
+class HcclParser(LineParser):
+    """Reads HCCL's messages; the rank of their process stands in a line before them."""
+
+    def __init__(self) -> None:
+        self._rules = RuleParser(_RULES)
+        self.literals = (*self._rules.literals, b", RankID:")
+        self._open: dict[str, tuple[int, int]] = {}  # by writer: the rank, and for how many lines it holds
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Return what a line says, as the word of the rank that its writer told last."""
+        self._open = {writer: (rank, left - 1) for writer, (rank, left) in self._open.items() if left > 1}
+        if match := _RANK.search(line.text):
+            self._open[line.origin] = (int(match[1]), _LINES)
+        rank = line.rank if line.rank is not None else self._open.get(line.origin, (None, 0))[0]
+        return [replace(event, rank=rank) for event in self._rules.feed(line)]
