@@ -33,7 +33,10 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class RankEdit:
-    """The ranks that inserted or dropped calls relative to the others, where, and which calls (kind indexes)."""
+    """The ranks that inserted or dropped calls relative to the others, where, and which calls (kind indexes).
+
+    `calls` is empty where those calls are older than all that the recorders kept: what is kept is shifted from its start.
+    """
 
     ranks: tuple[int, ...]
     edit: Edit
@@ -205,10 +208,13 @@ class GroupHistory:
         return [int(token) for token in self.site[rank]]
 
     def _rank_edit(self, own: Sequence[int], base: Sequence[int], edit: Edit) -> RankEdit:
+        first = self.sequences.first
+        if edit.index == 0 and first > 1:
+            return RankEdit(tuple(own), edit, first, ())
         lengths = {r: len(self.sequences.tokens[r]) for r in (own if edit.kind == "extra" else base)}
         rank = max(lengths, key=lambda r: lengths[r])
         tokens = self.sequences.tokens[rank][edit.index : edit.index + edit.length]
-        return RankEdit(tuple(own), edit, self.sequences.first + edit.index, tuple(int(t) for t in tokens))
+        return RankEdit(tuple(own), edit, first + edit.index, tuple(int(t) for t in tokens))
 
     def odd_side(self, index: int, sides: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
         """Return the side that breaks the pattern repeated so far at position `index`, or None where history does not tell."""

@@ -233,6 +233,10 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
         counted = range(frontier.completed + 1, min(frontier.enqueued, frontier.completed + MAX_OPEN) + 1)
         rows = set(queue.seq.tolist()) if len(queue) and not queue.told else set()
         member.pending = tuple(sorted({*member.pending, *(s for s in counted if s not in rows)}))
+    if queue.overwritten and trusted and frontier.completed is not None:
+        # The ring was too short for all that is open: what the counters tell of its oldest calls is all that is left of them.
+        lost = range(max(member.completed + 1, member.first_row - MAX_OPEN), member.first_row)
+        member.pending = (*lost, *member.pending)
     if member.completed:
         # Rows that a recorder left "scheduled" although later calls of the same stream completed.
         member.pending = (

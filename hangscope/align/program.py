@@ -80,7 +80,10 @@ class Programs:
             empty = np.empty(0, np.int64)
             return Program(empty, empty, empty, empty, empty, empty.astype(bool), [], [], frozenset(), {})
         order = np.concatenate([q.order for q, _ in queues])
+        created = np.concatenate([q.created for q, _ in queues])
         by_order = self._of_one_thread(queues, np.argsort(order, kind="stable"))
+        if created.any():  # what a line states behind a dump has no place among the calls of other groups
+            by_order = by_order[created[by_order] > 0]
         labels = self._labels(rank)
         gid = np.concatenate([np.full(len(q), q.gid, np.int64) for q, _ in queues])[by_order]
         kind = np.concatenate([q.kind for q, _ in queues])[by_order]
@@ -89,7 +92,7 @@ class Programs:
             gid=gid,
             seq=np.concatenate([q.seq for q, _ in queues])[by_order],
             kind=kind,
-            created=np.concatenate([q.created for q, _ in queues])[by_order],
+            created=created[by_order],
             order=order[by_order],
             is_p2p=np.concatenate([np.full(len(q), p2p, bool) for q, p2p in queues])[by_order],
             sites=site.tolist(),

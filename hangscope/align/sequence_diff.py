@@ -44,12 +44,13 @@ def first_edit(own: Sequence[int], reference: Sequence[int]) -> Edit | None:
         if reference[i] not in own[behind] and own[i] not in reference[behind]:
             start = i + 1  # neither side comes to what the other calls here: a call from another line
             continue
-        in_step = _agreement(own, i + 1, reference, i + 1)
+        in_step = 0
         best: Edit | None = None
         for size in range(1, MAX_EDIT + 1):
+            in_step = max(in_step, _agreement(own, i + size, reference, i + size))
             for kind, a, b in (("extra", i + size, i), ("missing", i, i + size)):
                 matched = _agreement(own, a, reference, b)
-                # A plain substitution explains the rest as well: then nothing was inserted.
+                # As many other calls in their place explain the rest as well: then nothing was inserted.
                 if (
                     matched >= 2
                     and matched > in_step

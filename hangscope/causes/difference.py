@@ -63,8 +63,11 @@ class Difference:
         """Return whether the two calls are made at different places of the program, and not one call with other arguments.
 
         So they are where their user lines differ, or where a library under one line of both goes two ways. Where the ways
-        part at torch's own function for a collective, the line itself chose it.
+        part at torch's own function for a collective, the line itself chose it. Calls that all match again behind others
+        that were made or left out merely met out of step.
         """
+        if self.finding.change.edit is not None:
+            return True
         if self.same_site is False or self.own is None or self.peer is None:
             return self.same_site is False
         ways = zip(reversed(self.own.stack), reversed(self.peer.stack), strict=False)

@@ -43,9 +43,8 @@ def gradient_sets(case: Case) -> Match | None:
     d = Difference(case)
     culprits = case.finding.culprits
     missing, extra = d.gradients(d.skipped), d.gradients(d.added)
-    shifted = d.edited and not d.gradients(
-        d.edited
-    )  # a call by hand more or less, and each bucket meets the next
+    # a call by hand more or less, and each bucket meets the next
+    shifted = case.finding.change.edit is not None and not d.gradients(d.edited)
     other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op") and not shifted
     goes_on = (
         d.peer_gradient

@@ -47,6 +47,11 @@ def one_sided_call(case: Case) -> Match | None:
             f"{who} made {describe(d.added[0])} in addition"
             + (f" (and {len(d.added) - 1} more)" if len(d.added) > 1 else ""),
         )
+    elif (edit := finding.change.edit) is not None and not edit.calls:
+        strength, why = (
+            1,
+            f"{who} made {edit.edit.length} call{'s' if edit.edit.length > 1 else ''} {'more' if d.inserted else 'less'} than the others, before those that the recorders kept",
+        )
     elif d.differs == "op" and not case.frames_recorded and d.resumes:
         strength, why = (
             1,

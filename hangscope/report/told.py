@@ -6,7 +6,7 @@ from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.frames import Stack
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.launcher import Exit, ExitOk, ExternalEnd
+from hangscope.ingest.job_logs.launcher import Exit, ExitOk, ExternalEnd, WorkersEnded
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -83,7 +83,7 @@ def last_words(subject: Subject, rank: int, most: int = 6) -> list[Told]:
 def has_ended(subject: Subject) -> bool:
     """Return whether text tells that a process of the job has ended."""
     statements = subject.analysis.case.statements
-    return bool(statements.all(Exit) or statements.all(ExitOk) or statements.all(ExternalEnd))
+    return bool(statements.all(Exit, ExitOk, WorkersEnded, ExternalEnd))
 
 
 def traceback_of(subject: Subject, rank: int) -> tuple[PageFrame, ...]:

@@ -37,6 +37,7 @@ from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import clean
+from hangscope.verdict.status import ended_well
 
 _WINDOWS = 200
 _BRANCHES = 1000
@@ -114,6 +115,8 @@ def _headline(analysis: Analysis) -> str:
         # The name of a call stays as it is written.
         return summary[:1].upper() + summary[1:] if summary.split(" ")[0].isalpha() else summary
     if judgement.status == "no_hang":
+        if ended_well(analysis.case):
+            return "No hang: the launcher tells that the job ended without an error; dumps show calls of a moment before."
         if not all(record.dump_file for record in analysis.incident.ranks.values()):
             return "No hang: the job ended without an error."
         return "No hang: every rank was seen, nothing is pending and all frontiers are equal."

@@ -121,7 +121,8 @@ def guessed(case: Case, match: Match) -> Doubt | None:
 
 def died_beside(case: Case, match: Match) -> Doubt | None:
     """Who seems to lag may be the peer of a rank that died, whose communicators are aborted."""
-    doubtful = _doubtful(case, match)
+    died = {death.rank for death in case.statements.deaths} - set(match.culprits)
+    doubtful = _doubtful(case, match) or sorted(died)
     if doubtful and isinstance(case.finding, Lagging) and match.cause == "gpu_stall":
         why = f"{ranks_phrase(doubtful)} may have died, whose peers' communicators then finish calls unevenly"
         return Doubt(LOW, why)

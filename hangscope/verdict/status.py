@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection
 
 from hangscope.causes.case import Case
@@ -10,7 +10,7 @@ from hangscope.events import Event
 from hangscope.explain.finding import Lagging
 from hangscope.incident import State
 from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd, JobCompleted
+from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd, JobCompleted, WorkersEnded
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, HeartbeatTimeout, WatchdogTimeout
@@ -48,6 +48,22 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     return not alone and len(free) >= len(waiting) and not _trouble(case)
 
 
+def ended_well(case: Case) -> bool:
+    """Return whether the whole job ended with exit code 0 by its launcher's word, whatever dumps show that were made before.
+
+    One agent's word tells of its own workers: it is the whole job's where nearly all ranks wait, and among them one of its.
+    """
+    statements = case.statements
+    if _trouble(case, StoreUnreachable):  # who leaves before rank 0 does may find its store gone
+        return False
+    told = {e.everywhere for e in statements.all(WorkersEnded)}
+    if statements.all(JobCompleted) or len(told) == 2:
+        return True
+    hosts = Counter(r.host for r in case.incident.ranks.values() if r.host)
+    free = len(case.incident.ranks) - len(case.graph.waiting)
+    return False in told and bool(case.graph.waiting) and free < max([2, *hosts.values()])
+
+
 def _trouble(case: Case, *harmless: type[Event]) -> bool:
     """Return whether a line tells of an error, a timeout or an end, kinds that are `harmless` here apart."""
     told = case.statements.all(*(kind for kind in _TROUBLE if kind not in harmless))
@@ -57,9 +73,6 @@ def _trouble(case: Case, *harmless: type[Event]) -> bool:
 def status_without_verdict(case: Case) -> str:
     """Return no_hang only with positive proof, else inconclusive."""
     incident, statements = case.incident, case.statements
-    # Who leaves before rank 0 does may find its store gone: no trouble where the whole job ended well.
-    if statements.all(JobCompleted) and not _trouble(case, StoreUnreachable):
-        return "no_hang"
     if _trouble(case) or case.graph.waiting or damaged_files(incident):
         return "inconclusive"
     ranks = incident.ranks.values()

@@ -64,15 +64,18 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
                     Source(incident.ranks[rank].calls_file or ""),
                 )
             )
-    if finding.change.edit is not None:
-        edit = finding.change.edit
-        result.append(
-            Evidence(
-                "dump",
-                f"{ranks_phrase(edit.ranks)} {'made' if edit.edit.kind == 'extra' else 'left out'} {edit.edit.length} call{'s' if edit.edit.length > 1 else ''} at seq {edit.seq}; {edit.edit.confirmed} calls behind match again, shifted by {edit.edit.length}",
-                edit.ranks[0],
-            )
+    if (change := finding.change.edit) is not None:
+        more, calls = (
+            change.edit.kind == "extra",
+            f"{change.edit.length} call{'s' if change.edit.length > 1 else ''}",
         )
+        where = (
+            f"at seq {change.seq}"
+            if change.calls
+            else f"{'more' if more else 'less'} before seq {change.seq}"
+        )
+        text = f"{ranks_phrase(change.ranks)} {'made' if more or not change.calls else 'left out'} {calls} {where}; {change.edit.confirmed} calls behind match again, shifted by {change.edit.length}"
+        result.append(Evidence("dump", text, change.ranks[0]))
     result += match.evidence
     result += [quote(event) for event in finding.events[:8]]
     result += corroboration(case, match)

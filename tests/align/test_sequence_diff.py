@@ -73,3 +73,9 @@ def test_a_loop_goes_on_as_it_did(body: list[int], rounds: int, data: st.DataObj
 
 def test_without_a_repetition_nothing_is_foretold() -> None:
     assert expected([1, 2, 3], 2) == [] and continues([1, 2, 3], 4) is None and continues([], 1) is None
+
+
+def test_other_calls_in_the_place_of_as_many_are_no_edit() -> None:
+    """A step of other buckets, and then the loop as before: the next step's likeness to the one before proves no insertion."""
+    step = [1, 2, 3, 4]
+    assert first_edit([*step, 8, 9, 3, 4, *step], [*step, *step, *step]) is None

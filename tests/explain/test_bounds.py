@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hangscope.align.program import Programs
 from hangscope.incident import Absence
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, world
@@ -117,3 +118,26 @@ def test_ranks_without_a_dump_that_stand_where_all_stand_are_not_accused(tmp_pat
         _stack_of(tmp_path, rank, "train_epoch")
     verdict = analyze(tmp_path).verdict
     assert verdict is None or not verdict.culprit_ranks
+
+
+def test_a_line_means_neither_of_two_calls_that_differ_in_what_it_does_not_tell(tmp_path: Path) -> None:
+    """Ranks 2 and 3 left a line alone; their call may have either element type, and accuses nobody."""
+    for rank in (0, 1, 4, 5):
+        recorder = Recorder(rank, world(6)).call("all_reduce", times=5)
+        recorder.call("all_reduce", state="scheduled", dtype="Half" if rank == 0 else "Float")
+        recorder.write(tmp_path)
+    report = told(tmp_path, [timeout(rank, group=DEFAULT, n=8) for rank in range(6)])
+    assert judged(report).cause == "dtype_mismatch" and judged(report).culprit_ranks == (0,)
+
+
+def test_a_line_behind_a_dump_has_no_place_in_the_order_of_calls(tmp_path: Path) -> None:
+    """Between what rank 0's dump shows and the line that follows on another group, calls were made that nothing kept."""
+    groups = {**world(4), "1": ("all", range(4))}
+    for rank in range(4):
+        recorder = Recorder(rank, groups)
+        for _ in range(8 if rank else 6):
+            recorder.call("all_reduce", line=41).call("all_gather", "1", outputs=[[8]] * 4, line=43)
+        recorder.call("all_reduce", line=41, state="scheduled" if rank else "completed").write(tmp_path)
+    report = told(tmp_path, [timeout(rank, group=DEFAULT, seq=9, n=8) for rank in range(4)])
+    programs = Programs(report._analysis.incident)
+    assert programs.of(0).seq.tolist()[-2:] == [6, 7] and not programs.of(0).is_p2p.any()

@@ -47,3 +47,22 @@ def test_a_group_of_two_hides_no_device_that_lags_by_several_calls(tmp_path: Pat
     for rank in range(2):
         _rank(rank, 20 if rank else 17, 1 if rank else 4, size=2).write(tmp_path)
     assert short(analyze(tmp_path)) == ("gpu_stall", (0,), "high")
+
+
+def test_a_lag_behind_calls_that_no_peer_kept_is_never_certain(tmp_path: Path) -> None:
+    """The call may be another one than theirs: nothing is left to compare it with."""
+    for rank in range(4):
+        recorder = _rank(rank, 20 if rank else 17, 6 if rank else 4)
+        recorder.ring = 6
+        recorder.write(tmp_path)
+    assert short(analyze(tmp_path)) == ("gpu_stall", (0,), "medium")
+
+
+def test_a_lag_beside_a_death_is_a_guess(tmp_path: Path) -> None:
+    """The peers of a rank that died abort their communicators, which finishes calls of some and not of others."""
+    for rank in range(4):
+        _rank(rank, 20 if rank else 17, 1 if rank else 4).write(tmp_path)
+    lines = ["[rank3]: Traceback (most recent call last):", '[rank3]:   File "train.py", line 9, in step']
+    (tmp_path / "rank_3.log").write_text("\n".join([*lines, "[rank3]: ValueError: bad sample", ""]))
+    cause, _, confidence = short(analyze(tmp_path))
+    assert cause != "gpu_stall" or confidence == "low"

@@ -78,3 +78,29 @@ def test_slurms_word_that_a_job_ended_well_outweighs_a_store_that_was_gone_befor
         crash,
     ]
     assert blame(told(tmp_path / "hidden", [*lines, *trace, *ended]))[0] == "hang"
+
+
+def test_an_agents_word_that_all_its_workers_ended_well_outweighs_dumps_that_were_made_before(
+    tmp_path: Path,
+) -> None:
+    """Rank 0 wrote a checkpoint while the dumps were made; the word of one of two nodes does not tell of the other."""
+    agent = "I0712 23:45:39.067000 4711 torch/distributed/elastic/agent/server/api.py:879] [default] "
+    ended = f"{agent}worker group successfully finished. Waiting 300 seconds for other agents to finish."
+    recorders = loop(4)
+    for recorder in recorders[1:]:
+        due(recorder)
+    assert blame(judged(tmp_path / "well", recorders, job=[ended])) == ("no_hang", None, ())
+    assert blame(judged(tmp_path / "open", recorders, job=[agent])) == ("hang", "stuck_rank", (0,))
+    failed = [
+        "[rank2]: Traceback (most recent call last):",
+        '[rank2]:   File "t.py", line 3, in f',
+        "[rank2]: KeyError: 1",
+    ]
+    assert blame(judged(tmp_path / "not", recorders, job=[*failed, ended]))[0] == "hang"
+    recorders = loop(4)
+    for recorder in recorders[2:]:
+        due(recorder)
+    one_of_two = judged(tmp_path / "two", recorders, job=[ended])
+    assert one_of_two.status != "no_hang"
+    both = f"{agent}Done waiting for other agents. Elapsed: 0.02 seconds"
+    assert judged(tmp_path / "both", recorders, job=[ended, both]).status == "no_hang"

@@ -38,7 +38,9 @@ class ProgramDivergence:
             absent = [
                 r
                 for r in view.seen
-                if (view.members[r].enqueued or 0) < seq and (hosts is None or r in hosts)
+                if r not in self.aligned.early
+                and (view.members[r].enqueued or 0) < seq
+                and (hosts is None or r in hosts)
             ]
             for behind in absent[:32]:
                 found = self._partings(behind, joined, gid, seq)

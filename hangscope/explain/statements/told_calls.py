@@ -48,9 +48,11 @@ class ToldCalls:
         fitting = [k for k in self._recorded(gid) if means(said, kinds[k])]
         if len(fitting) == 1 and not stack:
             return fitting[0]  # the only call of this group's program that the line can mean
-        for k in self._recorded(gid, seq):
-            if means(said, kinds[k]):
-                return self._add(replace(kinds[k], stack=stack, told=True))
+        here = [kinds[k] for k in self._recorded(gid, seq) if means(said, kinds[k])]
+        if (
+            len(here) == 1
+        ):  # where ranks recorded calls that differ in what no line tells, this one may be either
+            return self._add(replace(here[0], stack=stack, told=True))
         return self._add(said)
 
     def _recorded(self, gid: int, seq: int | None = None) -> list[int]:

@@ -62,6 +62,16 @@ class ExitOk(Event, by_launcher=True, calm=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
+    """An elastic agent's word that all its workers exited with 0, or (`everywhere`) that those of all other agents did as well.
+
+    torch/distributed/elastic/agent/server/api.py, `_exit_barrier`.
+    """
+
+    everywhere: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
     """Slurm's word that the whole job ended with exit code 0, as `seff` prints it."""
 
@@ -248,6 +258,7 @@ RULES: tuple[Rule, ...] = (
         _shell,
     ),
     rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", told(ExitOk)),
-    rule("worker group successfully finished", None, told(ExitOk)),
+    rule("worker group successfully finished", None, told(WorkersEnded, everywhere=False)),
+    rule("Done waiting for other agents", None, told(WorkersEnded, everywhere=True)),
     rule("State: COMPLETED", r"^State: COMPLETED \(exit code 0\)", told(JobCompleted)),
 )
