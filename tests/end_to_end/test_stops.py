@@ -231,6 +231,29 @@ def test_an_old_stores_timeout_is_a_beginning(tmp_path: Path) -> None:
     assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", ())
 
 
+@pytest.mark.parametrize(
+    ("said", "cause", "confidence"),
+    [
+        ("Cuda failure 2 'out of memory'", "crashed_rank", "medium"),
+        ("Error while creating shared memory segment /dev/shm/nccl-x1 (size 9637888)", "crashed_rank", "medium"),
+        ("Mismatched NCCL version detected : rank 0 version 22604 rank 9 version 22501", "init_hang", "medium"),
+        ("Bootstrap : no socket interface found", "init_hang", "medium"),
+        ("Message truncated : received 64 bytes instead of 8", "init_hang", "low"),
+    ],
+)  # fmt: skip
+def test_nccls_own_faults_are_causes_without_a_name(
+    tmp_path: Path, said: str, cause: str, confidence: str
+) -> None:
+    verdict = verdict_on(tmp_path, f"node1:77:78 [2] a/b.cc:9 NCCL WARN {said}")
+    assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == (cause, (), confidence)
+
+
+def test_an_aborted_communicator_of_old_builds_is_a_stop(tmp_path: Path) -> None:
+    line = "RuntimeError: NCCL communicator was aborted on rank 3.  Original reason for failure was: NCCL error: unhandled system error"
+    verdict = verdict_on(tmp_path, line)
+    assert (verdict.cause, verdict.culprit_ranks) == ("unknown", ())
+
+
 def test_a_local_rank_is_told_where_no_global_one_is(tmp_path: Path) -> None:
     line = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 4 (pid: 905) of binary: /opt/venv/bin/python"
     verdict = verdict_on(tmp_path, line)

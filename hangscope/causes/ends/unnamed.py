@@ -87,7 +87,17 @@ _MEMORY: tuple[tuple[type[Event], str, str, str], ...] = (
 )  # fmt: skip
 
 
+_OF_NCCL = (
+    ("oom", "NCCL got no GPU memory", "Leave memory for NCCL's buffers: a smaller batch, or a smaller share for the allocator or the engine's cache."),
+    ("shm", "NCCL got no shared memory", "Enlarge /dev/shm (docker's --shm-size, or --ipc=host) on the host that printed it."),
+)  # fmt: skip
+
+
 def _memory(case: Case) -> Match | None:
+    warned = {e.fault: e for e in reversed(case.statements.all(NcclWarn)) if e.fault in ("oom", "shm")}
+    for fault, what, advice in _OF_NCCL:
+        if fault in warned:
+            return _match("crashed_rank", [warned[fault]], what, "code", [advice])
     for kind, what, category, advice in _MEMORY:
         events = [e for e in case.statements.all(kind) if not (isinstance(e, OomCuda) and e.implausible)]
         if events:
@@ -232,9 +242,9 @@ def _swept(case: Case) -> Match | None:
     ]
     if not events or find_stop(case.statements) is not None or any(_went_on(case, e) for e in events):
         return None
-    failed = any(isinstance(e, WorkersSwept) and e.failed for e in events)
+    failed = next((e.failed for e in events if isinstance(e, WorkersSwept) and e.failed), None)
     what = (
-        "the launcher reports that a worker failed"
+        f"the launcher reports that {failed} failed"
         if failed
         else "the launcher ended its workers: one failed, or it got a signal"
     )
