@@ -1,8 +1,8 @@
-"""`dataclass` as the standard library has it, but a class's methods are made when they are first called.
+"""`dataclass` as the standard library has it, but nothing is compiled for a class of which a run makes few instances.
 
 The standard decorator compiles up to six methods of every class that is imported (Python 3.11: 0.4 ms a class), and of most
-classes a run makes no instance. Fields, slots and all functions of `dataclasses` (`fields`, `replace`, ...) are the standard
-ones; of its options only those that this project uses are known.
+classes a run makes no instance or a handful. Fields, slots and all functions of `dataclasses` (`fields`, `replace`, ...) are the
+standard ones, and so is `__init__` where many instances are made; of its options only those that this project uses are known.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def _lazy(
     return made
 
 
+FEW = 50  # instances of a class that are made without compiling anything
+
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
@@ -49,12 +51,32 @@ else:
 
 
 def _first_init(made: type, frozen: bool) -> Callable[..., None]:
-    """Return an `__init__` that puts the compiled one in its place."""
+    """Return an `__init__` that sets one field after another, until it has been called so often that the compiled one pays."""
+    fields = dataclasses.fields(made)
+    positions = [field.name for field in fields if field.init and not field.kw_only]
+    taken = {field.name for field in fields if field.init}
+    defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
+    factories = {f.name: f.default_factory for f in fields if f.default_factory is not dataclasses.MISSING}
+    wanted = taken | defaults.keys() | factories.keys()
+    finish = getattr(made, "__post_init__", None)
+    before = 0
 
     def __init__(self: Any, /, *args: Any, **named: Any) -> None:
-        compiled = _init(made, frozen)
-        type.__setattr__(made, "__init__", compiled)
-        compiled(self, *args, **named)
+        nonlocal before
+        before += 1
+        values = {**defaults, **dict(zip(positions, args, strict=False)), **named}
+        for name in factories.keys() - values.keys():
+            values[name] = factories[name]()
+        free = taken.difference(positions[: len(args)])
+        if before > FEW or len(args) > len(positions) or not named.keys() <= free or values.keys() != wanted:
+            compiled = _init(made, frozen)
+            type.__setattr__(made, "__init__", compiled)
+            compiled(self, *args, **named)  # or it says what is wrong with them
+            return
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if finish is not None:
+            finish(self)
 
     return __init__
 

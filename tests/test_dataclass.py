@@ -42,10 +42,13 @@ def both(name: str) -> tuple[Any, Any]:
     return dataclasses.dataclass(**options)(standard), lazy._lazy(**options)(ours)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("often", [False, True], ids=["rarely made", "often made"])
 @pytest.mark.parametrize("name", BODIES)
-def test_instances_are_as_the_standard_ones(name: str) -> None:
-    standard, ours = both(name)
+def test_instances_are_as_the_standard_ones(name: str, often: bool) -> None:
     for given in ({}, {"a": 5}, {"a": 5, "b": [1]}, {"b": "z"}, {"nothing": 1}):
+        standard, ours = both(name)
+        if often:
+            ours.__init__ = lazy._init(ours, ours.__setattr__ is lazy._refuse)
         try:
             wanted = standard(**given)
         except TypeError:
@@ -68,6 +71,33 @@ def test_signatures_are_the_standard_ones(name: str) -> None:
     assert parameters(compiled) == parameters(standard.__init__)
     assert ours.__match_args__ == standard.__match_args__
     assert (ours.__hash__ is None) is (standard.__hash__ is None)
+
+
+def test_of_positions_and_names_none_is_given_twice_or_too_many() -> None:
+    for args, named in (
+        ((1,), {"a": 2}),
+        ((1, "x", (), 4), {}),
+        ((1, "x"), {"c": (2,)}),
+        ((1,), {"c": (2,)}),
+    ):
+        standard, ours = both("frozen")
+        try:
+            wanted = standard(*args, **named)
+        except TypeError:
+            with pytest.raises(TypeError):
+                ours(*args, **named)
+        else:
+            assert dataclasses.asdict(ours(*args, **named)) == dataclasses.asdict(wanted)
+
+
+def test_a_class_with_many_instances_gets_the_compiled_init() -> None:
+    _, ours = both("mutable")
+    first = ours.__init__
+    made = [ours(number) for number in range(lazy.FEW + 2)]
+    assert ours.__init__ is not first
+    assert [(one.a, one.b) for one in made] == [(number, []) for number in range(lazy.FEW + 2)]
+    assert made[0].b is not made[1].b
+    assert made[-1].b is not made[-2].b
 
 
 def test_a_frozen_class_stays_as_it_is() -> None:

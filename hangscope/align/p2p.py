@@ -45,6 +45,9 @@ class Halves:
         state = np.concatenate([queue.state[rows] for queue, rows in parts] or [_NONE])
         self.done = state == State.DONE
         self.waits = (state == State.PENDING) | (state == State.STARTED)
+        # A batch completes as a whole: one of its halves may have met its counterpart and wait for the others.
+        batched = np.concatenate([_times(queue.seq)[rows] for queue, rows in parts] or [_NONE]) > 1
+        self.may_have_met = self.waits & batched
         self.tells_completion = all(queue.tells_completion for queue, _ in parts)
 
     def __len__(self) -> int:
@@ -73,6 +76,12 @@ class Halves:
         return max(np.flatnonzero(self.done).tolist(), default=-1)
 
 
+def _times(numbers: Column) -> Column:
+    """Return of each number how often it occurs: the calls of one batch_isend_irecv share theirs."""
+    _, place, times = np.unique(numbers, return_inverse=True, return_counts=True)
+    return times[place]
+
+
 @dataclass(slots=True)
 class Pair:
     """One send with its receive; a side is None where that rank has not made its half."""
@@ -87,6 +96,23 @@ class Pair:
         return any(
             h is not None and h.state in (State.PENDING, State.STARTED) for h in (self.send, self.recv)
         )
+
+    @property
+    def has_met(self) -> bool:
+        """Return whether one of two halves is complete, and with it the other, whatever else its batch waits for."""
+        return (
+            self.send is not None
+            and self.recv is not None
+            and State.DONE in (self.send.state, self.recv.state)
+        )
+
+    @property
+    def batches(self) -> list[tuple[int, int, int]]:
+        """Return (global rank, gid, number) of the batches whose open half this is."""
+        open_halves = (
+            h for h in (self.send, self.recv) if h is not None and h.state in (State.PENDING, State.STARTED)
+        )
+        return [(half.rank, self.key.gid, half.seq) for half in open_halves]
 
 
 def pairs(incident: Incident) -> list[Pair]:
@@ -104,7 +130,8 @@ def pairs(incident: Incident) -> list[Pair]:
                 len(group.ranks) == 2,
             )
             result += _open_pairs(group.gid, source, destination, out, into, shift)
-    return result
+    unmet = {batch for pair in result if not pair.has_met for batch in pair.batches}
+    return [pair for pair in result if not pair.has_met or not unmet.issuperset(pair.batches)]
 
 
 Side = dict[tuple[int, int], Halves]
@@ -157,7 +184,9 @@ def _shift(out: Halves, into: Halves, wrapped: bool, alone: bool) -> int:
             shift = first[common] - second[common]
             begin, end = max(0, shift), max(0, shift, min(len(out), len(into) + shift))
             # A half that completed has met its counterpart; where numbers say otherwise, a half was lost on one side.
-            if (out.done[begin:end] == into.done[begin - shift : end - shift]).all():
+            sent, received = slice(begin, end), slice(begin - shift, end - shift)
+            alike = out.done[sent] == into.done[received]
+            if (alike | out.may_have_met[sent] | into.may_have_met[received]).all():
                 return shift
     return out.last_done - into.last_done
 

@@ -37,10 +37,19 @@ def unpaired(case: Case) -> Match | None:
     missing, made = ("send", "recv") if pair.send is None else ("receive", "send")
     absent, waiter = (source, destination) if pair.send is None else (destination, source)
     named = finding.culprits if isinstance(finding, Unpaired) else ()
+    more = finding.more if isinstance(finding, Unpaired) else 0
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     number = f"{made} number {index + 1} of the pair {source} -> {destination}"
     strayed = _strayed(case, culprit)
-    if culprit == waiter and not strayed:
+    count = f"{abs(more)} send{'s or receives' if abs(more) > 1 else ' or receive'} {'more' if more > 0 else 'less'}"
+    apart = [
+        Evidence(record.recorder, f"rank {rank} made {count} than the ranks at its place in the other groups of this kind", rank, Source(record.calls_file or ""))
+        for rank in named
+        if more and (record := case.incident.ranks.get(rank)) is not None
+    ]  # fmt: skip
+    if more:
+        said = f"{ranks_phrase(named)} made {count} than the ranks at the same place of the other groups of this kind: rank {waiter} waits in {number}, for which rank {absent} has no {missing}"
+    elif culprit == waiter and not strayed:
         said = f"rank {waiter} waits in {made} {source} -> {destination}, the first of that pair, for which rank {absent} has no {missing}, and its own half of another pair is not there"
     elif culprit == waiter:
         said = f"rank {waiter} waits in {made} {source} -> {destination}, which its own program does not call for there, and rank {absent} never made the {missing}"
@@ -51,14 +60,15 @@ def unpaired(case: Case) -> Match | None:
     own = bool(strayed) and culprit != waiter
     return Match(
         "p2p_mismatch",
-        (culprit,),
+        named if more else (culprit,),
         said,
         # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
-        strength=1 if finding.assumed or isinstance(finding, Absent) else 2,
+        strength=1 if finding.assumed or more or isinstance(finding, Absent) else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
         evidence=[
             *strayed,
+            *apart[:2],
             Evidence(
                 case.incident.ranks[absent].recorder,
                 f"rank {absent} has no {missing} for it, and is in {'another' if case.graph.open_calls.get(absent) else 'no'} call itself",

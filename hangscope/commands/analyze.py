@@ -108,6 +108,7 @@ def analyze(
     Recorder dumps, logs and stacks are recognised by their content. The text report goes to stdout, the HTML report to
     hangscope-report.html, everything else to stderr.
     """
+    gc.disable()  # this process ends with its report; the collector would look through all calls again and again
     from hangscope import api, isolated
     from hangscope.report.markdown import cut_to
 
@@ -121,7 +122,6 @@ def analyze(
         click.echo("hangscope: paste the text, then end it with Ctrl-D", err=True)
     end_in_order()
     isolated.use_one_thread()
-    gc.disable()  # this process ends with its report; the collector would look through all calls again and again
     bar = ProgressBar(quiet=quiet)
     try:
         report = api.analyze(
@@ -142,6 +142,7 @@ def analyze(
     all_written = written(Path(output), report.to_html, force, quiet)
     if json_file is not None:
         all_written = written(Path(json_file), report.to_json, force, quiet) and all_written
+    gc.freeze()  # nor does the end of the process look through them
     if trouble or not all_written:
         sys.exit(EXIT_ERROR)
     if exit_code:

@@ -169,9 +169,13 @@ class Circular(Finding):
 
 @dataclass(frozen=True, slots=True)
 class Unpaired(Finding):
-    """A send and a receive that do not meet, or not with equal sizes."""
+    """A send and a receive that do not meet, or not with equal sizes.
+
+    `more`: how many more of them the culprits made than the ranks at their places in the peer groups (0: that tells nothing).
+    """
 
     name: ClassVar[str] = "unpaired"
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
-from tests.dump_writer import TORCH, job
+from tests.conftest import analyze
+from tests.dump_writer import TORCH, Recorder, job, write_all
 from tests.small_jobs import ODD_ONES, due, frozen, loop
 from tests.verdicts import blame, level, said
 
@@ -82,3 +84,18 @@ def test_one_against_several_from_all_over_a_job_is_the_odd_one(
     recorders = [r for r in job(16) if r.rank in seen]
     report = frozen(recorders, (3,), lambda r, odd: due(r, sizes=[[77]]) if odd else due(r))
     assert blame(report)[2] == named and level(report) != "high"
+
+
+def test_the_same_call_apart_in_groups_side_by_side_is_one_fault(tmp_path: Path) -> None:
+    """Both tensor-parallel ranks of one replica send another type; each of their data-parallel groups shows one of them."""
+    groups = {"0": ("default_pg", range(8)), "1": ("dp", (0, 2, 4, 6)), "2": ("dp", (1, 3, 5, 7))}
+    recorders = [Recorder(rank, groups) for rank in range(8)]
+    for recorder in recorders:
+        own = "2" if recorder.rank % 2 else "1"
+        for _ in range(6):
+            recorder.call("all_reduce", own, line=41).call("all_gather", line=43)
+        recorder.call(
+            "all_reduce", own, line=41, dtype="Half" if recorder.rank in (4, 5) else "Float", state="started"
+        )
+    write_all(recorders, tmp_path)
+    assert blame(analyze(tmp_path)) == ("hang", "dtype_mismatch", (4, 5))

@@ -83,3 +83,66 @@ def test_a_send_on_a_pair_that_was_never_used_is_the_fault_of_who_made_it(tmp_pa
     fourth.recv(2, state="started").call("all_reduce", line=41, state="scheduled")
     write_all(recorders, tmp_path)
     assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (1,))
+
+
+def test_a_half_of_an_open_batch_that_its_peer_finished_has_met_it(tmp_path: Path) -> None:
+    """The rings lost their beginnings. Rank 2 left its batch out: its neighbours' stay open, with a half each that is over."""
+    recorders = [Recorder(rank, RING, ring=20) for rank in range(4)]
+    for recorder in recorders:
+        around = [("send", (recorder.rank + 1) % 4), ("recv", (recorder.rank - 1) % 4)]
+        for _ in range(STEPS):
+            recorder.batch(around)
+        if recorder.rank != 2:
+            recorder.batch(around, state="started" if recorder.rank in (1, 3) else "completed")
+        recorder.call("all_reduce", line=41, state="scheduled")
+    write_all(recorders, tmp_path)
+    assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (2,))
+
+
+def pipelines(replicas: int) -> list[Recorder]:
+    """Return replicas of two stages, each of two ranks, that exchanged as many batches."""
+    size = 4 * replicas
+    groups = {"0": ("default_pg", range(size))}
+    for first in range(0, size, 4):
+        for rank in (first, first + 1):
+            groups[f"pp{rank}"] = ("pp", (rank, rank + 2))  # type: ignore[assignment]
+    recorders = [Recorder(rank, groups) for rank in range(size)]
+    for recorder in recorders:
+        for _ in range(2 * 5):
+            exchange(recorder)
+    return recorders
+
+
+def exchange(recorder: Recorder, state: str = "completed", size: int = 64) -> None:
+    rank, is_last = recorder.rank, recorder.rank % 4 > 1
+    group = f"pp{rank - 2 if is_last else rank}"
+    if is_last:
+        recorder.recv(rank - 2, group, state=state)
+        recorder.send(rank - 2, group, state=state if state == "completed" else "scheduled", size=size)
+    else:
+        recorder.send(rank + 2, group, state=state, size=size)
+        recorder.recv(rank + 2, group, state=state if state == "completed" else "scheduled")
+
+
+def test_one_more_exchange_than_in_the_other_replicas_is_the_fault_of_who_began_it(tmp_path: Path) -> None:
+    recorders = pipelines(3)
+    for recorder in recorders:
+        if recorder.rank in (6, 7):
+            exchange(recorder, "started")
+        recorder.call("all_reduce", line=41, state="scheduled" if recorder.rank in (6, 7) else "started")
+    write_all(recorders, tmp_path)
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "p2p_mismatch", (6, 7))
+    assert "made 2 sends or receives more than the ranks at" in said(report)
+
+
+def test_ranks_that_send_another_size_in_groups_side_by_side_are_one_fault(tmp_path: Path) -> None:
+    recorders = pipelines(3)
+    for recorder in recorders:
+        replica = recorder.rank // 4
+        exchange(
+            recorder, "started" if replica == 1 else "completed", size=48 if recorder.rank in (4, 5) else 64
+        )
+        recorder.call("all_reduce", line=41, state="scheduled" if replica == 1 else "started")
+    write_all(recorders, tmp_path)
+    assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (4, 5))

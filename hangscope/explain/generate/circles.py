@@ -11,6 +11,7 @@ from hangscope.align.waitgraph import Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Stalled, Unpaired
 from hangscope.explain.generate.pair_faults import PairFaults
+from hangscope.explain.generate.peer_groups import counted_apart
 from hangscope.explain.generate.program_divergence import ProgramDivergence
 from hangscope.explain.generate.self_deviation import Deviation
 from hangscope.explain.predict import Replay
@@ -41,6 +42,11 @@ class Circles:
             (n for n in calls if isinstance(n, PairInstance) and self.pairs.missing_half(n) is not None),
             key=self.aligned.when,
         )
+        counted = {n: differs for n in unpaired if (differs := counted_apart(self.aligned, n)) is not None}
+        if counted:
+            node, (_, more) = next(iter(counted.items()))
+            ranks = tuple(sorted({rank for rank, _ in counted.values()}))
+            return Unpaired(ranks, self.aligned.stuck_in(node, ranks), circle=root, more=more)
         guilty = self.pairs.guilty_half(calls, unpaired)
         if guilty is not None:
             return self._without_its_half(root, *guilty)

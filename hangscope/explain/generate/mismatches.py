@@ -6,11 +6,12 @@ from hangscope.align.divergence import GroupHistory, Mismatch
 from hangscope.align.nodes import Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
-from hangscope.explain.generate.peer_groups import outlier_among_peers
+from hangscope.explain.generate.peer_groups import one_fault, outlier_among_peers
 from hangscope.incident import CallKind
 from hangscope.knowledge.library import off_the_step, own_knowledge
 
 _SEVERAL = 4  # ranks that agree and were seen, against one
+_MOST_GROUPS = 64  # whose mismatches are compared
 _SPREAD = 2  # ranks from the first of them to the last, for each of them
 
 
@@ -38,9 +39,11 @@ class Mismatches:
                     default=0,
                 )
                 found.append((when, gid, mismatch.seq, mismatch))
-        for _, gid, seq, mismatch in sorted(found, key=lambda f: f[:3]):
-            return self._finding(self.aligned.histories[gid], seq, mismatch)
-        return None
+        found.sort(key=lambda f: f[:3])
+        findings = [
+            self._finding(self.aligned.histories[gid], seq, m) for _, gid, seq, m in found[:_MOST_GROUPS]
+        ]
+        return one_fault(self.aligned, findings[0], findings[1:]) if findings else None
 
     def _only_on_the_way(self, history: GroupHistory, mismatch: Mismatch) -> bool:
         """Return whether calls that DETAIL has not let through differ in their lines only, and some member has not come yet."""

@@ -12,10 +12,11 @@ from hangscope.align.p2p import Pair
 from hangscope.align.waitgraph import Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import OwnCall, Unpaired
+from hangscope.explain.generate.peer_groups import one_fault
 from hangscope.explain.generate.self_deviation import Deviation, deviations
 from hangscope.incident import State
 
-COMPARED = 128  # ranks of a circle whose programs are looked at, those of its sends and receives first
+COMPARED = 128  # ranks of a circle whose programs are looked at, those of its sends and receives first; and pairs that are open
 
 
 class PairFaults:
@@ -26,12 +27,10 @@ class PairFaults:
 
     def unequal(self) -> Unpaired | None:
         """Return the finding of a send and a receive that meet with different sizes; the odd one differs from what the pair exchanged before."""
-        for root in self.aligned.graph.roots:
-            for node in root.nodes if root.kind == "call" else ():
-                finding = self._unequal(node, root) if isinstance(node, PairInstance) else None
-                if finding is not None:
-                    return finding
-        return None
+        roots = [root for root in self.aligned.graph.roots if root.kind == "call"]
+        asked = [(node, root) for root in roots for node in root.nodes if isinstance(node, PairInstance)]
+        findings = [f for f in (self._unequal(*place) for place in asked[:COMPARED]) if f is not None]
+        return one_fault(self.aligned, findings[0], findings[1:]) if findings else None
 
     def _unequal(self, node: PairInstance, root: Root) -> Unpaired | None:
         pair = self.aligned.graph.pairs[node]

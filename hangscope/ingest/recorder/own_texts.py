@@ -58,7 +58,7 @@ def own_texts(
     placed = [
         (start + begin, start + end, number)
         for form, start in zip(forms, starts, strict=False)
-        for begin, end, number in form.entry.texts
+        for begin, end, number in form.texts
     ]
     spans, numbers = [(begin, end) for begin, end, _ in placed], {number for *_, number in placed}
     texts = tuple(body[begin:end] for begin, end in spans)
@@ -66,10 +66,10 @@ def own_texts(
         return None
     others = set()
     for form in set(forms):
-        entry = form.entry
-        if not numbers.isdisjoint(entry.gets) or (entry.frames is None and entry.value.get("frames")):
+        content = form.content
+        if not numbers.isdisjoint(content.gets) or (content.frames is None and content.value.get("frames")):
             return None
-        for frame in entry.frames or ():
+        for frame in content.frames or ():
             for key, value, number in _texts(frame):
                 if number not in numbers:
                     others.add(str(value if number is None else memo.get(number, value)))

@@ -137,24 +137,24 @@ def _template(body: bytes, memo: dict[int, Any], found: Found, entries: Entries)
     used: dict[int, Any] = {}
     names: dict[int, tuple[int, int]] = {}
     for form, call in dict(zip(found.forms, found.calls, strict=True)).items():
-        used.update((number, value) for number, value in form.entry.gets.items() if number in memo)
-        pair = form.entry.pair
+        used.update((number, value) for number, value in form.content.gets.items() if number in memo)
+        pair = form.content.pair
         if pair is None or not (pair[0] in memo and pair[1] in memo):
             continue
         if names.setdefault(call.group, pair) != pair:
             return None
-    frames = {frame for form in set(found.forms) for frame in form.entry.frames or ()}
+    frames = {frame for form in set(found.forms) for frame in form.content.frames or ()}
     if not memo.keys().isdisjoint(frames):
         return None
     texts = {number for frame in frames if isinstance(frame, NewFrame) for number in frame.texts}
     used.update((number, memo[number]) for number in texts & memo.keys() if number is not None)
-    starts = list(accumulate((form.length for form in found.forms), initial=2))
+    starts = list(accumulate((form.layout.length for form in found.forms), initial=2))
     own = own_texts(found.forms, starts, memo, body)
-    steady = bytearray().join([b"\xff\xff", *(form.steady for form in found.forms), b"\xff\xff\xff"])
+    steady = bytearray().join([b"\xff\xff", *(form.layout.steady for form in found.forms), b"\xff\xff\xff"])
     for begin, end in own.spans if own is not None else ():
         steady[begin:end] = b"\x80" * (end - begin)  # other texts, too, are ASCII
     bits = int.from_bytes(steady, "little")
-    times = [starts[position] + found.forms[position].created for position in entries.kept]
+    times = [starts[position] + found.forms[position].layout.created for position in entries.kept]
     gaps = [time - before - 8 for before, time in zip([-8, *times], times, strict=False)]
     return _Template(
         length=len(body),

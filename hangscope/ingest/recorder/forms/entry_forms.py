@@ -10,39 +10,41 @@ what it was, so that it would be loaded as the first one was.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hangscope.ingest.recorder.calls.entries import Entries
 from hangscope.ingest.recorder.calls.stack_rows import Stacks
 from hangscope.ingest.recorder.forms.entry_parts import NotPlain, PlainEntry
-from hangscope.ingest.recorder.forms.form import Form, form_of
+from hangscope.ingest.recorder.forms.form import Content, Form, content_key, layout_of
 from hangscope.ingest.recorder.forms.form_reader import Found, Reader
 from hangscope.ingest.recorder.forms.shapes import Shape
 from hangscope.ingest.recorder.forms.stretches import learn
 from hangscope.ingest.recorder.recording import Recording
 
 KEPT = 7 << 20  # bytes of forms that are kept from dump to dump
-LEARNED_SHARE = 8  # of a dump's entries one in so many may be read alone before its stretches are learned
+_FORM, _CONTENT = 1 << 10, 1 << 12  # bytes of a form beyond its entry's own, and of a content
 
 
 class EntryForms:
     """The forms of the dumps that one process reads."""
 
     def __init__(self) -> None:
-        self._shapes: dict[tuple[int, int, int, str], Shape] = {}
+        self.shapes: dict[tuple[int, int, int, str], Shape] = {}
         self._forget()
 
     def _forget(self) -> None:
         """Know nothing any more. The circles are opened, as no collector runs where dumps are read."""
-        for shape in self._shapes.values():
+        for shape in self.shapes.values():
             for form in shape.known.values():
                 form.followers.clear()
                 form.stretches.clear()
                 form.shape = None
             shape.known.clear()
             shape.followers.clear()
-        self._shapes.clear()
-        self._known: dict[tuple[int, int, int, str], Form] = {}
+        self.shapes.clear()
+        self._known: dict[tuple[int, int, int, Content], Form] = {}
+        self._contents: dict[str, Content] = {}
         self.first: list[Form] = []  # that dumps begin with
         self.first_shapes: list[Shape] = []
         self._bytes = 0
@@ -61,27 +63,30 @@ class EntryForms:
         """
         if not body.startswith(b"](") or not body.endswith(b"eu."):
             raise NotPlain
-        return self.found_by(Reader(self, body, memo, entries), 2, len(body) - 3)
-
-    def found_by(self, reader: Reader, begin: int, end: int) -> Found:
-        """Return what a reader finds between two places, and learn from it. Raises NotPlain."""
-        found = reader.read(begin, end)
-        if reader.alone > len(found.forms) // LEARNED_SHARE:
-            self._bytes += 4 * learn(found.forms)
-        return found
+        return Reader(self, body, memo, entries).read(2, len(body) - 3)
 
     def learn(self, entry: PlainEntry, data: bytes, own: bool) -> Form:
-        """Return the form of an entry whose bytes are `data`."""
-        form = form_of(entry, data, own)
-        key = form.length, form.mask, form.value, repr((entry.gets, entry.puts, entry.pair, entry.frames))
-        known = self._known.setdefault(key, form)
-        if known is form:
-            shape = Shape.of(form)
-            form.shape = self._shapes.setdefault(shape.key, shape)
+        """Return the form of an entry whose bytes are `data`; `own`: whether sizes are its own."""
+        layout = layout_of(entry, own)
+        content = Content.of(entry)
+        known_content = self._contents.setdefault(content_key(entry, own), content)
+        if known_content is content:
+            self._bytes += _CONTENT
+        value = int.from_bytes(data, "little") & layout.mask
+        key = layout.length, layout.mask, value, known_content
+        form = self._known.get(key)
+        if form is None:
+            form = self._known[key] = Form(layout, value, known_content, entry.texts)
+            shape = Shape.of(form, entry.operands)
+            form.shape = self.shapes.setdefault(shape.key, shape)
             form.shape.known[shape.numbers] = form
-            self.count(form)
-        return known
+            self._bytes += _FORM + 4 * layout.length
+        return form
 
-    def count(self, form: Form) -> None:
-        """Take note that there is one more form."""
-        self._bytes += 4 * form.length + 2048
+    def renumbered(self, form: Form) -> None:
+        """Take note of the memory of a form that differs from a known one in memo numbers."""
+        self._bytes += _FORM + form.layout.length + _CONTENT // 4
+
+    def repeated(self, forms: Sequence[Form]) -> None:
+        """Take note of forms in a row that stood there twice."""
+        self._bytes += 4 * learn(forms)

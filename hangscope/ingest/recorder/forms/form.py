@@ -5,22 +5,45 @@ from __future__ import annotations
 import struct
 from dataclasses import field
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.calls.own_sizes import Ranks
-from hangscope.ingest.recorder.forms.entry_parts import Field, NotPlain, PlainEntry
-from hangscope.ingest.recorder.forms.shapes import Shape
+from hangscope.ingest.recorder.forms.entry_parts import SIZES, Field, NewFrame, NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.stretches import Picker, Stretch, picker
 from hangscope.ingest.recorder.odd_values import is_odd
+
+if TYPE_CHECKING:
+    from hangscope.ingest.recorder.forms.shapes import Shape
 
 TENSORS = 64  # of a call with sizes of its own; more of them make more forms than they save
 _TAKEN = ("record_id", "collective_seq_id", "p2p_seq_id", "time_created_ns")
 
 
 @dataclass(slots=True, eq=False)
-class Form:
-    """What entries have in common as bytes: length, mask and value, and where their numbers stand.
+class Content:
+    """What entries say apart from their numbers, and what they take from and give to the memo for it: one call of a dump.
+
+    `value` is the first of them, the others are as in `PlainEntry`. `renumbered` are the same with other memo numbers, by the old
+    and the new ones in their order.
+    """
+
+    value: dict[str, Any]
+    gets: dict[int, Any]
+    puts: dict[int, Any]
+    pair: tuple[int, int] | None
+    frames: tuple[int | NewFrame, ...] | None
+    renumbered: dict[tuple[tuple[int, ...], tuple[int, ...]], Content] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entry: PlainEntry) -> Content:
+        """Return the content of an entry."""
+        return cls(entry.value, entry.gets, entry.puts, entry.pair, entry.frames)
+
+
+@dataclass(slots=True, eq=False)
+class Layout:
+    """Where the numbers stand in entries of one length.
 
     `steady` is the mask under which entries are equal in everything but times. `own` says of how many dimensions the tensors
     are, where its calls have sizes of their own; None where they have not. `odd` holds where a value is none that a recorder
@@ -29,10 +52,8 @@ class Form:
     `extents` says which are its sizes, `sizes` picks them.
     """
 
-    entry: PlainEntry
     length: int
     mask: int
-    value: int
     steady: bytes
     numbers: struct.Struct
     created: int
@@ -42,15 +63,36 @@ class Form:
     sizes: Picker
     own: Ranks | None
     odd: bool
+
+
+@dataclass(slots=True, eq=False)
+class Form:
+    """What entries have in common as bytes: `value` is what they are under the mask, `texts` are as in `PlainEntry`."""
+
+    layout: Layout
+    value: int
+    content: Content
+    texts: list[tuple[int, int, int]]
     shape: Shape | None = None
     followers: list[Form] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
 
 
-def form_of(entry: PlainEntry, data: bytes, own: bool) -> Form:
-    """Return the form of an entry. Raises NotPlain where it lacks a number that is taken of every call."""
+def content_key(entry: PlainEntry, own: bool) -> str:
+    """Return what is equal for entries of one content; `own`: whether sizes are their own."""
+    left_out = {number.key for number in (*entry.numbers, *entry.times)}
+    left_out.update(SIZES if own else ())
+    left_out.update(
+        key for key, known in (("process_group", entry.pair), ("frames", entry.frames)) if known is not None
+    )
+    said = [(key, value) for key, value in entry.value.items() if key not in left_out]
+    return repr((said, entry.gets, entry.puts, entry.pair, entry.frames))
+
+
+def layout_of(entry: PlainEntry, own: bool) -> Layout:
+    """Return the layout of an entry; `own`: whether sizes are its own. Raises NotPlain where it lacks a number that is taken of every call."""
     taken: dict[str, Field] = {}
-    mask, steady = bytearray(b"\xff") * len(data), bytearray(b"\xff") * len(data)
+    mask, steady = bytearray(b"\xff") * entry.length, bytearray(b"\xff") * entry.length
     for number in (*entry.numbers, *entry.times):
         taken[number.key] = number
         mask[number.start : number.end] = number.mask
@@ -77,12 +119,9 @@ def form_of(entry: PlainEntry, data: bytes, own: bool) -> Form:
     if len(wanted) < len(_TAKEN) or min(gaps) < 0:
         raise NotPlain
     places = tuple(map(fields.index, wanted))
-    bits = int.from_bytes(mask, "little")
-    return Form(
-        entry=entry,
-        length=len(data),
-        mask=bits,
-        value=int.from_bytes(data, "little") & bits,
+    return Layout(
+        length=entry.length,
+        mask=int.from_bytes(mask, "little"),
         steady=bytes(steady),
         numbers=struct.Struct(
             "<" + "".join(f"{gap}x{one.form}" for gap, one in zip(gaps, fields, strict=True))

@@ -12,9 +12,9 @@ from hangscope.ingest.recorder.calls.entries import Entries, names_a_call
 from hangscope.ingest.recorder.calls.own_sizes import Ranks
 from hangscope.ingest.recorder.calls.rows import Call
 from hangscope.ingest.recorder.forms.entry_parts import NewFrame, NotPlain, PlainEntry
-from hangscope.ingest.recorder.forms.form import Form
+from hangscope.ingest.recorder.forms.form import Content, Form
 from hangscope.ingest.recorder.forms.plain_entry import parse
-from hangscope.ingest.recorder.forms.stretches import Picker, Stretch
+from hangscope.ingest.recorder.forms.stretches import LONGEST, Picker, Stretch
 from hangscope.ingest.recorder.odd_values import look_at_entry
 
 if TYPE_CHECKING:
@@ -47,8 +47,9 @@ class Reader:
     def __init__(self, forms: EntryForms, body: bytes, memo: dict[int, Any], entries: Entries) -> None:
         self.forms, self.body, self.memo, self.entries = forms, body, dict(memo), entries
         self.bound: dict[Form, Call] = {}
+        self.calls: dict[Content, Call] = {}
         self.runs: dict[Stretch, tuple[list[Call], list[tuple[_Numbers, Picker]]]] = {}
-        self.parsed = self.alone = 0
+        self.parsed = 0
         self.found = Found([], [], [], [])
         self.next_size = count().__next__
         self.sizes: dict[Ranks, _Numbers] = {}  # of different sizes, in the order in which they come
@@ -58,14 +59,18 @@ class Reader:
         body, bound, from_bytes = self.body, self.bound, int.from_bytes
         found = self.found
         followers = self.forms.first
+        last: dict[Form, int] = {}  # at which place each form was met last
+        period = repeated = 0  # so many forms before stands what stands here, of so many in a row
         while at < end:
             for form in followers:
-                if from_bytes(body[at : at + form.length], "little") & form.mask == form.value:
+                layout = form.layout
+                if from_bytes(body[at : at + layout.length], "little") & layout.mask == form.value:
                     call = bound.get(form) or self.bind(form, at)
                     if call is not None:
                         break
             else:
                 form, call = self._new(at, len(found.calls))
+                layout = form.layout
                 if form not in followers:
                     followers.insert(0, form)
                     del followers[MAX_FOLLOWERS:]
@@ -74,16 +79,22 @@ class Reader:
                 if behind > at:
                     at, followers = behind, found.forms[-1].followers
                     continue
+            place = len(found.forms)
+            if not period or found.forms[-period] is not form:
+                period, repeated = place - last.get(form, place), 0
+            last[form] = place
+            repeated += 1
             found.calls.append(call)
             found.forms.append(form)
-            picked = form.numbers.unpack_from(body, at)
+            if repeated == period and 1 < period <= LONGEST:
+                self.forms.repeated(found.forms[-period:])
+            picked = layout.numbers.unpack_from(body, at)
             if self.digits and not b"".join(picked).isdigit():
                 raise NotPlain
-            if form.own is not None:
-                found.own.append(self._sizes(form.own)[form.sizes(picked)])
-            found.numbers += picked if form.taken is None else form.taken(picked)
-            self.alone += 1
-            at += form.length
+            if layout.own is not None:
+                found.own.append(self._sizes(layout.own)[layout.sizes(picked)])
+            found.numbers += picked if layout.taken is None else layout.taken(picked)
+            at += layout.length
             followers = form.followers
         if at != end:
             raise NotPlain
@@ -117,16 +128,16 @@ class Reader:
         """Take the stretches that stand at `at`, and return where they end."""
         body, found, from_bytes = self.body, self.found, int.from_bytes
         for stretch in stretches:
-            run = self.runs.get(stretch) or self._run(stretch)
-            if run is None:
-                continue
-            calls, own = run
             begin, length, mask, value = at, stretch.length, stretch.mask, stretch.value
             sign, sign_at = stretch.sign, stretch.sign_at
             while (
                 body.startswith(sign, at + sign_at)
                 and from_bytes(body[at : at + length], "little") & mask == value
             ):
+                run = self.runs.get(stretch) or self._run(stretch)
+                if run is None:
+                    break
+                calls, own = run
                 picked = stretch.numbers.unpack_from(body, at)
                 if self.digits and not b"".join(picked).isdigit():
                     raise NotPlain
@@ -141,10 +152,13 @@ class Reader:
         return at
 
     def _run(self, stretch: Stretch) -> tuple[list[Call], list[tuple[_Numbers, Picker]]] | None:
-        """Return the calls of a stretch and where its own sizes are; None where one of them was not met in this dump yet."""
-        if not self.bound.keys() >= stretch.different:
-            return None
-        calls = [self.bound[form] for form in stretch.forms]
+        """Return the calls of a stretch and where its own sizes are; None where one of them refers to something else here."""
+        calls = []
+        for form in stretch.forms:
+            call = self.bound.get(form) or self.bind(form, 0)
+            if call is None:
+                return None
+            calls.append(call)
         own = [(self._sizes(ranks), pick) for ranks, pick in stretch.sizes]
         self.runs[stretch] = calls, own
         return calls, own
@@ -156,15 +170,18 @@ class Reader:
             raise NotPlain
         last = self.found.forms[-1].shape if before else None
         shapes = last.followers if last is not None else self.forms.first_shapes
-        for shape in shapes:
+        for shape in (*shapes, *self.forms.shapes.values()):
             known = len(shape.known)
             form = shape.form_at(self.body, at, self.memo)
-            call = self.bound.get(form) or self.bind(form, at) if form is not None else None
-            if form is not None and call is not None:
-                if len(shape.known) > known:
-                    self.forms.count(form)
-                return form, call
-        form, call = self.learnt(at)
+            if form is None:
+                continue
+            if len(shape.known) > known:
+                self.forms.renumbered(form)
+            call = self.bound.get(form) or self.bind(form, at)
+            if call is not None:
+                break
+        else:
+            form, call = self.learnt(at)
         if form.shape is not None and form.shape not in shapes:
             shapes.insert(0, form.shape)
             del shapes[MAX_FOLLOWERS:]
@@ -192,33 +209,42 @@ class Reader:
 
     def bind(self, form: Form, at: int) -> Call | None:
         """Return the call of a form in this dump, where it stands at `at`; None where it refers to something else here."""
-        entry, memo = form.entry, self.memo
-        if list(map(memo.get, entry.gets)) != list(entry.gets.values()):
-            return None
-        if entry.puts:
-            if not memo.keys().isdisjoint(entry.puts):
+        content, layout = form.content, form.layout
+        call = self.calls.get(content)
+        if call is None or layout.odd:
+            call = self.call_of(form, at)
+            if call is None:
                 return None
-            memo.update(entry.puts)
-            for start, end, number in entry.texts:
+            if call.own != (layout.own is not None):
+                raise NotPlain
+        if not content.puts:  # what is memoized is memoized once
+            self.calls[content] = self.bound[form] = call
+        return call
+
+    def call_of(self, form: Form, at: int) -> Call | None:
+        """Return a call for the content of a form, which stands at `at`; None where it refers to something else here."""
+        content, memo = form.content, self.memo
+        if list(map(memo.get, content.gets)) != list(content.gets.values()):
+            return None
+        if content.puts:
+            if not memo.keys().isdisjoint(content.puts):
+                return None
+            memo.update(content.puts)
+            for start, end, number in form.texts:
                 memo[number] = self.body[at + start : at + end].decode()
-        value = entry.value
+        value = content.value
         names, frames = value.get("process_group"), value.get("frames")
-        if entry.pair is not None:
-            names = memo.get(entry.pair[0]), memo.get(entry.pair[1])
+        if content.pair is not None:
+            names = memo.get(content.pair[0]), memo.get(content.pair[1])
             if type(names[0]) is not str or type(names[1]) is not str:
                 raise NotPlain
-        if entry.frames is not None:
-            frames = [self._new_frame(f) if isinstance(f, NewFrame) else memo.get(f) for f in entry.frames]
+        if content.frames is not None:
+            frames = [self._new_frame(f) if isinstance(f, NewFrame) else memo.get(f) for f in content.frames]
             if set(map(type, frames)) != {dict}:
                 raise NotPlain
-        if form.odd:
+        if form.layout.odd:
             look_at_entry({**value, "process_group": names, "frames": frames}, self.entries.oddities)
-        call = self.entries.call_of(value, names, frames)
-        if call.own != (form.own is not None):
-            raise NotPlain
-        if not entry.puts:  # what is memoized is memoized once
-            self.bound[form] = call
-        return call
+        return self.entries.call_of(value, names, frames)
 
     def _new_frame(self, frame: NewFrame) -> dict[str, Any]:
         """Return a frame that an entry writes, with this dump's texts in it."""

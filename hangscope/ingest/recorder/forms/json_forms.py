@@ -66,7 +66,7 @@ class JsonForms:
         entries = self._forms.entries(recording)
         separator = between.group()[1:]
         reader = _JsonReader(self._forms, data[opening.end() : end] + separator, entries, top, separator)
-        found = self._forms.found_by(reader, 0, len(reader.body))
+        found = reader.read(0, len(reader.body))
         if not flight_recorder.looks_like_dump({**top, "entries": [call.entry for call in found.calls[:4]]}):
             raise NotPlain
         entries.add(found.calls, reader.numbers_of(found), found.own)
@@ -127,15 +127,12 @@ class _JsonReader(Reader):
         group = value.get("process_group")
         return [self.names[group[1]], group[1]] if isinstance(group, list) and _is_nameless(group) else group
 
-    def bind(self, form: Form, at: int) -> Call | None:
-        """Return the call of a form in this dump."""
-        if form.odd:
+    def call_of(self, form: Form, at: int) -> Call | None:
+        """Return a call for the content of a form."""
+        if form.layout.odd:
             return None
-        value = form.entry.value
-        call = self.bound[form] = self.entries.call_of(value, self.group_of(value), value.get("frames"))
-        if call.own != (form.own is not None):
-            raise NotPlain
-        return call
+        value = form.content.value
+        return self.entries.call_of(value, self.group_of(value), value.get("frames"))
 
     def whole(self, numbers: tuple[Any, ...]) -> tuple[int, ...]:
         """Return numbers as they were picked out as whole numbers. Raises NotPlain where they are none."""
@@ -148,7 +145,7 @@ class _JsonReader(Reader):
         """Return the numbers of all entries. Raises NotPlain where a name was taken out of anything else."""
         counts = Counter(found.forms)
         if self.taken_out != sum(
-            n for form, n in counts.items() if _is_nameless(form.entry.value.get("process_group"))
+            n for form, n in counts.items() if _is_nameless(form.content.value.get("process_group"))
         ):
             raise NotPlain
         return list(self.whole(tuple(found.numbers)))

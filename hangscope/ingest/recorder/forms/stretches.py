@@ -35,13 +35,11 @@ def picker(places: Sequence[int]) -> Picker:
 class Stretch:
     """Forms in a row: their length, mask, value and numbers as those of one.
 
-    `different` are those forms without repeats. `taken` picks the numbers that every entry has out of all numbers, None where there are no others; the others are sizes:
-    `sizes` holds of each entry with sizes of its own how many dimensions its tensors have, and what picks them. `sign` stands at
+    `taken` picks the numbers that every entry has out of all numbers, None where there are no others; the others are sizes: `sizes` holds of each entry with sizes of its own how many dimensions its tensors have, and what picks them. `sign` stands at
     `sign_at` in all that are alike: most others are told by it alone.
     """
 
     forms: tuple[Form, ...]
-    different: frozenset[Form]
     length: int
     mask: int
     value: int
@@ -53,57 +51,41 @@ class Stretch:
 
 
 def learn(forms: Sequence[Form]) -> int:
-    """Take note of the stretches that repeat themselves among the forms of a dump, and return how long the new ones are."""
-    last: dict[Form, int] = {}
-    at, size = 0, 0
-    while at < len(forms):
-        first = forms[at]
-        before = last.get(first)
-        last[first] = at
-        period = at - before if before is not None else 0
-        if not 1 < period <= LONGEST or forms[at - period : at] != forms[at : at + period]:
-            at += 1
-            continue
-        stretch = tuple(forms[at : at + period])
-        known = first.stretches
-        if (
-            len(known) < OF_ONE_FORM
-            and all(one.forms != stretch for one in known)
-            and not any(form.entry.puts for form in stretch)
-        ):
-            known.append(_stretch(stretch))
-            size += known[-1].length
-        while tuple(forms[at : at + period]) == stretch:
-            at += period
-    return size
+    """Take note of forms that follow one another again and again, and return how long they are where that is new."""
+    stretch, known = tuple(forms), forms[0].stretches
+    if len(known) >= OF_ONE_FORM or any(one.forms == stretch for one in known):
+        return 0
+    if any(form.content.puts for form in stretch):
+        return 0
+    known.append(_stretch(stretch))
+    return known[-1].length
 
 
 def _stretch(forms: tuple[Form, ...]) -> Stretch:
-    starts = list(accumulate((form.length for form in forms), initial=0))
-    mask = sum(form.mask << 8 * start for form, start in zip(forms, starts, strict=False))
+    starts = list(accumulate((form.layout.length for form in forms), initial=0))
+    mask = sum(form.layout.mask << 8 * start for form, start in zip(forms, starts, strict=False))
     value = sum(form.value << 8 * start for form, start in zip(forms, starts, strict=False))
     sign_at = max(0, mask.to_bytes(starts[-1], "little").rfind(b"\xff" * _SIGN))
-    layout, end = "<", 0
+    pattern, end = "<", 0
     taken: list[int] = []
     sizes: list[tuple[Ranks, Picker]] = []
     count = 0
-    for form, start in zip(forms, starts, strict=False):
-        whole = len(form.numbers.unpack(bytes(form.numbers.size)))
-        layout += f"{start - end}x{form.numbers.format[1:]}"
-        end = start + form.numbers.size
-        taken += [count + place for place in form.places]
-        if form.own is not None:
-            sizes.append((form.own, picker([count + place for place in form.extents])))
+    for layout, start in zip([form.layout for form in forms], starts, strict=False):
+        whole = len(layout.numbers.unpack(bytes(layout.numbers.size)))
+        pattern += f"{start - end}x{layout.numbers.format[1:]}"
+        end = start + layout.numbers.size
+        taken += [count + place for place in layout.places]
+        if layout.own is not None:
+            sizes.append((layout.own, picker([count + place for place in layout.extents])))
         count += whole
     return Stretch(
         forms,
-        frozenset(forms),
         starts[-1],
         mask,
         value,
         value.to_bytes(starts[-1], "little")[sign_at : sign_at + _SIGN] if sign_at else b"",
         sign_at,
-        struct.Struct(layout),
+        struct.Struct(pattern),
         None if taken == list(range(count)) else itemgetter(*taken),
         tuple(sizes),
     )
