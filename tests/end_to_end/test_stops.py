@@ -248,6 +248,22 @@ def test_nccls_own_faults_are_causes_without_a_name(
     assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == (cause, (), confidence)
 
 
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("std::runtime_error", "[Rank 7] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=74"),
+        ("gloo::IoException", "[/pytorch/gloo/transport/tcp/pair.cc:589] Read error [192.0.2.3]:3977: Connection reset by peer"),
+        ("c10::DistBackendError", "NCCL error: remote process exited or there was a network error"),
+    ],
+)  # fmt: skip
+def test_an_abort_over_a_peer_is_no_crash_of_its_own(tmp_path: Path, kind: str, what: str) -> None:
+    lines = [f"terminate called after throwing an instance of '{kind}'", f"  what():  {what}"]
+    assert verdict_on(tmp_path, timeout(7), *lines).cause == "unknown"
+    own = [lines[0], "  what():  basic_string::_M_create"]
+    if kind == "std::runtime_error":
+        assert verdict_on(tmp_path, *own).cause == "crashed_rank"
+
+
 def test_an_aborted_communicator_of_old_builds_is_a_stop(tmp_path: Path) -> None:
     line = "RuntimeError: NCCL communicator was aborted on rank 3.  Original reason for failure was: NCCL error: unhandled system error"
     verdict = verdict_on(tmp_path, line)

@@ -18,6 +18,7 @@ from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.exception_meaning import is_symptom
 from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
@@ -216,7 +217,7 @@ def _exception(case: Case) -> Match | None:
     ended = [
         e
         for e in case.statements.all(Terminate)
-        if e.type != "c10::DistBackendError" and not _went_on(case, e)
+        if not is_symptom(e.type or "", e.what) and not _went_on(case, e)
     ]
     events: list[Event] = [e for e in (*raised, *ended) if e.rank is None]
     if not events:

@@ -60,4 +60,4 @@ def is_symptom(kind: str, message: str) -> bool:
     text = f"{kind}: {message}"
     if _SYMPTOMS.search(text):
         return True
-    return kind.rsplit(".", 1)[-1] in _SYMPTOM_TYPES and not _OWN_IN_NCCL.search(text)
+    return re.split(r"\.|::", kind)[-1] in _SYMPTOM_TYPES and not _OWN_IN_NCCL.search(text)
