@@ -270,6 +270,23 @@ def test_an_aborted_communicator_of_old_builds_is_a_stop(tmp_path: Path) -> None
     assert (verdict.cause, verdict.culprit_ranks) == ("unknown", ())
 
 
+def test_ends_in_one_second_are_told_with_their_ranks(tmp_path: Path) -> None:
+    lines = ["torch.distributed.elastic.multiprocessing.errors.ChildFailedError:", "Failures:"]
+    for number, rank in ((1, 2), (2, 3), (0, 1)):
+        lines += ["Root Cause (first observed failure):"] * (number == 0) + [
+            f"[{number}]:",
+            "  time      : 2026-01-14_05:02:11",
+            "  host      : gpu07",
+            f"  rank      : {rank} (local_rank: {rank})",
+            f"  exitcode  : 1 (pid: {900 + rank})",
+            "  error_file: <N/A>",
+            "  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html",
+        ]
+    verdict = verdict_on(tmp_path, *lines)
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", ())
+    assert "ranks 1-3, and not which of them was first" in verdict.summary
+
+
 def test_a_local_rank_is_told_where_no_global_one_is(tmp_path: Path) -> None:
     line = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 4 (pid: 905) of binary: /opt/venv/bin/python"
     verdict = verdict_on(tmp_path, line)

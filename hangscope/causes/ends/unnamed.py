@@ -47,11 +47,20 @@ def _match(
     first = events[0]
     where = f" on host {first.host}" if first.host else ""
     where += f" (task {first.task} of srun or mpirun)" if first.task is not None else ""
-    where += f" (local rank {first.local_rank})" if first.local_rank is not None else ""
+    where += (
+        f" (local rank {first.local_rank})" if first.local_rank is not None and first.rank is None else ""
+    )
+    ranks = sorted({e.rank for e in events if e.rank is not None})
+    which = (
+        f"lines say it of {ranks_phrase(ranks)}"
+        + (", and not which of them was first" if len(ranks) > 1 else "")
+        if ranks
+        else f"no line says which {'global ' if first.local_rank is not None else ''}rank that was"
+    )
     return Match(
         cause,
         (),
-        f"{what}{where}; no line says which {'global ' if first.local_rank is not None else ''}rank that was",
+        f"{what}{where}; {which}",
         strength=strength,
         category=category,
         evidence=[quote(event) for event in events[:4]],
