@@ -264,6 +264,40 @@ def test_an_abort_over_a_peer_is_no_crash_of_its_own(tmp_path: Path, kind: str, 
         assert verdict_on(tmp_path, *own).cause == "crashed_rank"
 
 
+def test_addresses_of_two_families_are_a_beginning(tmp_path: Path) -> None:
+    said = "[rank{rank}]: RuntimeError: [enforce fail at gloo/transport/tcp/address.cc:58] ss1.ss_family == ss2.ss_family. 2 vs 10"
+    verdict = verdict_on(tmp_path, *(said.format(rank=rank) for rank in (0, 1)))
+    assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", ())
+
+
+def test_a_path_is_told_from_its_ends(tmp_path: Path) -> None:
+    raised = "[rank0]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:317, unhandled system error, NCCL version 2.21.5"
+    last = "[rank0]: Last error: socketStartConnect: Connect to 192.0.2.4<40551> failed : Software caused connection abort"
+    verdict = verdict_on(tmp_path, raised, last)
+    assert (verdict.cause, verdict.culprit_ranks) == ("network_stall", (0,))
+    assert "towards 192.0.2.4" in verdict.summary and "of 192.0.2.4" not in verdict.summary
+    none = "node1:77:78 [2] transport.cc:9 NCCL WARN No transport found for rank 2[1b000] -> rank 6[1c000]"
+    assert verdict_on(tmp_path, none).culprit_ranks == (2, 6)
+
+
+def test_what_the_interpreter_died_of_is_told(tmp_path: Path) -> None:
+    assert "Segmentation fault" in verdict_on(tmp_path, "Fatal Python error: Segmentation fault").summary
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "NPU out of memory. NPUWorkspaceAllocator tried to allocate 1.66 GiB(NPU 1; 60.96 GiB total capacity)",
+        "NPU out of memory. Tried to allocate 2.00 GiB (NPU 1; 60.96 GiB total capacity)",
+        "MUSA out of memory. Tried to allocate 2.00 GiB",
+    ],
+)
+def test_memory_of_other_devices(tmp_path: Path, said: str) -> None:
+    verdict = verdict_on(tmp_path, f"[rank1]: RuntimeError: {said}")
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (1,))
+    assert "ran out of GPU memory" in verdict.summary
+
+
 def test_an_aborted_communicator_of_old_builds_is_a_stop(tmp_path: Path) -> None:
     line = "RuntimeError: NCCL communicator was aborted on rank 3.  Original reason for failure was: NCCL error: unhandled system error"
     verdict = verdict_on(tmp_path, line)

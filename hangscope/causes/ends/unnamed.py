@@ -233,13 +233,15 @@ def _exception(case: Case) -> Match | None:
         return None
     first = events[0]
     name = (first.type if isinstance(first, (RankException, Terminate)) else None) or "an abort"
+    if isinstance(first, Terminate) and first.what.startswith("Fatal Python error"):
+        name = first.what[:80]
     message = first.message if isinstance(first, RankException) else first.text
     return _match(
         "crashed_rank",
         events,
         f"a process ended with {name}",
         "code",
-        [f"Mend the {name}: {message[:120]}"],
+        [f"Mend the {name}" + ("" if name in message else f": {message[:120]}")],
         strength=0,
     )
 
