@@ -108,7 +108,7 @@ def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    for rule in (_port, _duplicate, _communicator, _store):
+    for rule in (_port, _duplicate, _bootstrap, _communicator, _store):
         match = rule(case)
         if match is not None:
             return match
@@ -160,6 +160,30 @@ def _duplicate(case: Case) -> Match | None:
 def _shared(events: Sequence[NcclWarn]) -> str:
     one = len({(e.host, e.bus_id) for e in events}) == 1
     return "use one GPU" if one else "share GPUs with each other"
+
+
+_UNEQUAL = {
+    "version_mismatch": (
+        "the ranks run different versions of NCCL",
+        "Give all ranks one image: compare torch.cuda.nccl.version() and LD_LIBRARY_PATH over the hosts.",
+    ),
+    "bootstrap": (
+        "NCCL's bootstrap failed",
+        "Check that every process has a rank and a port of its own, that NCCL_SOCKET_IFNAME names an interface which each host has, and that nothing else speaks to the bootstrap's port.",
+    ),
+}
+
+
+def _bootstrap(case: Case) -> Match | None:
+    """NCCL's own word on ranks that could not begin together."""
+    warnings = [e for e in case.statements.all(NcclWarn) if e.fault in _UNEQUAL]
+    if not warnings or case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls:
+        return None
+    first = min(warnings, key=lambda e: (e.tier, e.file, e.line))
+    why, advice = _UNEQUAL[first.fault]
+    return Match(
+        "init_hang", (), why, strength=2 - first.tier, evidence=[quote(e) for e in warnings[:3]], advice=[advice]
+    )  # fmt: skip
 
 
 def _communicator(case: Case) -> Match | None:
