@@ -108,7 +108,7 @@ def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    for rule in (_port, _duplicate, _communicator, _store):
+    for rule in (_port, _duplicate, _versions, _communicator, _store):
         match = rule(case)
         if match is not None:
             return match
@@ -160,6 +160,39 @@ def _duplicate(case: Case) -> Match | None:
 def _shared(events: Sequence[NcclWarn]) -> str:
     one = len({(e.host, e.bus_id) for e in events}) == 1
     return "use one GPU" if one else "share GPUs with each other"
+
+
+def _versions(case: Case) -> Match | None:
+    """NCCL's refusal to join ranks of two versions: those of the rarer one are odd, where so many ranks are known that it is rare."""
+    events = [e for e in case.statements.all(NcclWarn) if e.fault == "version_mismatch"]
+    if not events:
+        return None
+    told: dict[int, int] = {}
+    for event in events:
+        # Whose numbers are the job's own where its printer's are: those of a smaller communicator count its members.
+        same = event.rank in (None, event.rank_a)
+        if same and event.peer_rank is not None and event.peer_version is not None:
+            told.setdefault(event.peer_rank, event.peer_version)
+        own = event.rank if event.rank is not None else event.rank_a
+        if own is not None and event.version is not None:
+            told[own] = event.version
+    ranks_of: dict[int, list[int]] = defaultdict(list)
+    for rank, version in sorted(told.items()):
+        ranks_of[version].append(rank)
+    sides = sorted(ranks_of.values(), key=len)
+    known = len(sides) == 2 and 2 * len(sides[1]) > max(len(case.incident.ranks), *told)
+    odd = tuple(sides[0]) if known else ()
+    whose = "; ".join(f"{ranks_phrase(ranks)}: {version}" for version, ranks in sorted(ranks_of.items()))
+    return Match(
+        "init_hang",
+        odd,
+        f"ranks run different versions of NCCL{f' ({whose})' if whose else ''}, which refuses to join them",
+        strength=2 if odd else 1,
+        evidence=[quote(e) for e in sorted(events, key=lambda e: e.rank not in odd)[:3]],
+        advice=[
+            "Start all hosts from one image, and compare torch.cuda.nccl.version() and LD_LIBRARY_PATH on each of them."
+        ],
+    )
 
 
 def _communicator(case: Case) -> Match | None:

@@ -16,6 +16,7 @@ from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused
@@ -208,18 +209,21 @@ def _exception(case: Case) -> Match | None:
         for e in case.statements.all(Terminate)
         if e.type != "c10::DistBackendError" and not _went_on(case, e)
     ]
-    events: list[Event] = [e for e in (*raised, *ended) if e.rank is None]
+    lost = [e for e in case.statements.all(WorkerDied) if not _went_on(case, e)]
+    events: list[Event] = [e for e in (*raised, *ended, *lost) if e.rank is None]
     if not events:
         return None
     first = events[0]
-    name = (first.type if isinstance(first, (RankException, Terminate)) else None) or "an abort"
+    name = (first.type if isinstance(first, (RankException, Terminate)) else None) or (
+        "no word of its own" if isinstance(first, WorkerDied) else "an abort"
+    )
     message = first.message if isinstance(first, RankException) else first.text
     return _match(
         "crashed_rank",
         events,
         f"a process ended with {name}",
         "code",
-        [f"Mend the {name}: {message[:120]}"],
+        [f"Look for what ended this process: {message[:120]}"],
         strength=0,
     )
 
