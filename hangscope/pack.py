@@ -9,8 +9,9 @@ from pathlib import Path
 
 from hangscope import output as outputs
 from hangscope.dataclass import dataclass
-from hangscope.errors import NoInputError, Note, UsageError
-from hangscope.ingest.recorder.pack_file import MAGIC, METADATA_KEY, Entry, write_pack
+from hangscope.errors import NoInputError, Note
+from hangscope.ingest.files.sniff import PACK
+from hangscope.ingest.recorder.pack_file import Entry, write_pack
 from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
 
 KIND = "pack of hangscope"
@@ -39,14 +40,14 @@ def pack(
     """Write what the files below `paths` say to the pack `output`, and return what was packed.
 
     The pack appears whole or not at all. `progress(files, of, bytes, of)` is called as reading goes on. Raises
-    NoInputError where there are no files, UsageError without pyarrow or where `output` is a file that is no pack and `force`
+    NoInputError where there are no files, UsageError where `output` is a file that is no pack and `force`
     is not given, OSError where it cannot be written.
     """
     from hangscope.ingest.files.sources import find_files
     from hangscope.ingest.workers.children import read_files
 
     target = Path(output)
-    _check(target, force)
+    outputs.check(target, _is_pack, KIND, force=force)
     notes: list[Note] = []
     with find_files(paths, notes, max_unpacked=max_unpacked) as found:
         files = [f for f in found if os.path.realpath(f.path) != os.path.realpath(target)]
@@ -66,22 +67,9 @@ def pack(
     return Packed(len(files), total, size, tuple(notes))
 
 
-def _check(target: Path, force: bool) -> None:
-    try:
-        import pyarrow.parquet  # noqa: F401
-    except ImportError:
-        raise UsageError(
-            "packing needs pyarrow",
-            "pip install 'hangscope[parquet]', or archive the folder (tar, zip), which is analysed as well",
-        ) from None
-    outputs.check(target, _is_pack, KIND, force=force)
-
-
 def _is_pack(path: Path) -> bool:
     try:
         with path.open("rb") as stream:
-            head = stream.read(len(MAGIC))
-            stream.seek(max(0, path.stat().st_size - (1 << 16)))
-            return head == MAGIC and METADATA_KEY in stream.read()
+            return stream.read(len(PACK)) == PACK
     except OSError:
         return False

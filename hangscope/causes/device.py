@@ -166,10 +166,11 @@ def network_fault(case: Case) -> Match | None:
         else "the transport reported a fault"
     )
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, _peer_node(e)) if n})
+    own = {e.host for e in warnings if e.tier <= 2}
     pair = (
         f" between {' and '.join(nodes)}"
         if 1 < len(nodes) <= 4
-        else f" of {nodes[0]}"
+        else f" {'of' if nodes[0] in own else 'towards'} {nodes[0]}"
         if len(nodes) == 1
         else ""
     )
@@ -252,7 +253,7 @@ def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
             if record.host is not None and record.host == _peer_node(event)
         ]
         if peer is not None:
-            ends.add(peer)
+            ends |= {peer, *(() if event.rank_a is None else (event.rank_a,))}
         elif len(on_host) == 1:
             ends.update(on_host)
     return tuple(sorted(ends))

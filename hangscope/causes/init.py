@@ -108,7 +108,7 @@ def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    for rule in (_port, _duplicate, _versions, _communicator, _store):
+    for rule in (_port, _duplicate, _versions, _bootstrap, _communicator, _store):
         match = rule(case)
         if match is not None:
             return match
@@ -193,6 +193,20 @@ def _versions(case: Case) -> Match | None:
             "Start all hosts from one image, and compare torch.cuda.nccl.version() and LD_LIBRARY_PATH on each of them."
         ],
     )
+
+
+def _bootstrap(case: Case) -> Match | None:
+    """NCCL's own word on ranks that could not begin together."""
+    warnings = [e for e in case.statements.all(NcclWarn) if e.fault == "bootstrap"]
+    if not warnings or case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls:
+        return None
+    first = min(warnings, key=lambda e: (e.tier, e.file, e.line))
+    return Match(
+        "init_hang", (), "NCCL's bootstrap failed", strength=2 - first.tier, evidence=[quote(e) for e in warnings[:3]],
+        advice=[
+            "Check that every process has a rank and a port of its own, that NCCL_SOCKET_IFNAME names an interface which each host has, and that nothing else speaks to the bootstrap's port."
+        ],
+    )  # fmt: skip
 
 
 def _communicator(case: Case) -> Match | None:

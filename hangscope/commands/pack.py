@@ -32,8 +32,7 @@ from hangscope.terminal import ProgressBar, tell
 def pack(paths: tuple[str, ...], output: str, force: bool, quiet: bool, **options: Any) -> None:
     """Reduce dumps and logs to one small file that is analysed in their place.
 
-    For jobs whose dumps lie on each node's own disk: pack on every node, copy the packs together, analyse them. Needs
-    the `parquet` extra.
+    For jobs whose dumps lie on each node's own disk: pack on every node, copy the packs together, analyse them.
     """
     from hangscope import pack as packing
     from hangscope.ingest.files.archives import is_named_so

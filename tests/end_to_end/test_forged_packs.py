@@ -18,7 +18,6 @@ from tests.dump_writer import stuck, write_all
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
     """Return the dumps of a node of eight ranks, of which rank 5 stopped before the others."""
-    pytest.importorskip("pyarrow.parquet", reason="packs need pyarrow, which the `test` extra installs")
     return write_all(stuck(8, culprit=5), tmp_path / "node")
 
 
@@ -86,16 +85,14 @@ def test_columns_that_are_no_bytes_cost_no_other_file(node: Path) -> None:
 
 
 def test_a_pack_that_is_broken_behind_its_first_files_is_not_used(node: Path, tmp_path: Path) -> None:
-    pq = pytest.importorskip("pyarrow.parquet")
-    pa = pytest.importorskip("pyarrow")
     packed = tmp_path / "whole.hangpack"
     with packed.open("wb") as out:
         pack_file.write_pack(out, [(f"p/{n}", 10, answer.answer("log")) for n in range(40)])
-    rows = pq.read_table(packed).to_pylist()
-    rows[39]["answer"] = b"no pickle"
-    schema = pq.read_schema(packed)
-    (node / "z.hangpack").write_bytes(b"")
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), node / "z.hangpack")
+    with packed.open("rb") as stream:
+        rows = list(pack_file.read_rows(stream))
+    del rows[39]["answer"]
+    with (node / "z.hangpack").open("wb") as out:
+        pack_file.write_rows(out, rows)
     report = hangscope.analyze([node], jobs=1)
     assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
     files = {i.file: i.status for i in report.document.inputs}

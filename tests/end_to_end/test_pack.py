@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import shutil
 import sys
 import tempfile
 import threading
+import zlib
+from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,9 +27,6 @@ from tests.conftest import FIXTURES, Run, analyze
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from dump_generator import Job, generate
-
-pq = pytest.importorskip("pyarrow.parquet", reason="packs need pyarrow, which the `test` extra installs")
-pa = pytest.importorskip("pyarrow")
 
 REAL = [
     "rank_conditional_barrier",
@@ -123,7 +123,7 @@ def test_a_pack_beside_its_files_is_not_packed_again_and_a_pack_of_packs_is_flat
 def entries(path: Path) -> list[pack_file.Entry]:
     """Return what a pack holds."""
     with path.open("rb") as stream:
-        return list(pack_file.read_pack(stream.read()))
+        return list(pack_file.read_pack(stream))
 
 
 def test_the_command_packs_and_refuses_to_overwrite_what_is_no_pack(
@@ -138,7 +138,7 @@ def test_the_command_packs_and_refuses_to_overwrite_what_is_no_pack(
     assert refused.returncode == 2 and "is no pack" in refused.stderr and target.read_text() == "notes"
     assert run("pack", node, "-o", target, "--force").returncode == 0
     assert (
-        target.read_bytes().startswith(b"PAR1")
+        target.read_bytes().startswith(b"\x89hangscope.pack 2\n")
         and [p.name for p in tmp_path.iterdir() if p.name[0] == "."] == []
     )
 
@@ -156,9 +156,8 @@ def test_cut_and_foreign_files_are_notes(node: Path, tmp_path: Path) -> None:
     data = (tmp_path / "n.hangpack").read_bytes()
     for number, cut in enumerate((5, 100, len(data) // 2, len(data) - 1)):
         (node / f"cut{number}.hangpack").write_bytes(data[:cut])
-    pq.write_table(pa.table({"x": [1, 2]}), node / "tokens.parquet")
-    other = pa.table({"x": [1]}).replace_schema_metadata({"hangscope.pack": "99"})
-    pq.write_table(other, node / "newer.hangpack")
+    (node / "tokens.parquet").write_bytes(b"PAR1" + bytes(range(256)) + b"PAR1")
+    (node / "newer.hangpack").write_bytes(data.replace(b"pack 2\n", b"pack 99\n", 1))
     report = hangscope.analyze(node, jobs=1)
     assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
     codes = {note.file: note.code for note in report.warnings}
@@ -168,11 +167,23 @@ def test_cut_and_foreign_files_are_notes(node: Path, tmp_path: Path) -> None:
 
 
 def spoil_indexes(row: dict[str, Any]) -> None:
-    row["kind"] = [99] * len(row["kind"])
+    row["columns"]["kind"] = b"\x63\0\0\0" * (len(row["columns"]["kind"]) // 4)
 
 
 def spoil_lengths(row: dict[str, Any]) -> None:
-    row["created"] = row["created"][:-1]
+    row["columns"]["created"] = row["columns"]["created"][:-8]
+
+
+def spoil_half_a_number(row: dict[str, Any]) -> None:
+    row["columns"]["created"] = row["columns"]["created"][:-1]
+
+
+def spoil_largest(row: dict[str, Any]) -> None:
+    row["columns"]["created"] = b"\x7f" * len(row["columns"]["created"])
+
+
+def spoil_types(row: dict[str, Any]) -> None:
+    row["columns"]["kind"] = list(row["columns"]["kind"])
 
 
 def spoil_reference(row: dict[str, Any]) -> None:
@@ -180,29 +191,61 @@ def spoil_reference(row: dict[str, Any]) -> None:
 
 
 def spoil_answer(row: dict[str, Any]) -> None:
-    row["answer"] = b"cos\nsystem\n(S'touch owned'\ntR."
+    row["answer"] = Touch()
 
 
 def spoil_kinds(row: dict[str, Any]) -> None:
-    import pickle
-
-    row["kinds"] = pickle.dumps(([(["no text"], "", (), (), (), (), None, None, 0, None)], []))
+    row["calls"] = pickle.dumps(([(["no text"], "", (), (), (), (), None, None, 0, None)], []))
 
 
-@pytest.mark.parametrize("spoil", [spoil_indexes, spoil_lengths, spoil_reference, spoil_answer, spoil_kinds])
+class Touch:
+    """Makes a file where it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (Path("owned"),)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        spoil_indexes,
+        spoil_lengths,
+        spoil_half_a_number,
+        spoil_largest,
+        spoil_types,
+        spoil_reference,
+        spoil_answer,
+        spoil_kinds,
+    ],
+)
 def test_a_forged_pack_is_refused(
     spoil: Callable[[dict[str, Any]], None], node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     pack([node], tmp_path / "n.hangpack")
-    table = pq.read_table(tmp_path / "n.hangpack")
-    rows = table.to_pylist()
+    with (tmp_path / "n.hangpack").open("rb") as stream:
+        rows = list(pack_file.read_rows(stream))
     spoil(rows[0])
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), node / "forged.hangpack")
+    with (node / "forged.hangpack").open("wb") as out:
+        pack_file.write_rows(out, rows)
     answer = reader.read_file(str(node / "forged.hangpack"), "forged.hangpack")
     assert answer["status"] == "failed" or answer["files"][0][2]["status"] == "failed"
     assert not (tmp_path / "owned").exists()
     assert hangscope.analyze([node], jobs=1).verdict is not None
+
+
+def test_a_message_that_claims_to_be_endless_is_refused(tmp_path: Path) -> None:
+    packed = zlib.compress((2**60).to_bytes(8, "little") + bytes(2**20))
+    (tmp_path / "long.hangpack").write_bytes(b"\x89hangscope.pack 2\n" + packed)
+    answer = reader.read_file(str(tmp_path / "long.hangpack"), "long.hangpack")
+    assert answer["status"] == "failed" and "message" in answer["reason"]
+
+
+def test_numbers_come_back_as_they_were() -> None:
+    for numbers in ([], [5], [3, 2**62, -(2**62), 0, 7], list(range(0, 10**6, 997))):
+        for code in ("q", "i", "b"):
+            kept = array(code, [n % 100 for n in numbers] if code != "q" else numbers).tobytes()
+            assert pack_file._unpacked(code, pack_file._packed(code, kept)) == kept
 
 
 def test_gzip_and_zstd_dumps_are_read_as_they_are(node: Path, tmp_path: Path) -> None:

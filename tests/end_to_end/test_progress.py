@@ -37,8 +37,6 @@ def on_terminal(environment: dict[str, str], *words: object) -> str:
 
 @pytest.mark.parametrize("command", ["analyze", "pack"])
 def test_a_terminal_shows_progress(environment: dict[str, str], tmp_path: Path, command: str) -> None:
-    if command == "pack":
-        pytest.importorskip("pyarrow")
     count = len([path for path in INCIDENT.rglob("*") if path.is_file()])
     said = on_terminal(environment, command, INCIDENT, "-o", tmp_path / "out")
     assert f"] 1/{count} files" in said and f"[{'#' * 24}] {count}/{count} files" in said and "MB/s" in said

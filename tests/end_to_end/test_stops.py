@@ -231,6 +231,96 @@ def test_an_old_stores_timeout_is_a_beginning(tmp_path: Path) -> None:
     assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", ())
 
 
+@pytest.mark.parametrize(
+    ("said", "cause", "confidence"),
+    [
+        ("Cuda failure 2 'out of memory'", "crashed_rank", "medium"),
+        ("Error while creating shared memory segment /dev/shm/nccl-x1 (size 9637888)", "crashed_rank", "medium"),
+        ("Mismatched NCCL version detected : rank 0 version 22604 rank 9 version 22501", "init_hang", "medium"),
+        ("Bootstrap : no socket interface found", "init_hang", "medium"),
+        ("Message truncated : received 64 bytes instead of 8", "init_hang", "low"),
+    ],
+)  # fmt: skip
+def test_nccls_own_faults_are_causes_without_a_name(
+    tmp_path: Path, said: str, cause: str, confidence: str
+) -> None:
+    verdict = verdict_on(tmp_path, f"node1:77:78 [2] a/b.cc:9 NCCL WARN {said}")
+    assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == (cause, (), confidence)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("std::runtime_error", "[Rank 7] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=74"),
+        ("gloo::IoException", "[/pytorch/gloo/transport/tcp/pair.cc:589] Read error [192.0.2.3]:3977: Connection reset by peer"),
+        ("c10::DistBackendError", "NCCL error: remote process exited or there was a network error"),
+    ],
+)  # fmt: skip
+def test_an_abort_over_a_peer_is_no_crash_of_its_own(tmp_path: Path, kind: str, what: str) -> None:
+    lines = [f"terminate called after throwing an instance of '{kind}'", f"  what():  {what}"]
+    assert verdict_on(tmp_path, timeout(7), *lines).cause == "unknown"
+    own = [lines[0], "  what():  basic_string::_M_create"]
+    if kind == "std::runtime_error":
+        assert verdict_on(tmp_path, *own).cause == "crashed_rank"
+
+
+def test_addresses_of_two_families_are_a_beginning(tmp_path: Path) -> None:
+    said = "[rank{rank}]: RuntimeError: [enforce fail at gloo/transport/tcp/address.cc:58] ss1.ss_family == ss2.ss_family. 2 vs 10"
+    verdict = verdict_on(tmp_path, *(said.format(rank=rank) for rank in (0, 1)))
+    assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", ())
+
+
+def test_a_path_is_told_from_its_ends(tmp_path: Path) -> None:
+    raised = "[rank0]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:317, unhandled system error, NCCL version 2.21.5"
+    last = "[rank0]: Last error: socketStartConnect: Connect to 192.0.2.4<40551> failed : Software caused connection abort"
+    verdict = verdict_on(tmp_path, raised, last)
+    assert (verdict.cause, verdict.culprit_ranks) == ("network_stall", (0,))
+    assert "towards 192.0.2.4" in verdict.summary and "of 192.0.2.4" not in verdict.summary
+    none = "node1:77:78 [2] transport.cc:9 NCCL WARN No transport found for rank 2[1b000] -> rank 6[1c000]"
+    assert verdict_on(tmp_path, none).culprit_ranks == (2, 6)
+
+
+def test_what_the_interpreter_died_of_is_told(tmp_path: Path) -> None:
+    assert "Segmentation fault" in verdict_on(tmp_path, "Fatal Python error: Segmentation fault").summary
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "NPU out of memory. NPUWorkspaceAllocator tried to allocate 1.66 GiB(NPU 1; 60.96 GiB total capacity)",
+        "NPU out of memory. Tried to allocate 2.00 GiB (NPU 1; 60.96 GiB total capacity)",
+        "MUSA out of memory. Tried to allocate 2.00 GiB",
+    ],
+)
+def test_memory_of_other_devices(tmp_path: Path, said: str) -> None:
+    verdict = verdict_on(tmp_path, f"[rank1]: RuntimeError: {said}")
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (1,))
+    assert "ran out of GPU memory" in verdict.summary
+
+
+def test_an_aborted_communicator_of_old_builds_is_a_stop(tmp_path: Path) -> None:
+    line = "RuntimeError: NCCL communicator was aborted on rank 3.  Original reason for failure was: NCCL error: unhandled system error"
+    verdict = verdict_on(tmp_path, line)
+    assert (verdict.cause, verdict.culprit_ranks) == ("unknown", ())
+
+
+def test_ends_in_one_second_are_told_with_their_ranks(tmp_path: Path) -> None:
+    lines = ["torch.distributed.elastic.multiprocessing.errors.ChildFailedError:", "Failures:"]
+    for number, rank in ((1, 2), (2, 3), (0, 1)):
+        lines += ["Root Cause (first observed failure):"] * (number == 0) + [
+            f"[{number}]:",
+            "  time      : 2026-01-14_05:02:11",
+            "  host      : gpu07",
+            f"  rank      : {rank} (local_rank: {rank})",
+            f"  exitcode  : 1 (pid: {900 + rank})",
+            "  error_file: <N/A>",
+            "  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html",
+        ]
+    verdict = verdict_on(tmp_path, *lines)
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", ())
+    assert "ranks 1-3, and not which of them was first" in verdict.summary
+
+
 def test_a_local_rank_is_told_where_no_global_one_is(tmp_path: Path) -> None:
     line = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 4 (pid: 905) of binary: /opt/venv/bin/python"
     verdict = verdict_on(tmp_path, line)

@@ -81,7 +81,6 @@ def test_a_verdict_shows_the_sizes_of_its_calls_and_a_pack_keeps_them(experts: P
     rank = min(report.verdict.in_call)
     last = entries(experts, rank)[-1]
     assert [list(shape) for shape in report.verdict.waiting_call.sizes] == last["input_sizes"]
-    pytest.importorskip("pyarrow")
     pack([experts], tmp_path / "all.hangpack")
     packed = analyze(tmp_path / "all.hangpack").verdict
     assert packed is not None and packed.waiting_call == report.verdict.waiting_call

@@ -9,7 +9,7 @@ import pytest
 from tests.dump_writer import Recorder, job
 from tests.small_jobs import due, loop
 from tests.text_lines import timeout, told
-from tests.verdicts import blame, judged
+from tests.verdicts import blame, judged, level
 
 SIZE = 8
 GROUPS = {"0": ("default_pg", range(SIZE)), **{str(n): ("tp", (2 * n - 2, 2 * n - 1)) for n in range(1, 5)}}
@@ -147,3 +147,11 @@ def test_an_exit_code_that_a_script_prints_before_the_ranks_speak_is_of_another_
 ) -> None:
     lines = [f"[rank{rank}]: step {step}" for step in range(3) for rank in range(4)]
     assert told(tmp_path, ["exit code: 0", *lines]).status == "inconclusive"
+
+
+def test_words_that_the_loop_is_over_make_a_freeze_in_dumps_a_guess(tmp_path: Path) -> None:
+    recorders = loop(4)
+    for recorder in recorders[1:]:
+        due(recorder)
+    for words, sure in (("training complete", "low"), ("step 12/40 loss 0.3", "high")):
+        assert level(judged(tmp_path / sure, recorders, job=[words])) == sure

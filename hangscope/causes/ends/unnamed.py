@@ -19,6 +19,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.exception_meaning import is_symptom
 from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
@@ -47,11 +48,20 @@ def _match(
     first = events[0]
     where = f" on host {first.host}" if first.host else ""
     where += f" (task {first.task} of srun or mpirun)" if first.task is not None else ""
-    where += f" (local rank {first.local_rank})" if first.local_rank is not None else ""
+    where += (
+        f" (local rank {first.local_rank})" if first.local_rank is not None and first.rank is None else ""
+    )
+    ranks = sorted({e.rank for e in events if e.rank is not None})
+    which = (
+        f"lines say it of {ranks_phrase(ranks)}"
+        + (", and not which of them was first" if len(ranks) > 1 else "")
+        if ranks
+        else f"no line says which {'global ' if first.local_rank is not None else ''}rank that was"
+    )
     return Match(
         cause,
         (),
-        f"{what}{where}; no line says which {'global ' if first.local_rank is not None else ''}rank that was",
+        f"{what}{where}; {which}",
         strength=strength,
         category=category,
         evidence=[quote(event) for event in events[:4]],
@@ -88,7 +98,17 @@ _MEMORY: tuple[tuple[type[Event], str, str, str], ...] = (
 )  # fmt: skip
 
 
+_OF_NCCL = (
+    ("oom", "NCCL got no GPU memory", "Leave memory for NCCL's buffers: a smaller batch, or a smaller share for the allocator or the engine's cache."),
+    ("shm", "NCCL got no shared memory", "Enlarge /dev/shm (docker's --shm-size, or --ipc=host) on the host that printed it."),
+)  # fmt: skip
+
+
 def _memory(case: Case) -> Match | None:
+    warned = {e.fault: e for e in reversed(case.statements.all(NcclWarn)) if e.fault in ("oom", "shm")}
+    for fault, what, advice in _OF_NCCL:
+        if fault in warned:
+            return _match("crashed_rank", [warned[fault]], what, "code", [advice])
     for kind, what, category, advice in _MEMORY:
         events = [e for e in case.statements.all(kind) if not (isinstance(e, OomCuda) and e.implausible)]
         if events:
@@ -207,7 +227,7 @@ def _exception(case: Case) -> Match | None:
     ended = [
         e
         for e in case.statements.all(Terminate)
-        if e.type != "c10::DistBackendError" and not _went_on(case, e)
+        if not is_symptom(e.type or "", e.what) and not _went_on(case, e)
     ]
     lost = [e for e in case.statements.all(WorkerDied) if not _went_on(case, e)]
     events: list[Event] = [e for e in (*raised, *ended, *lost) if e.rank is None]
@@ -217,13 +237,19 @@ def _exception(case: Case) -> Match | None:
     name = (first.type if isinstance(first, (RankException, Terminate)) else None) or (
         "no word of its own" if isinstance(first, WorkerDied) else "an abort"
     )
+    if isinstance(first, Terminate) and first.what.startswith("Fatal Python error"):
+        name = first.what[:80]
     message = first.message if isinstance(first, RankException) else first.text
     return _match(
         "crashed_rank",
         events,
         f"a process ended with {name}",
         "code",
-        [f"Look for what ended this process: {message[:120]}"],
+        [
+            "Look for what ended this process"
+            if isinstance(first, WorkerDied)
+            else f"Mend the {name}" + ("" if name in message else f": {message[:120]}")
+        ],
         strength=0,
     )
 
@@ -236,9 +262,9 @@ def _swept(case: Case) -> Match | None:
     ]
     if not events or find_stop(case.statements) is not None or any(_went_on(case, e) for e in events):
         return None
-    failed = any(isinstance(e, WorkersSwept) and e.failed for e in events)
+    failed = next((e.failed for e in events if isinstance(e, WorkersSwept) and e.failed), None)
     what = (
-        "the launcher reports that a worker failed"
+        f"the launcher reports that {failed} failed"
         if failed
         else "the launcher ended its workers: one failed, or it got a signal"
     )

@@ -103,11 +103,11 @@ class Circles:
         )
         if not solving or (len(solving) > 1 and solving[0][0] == solving[1][0]):
             return None
-        _, own, nodes = solving[0]
+        _, own, _ = solving[0]
         others = [r for r in self.aligned.waiting if r not in own]
-        stuck_in = Counter(self.aligned.graph.open_calls[r][0].node for r in others)
+        stuck_in = Counter(self._first_recorded(r) for r in others)
         node = max(stuck_in, key=lambda n: (stuck_in[n], str(n)), default=None)
-        made = nodes[0] if nodes else None
+        made = self._first_recorded(own[0])
         if not isinstance(node, Instance) or not isinstance(made, Instance):
             return None
         view = self.aligned.views[made.gid]
@@ -117,3 +117,13 @@ class Circles:
         call = OwnCall(view.kind_of(own[0], made.seq), made.seq, made.gid if made.gid != node.gid else None)
         change = Change(last_word=True, elsewhere=made.gid != node.gid)
         return Different(tuple(own), self.aligned.stuck_in(node, own), call, change, assumed=True)
+
+    def _first_recorded(self, rank: int) -> Node | None:
+        """Return the first open call of a rank of which more is left than its number, or the first where there is none."""
+        nodes = [call.node for call in self.aligned.graph.open_calls.get(rank, [])]
+        recorded = (
+            n
+            for n in nodes
+            if not isinstance(n, Instance) or self.aligned.views[n.gid].kind_of(rank, n.seq) is not None
+        )
+        return next(recorded, nodes[0] if nodes else None)

@@ -23,6 +23,7 @@ _RAS_TEXT = regex(
     rb"^#\d{1,9}-\d{1,9} \([0-9a-f]{8,16}\) [A-Z]{2,12}|^Job summary|^\[[^\]\n]{1,40}\] PEER_[A-Z]+: Process ",
     re.MULTILINE,
 )
+PACK = b"\x89hangscope.pack "  # and its version
 _OUR_HTML = b'<meta name="generator" content="hangscope'
 
 
@@ -32,7 +33,7 @@ def sniff(head: bytes) -> str:
         return "empty"
     if _PICKLE.match(head) or head == b"\x80":  # the latter: cut after its first byte
         return "pickle"
-    if head.startswith(b"PAR1"):
+    if head.startswith(PACK) or PACK.startswith(head):  # the latter: cut
         return "pack"
     if _OUR_HTML in head[:2048]:
         return "report"

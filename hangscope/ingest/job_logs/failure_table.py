@@ -181,7 +181,7 @@ class FailureTableParser(LineParser):
         if where is not None and (lost > beheaded or ((numbers - {0} or beheaded) and not self._rooted)):
             self._torn(where)
         if self._head is not None:
-            done = [*done, self._head.event(WorkersSwept, failed="worker")]
+            done = [*done, self._head.event(WorkersSwept, failed="a worker")]
         self._head = None
         self._origin, self._rooted, self._headless, self._numbers = None, False, False, set()
         return done

@@ -106,9 +106,14 @@ def _fatal(line: Line, match: re.Match[str]) -> Event:
 
 RULES: tuple[Rule, ...] = (
     rule(
-        "out of memory. Tried to allocate", r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate", _oom_cuda
+        "out of memory. Tried to allocate",
+        r"(?:CUDA|HIP|XPU|NPU|MUSA) out of memory\. Tried to allocate",
+        _oom_cuda,
     ),
     rule("CUDA error: out of memory", None, _oom_cuda),
+    rule(
+        "out of memory. NPUWorkspaceAllocator tried", None, _oom_cuda
+    ),  # torch_npu's allocator of scratch memory
     rule("CUDA error: ", r"CUDA error: ([^\n(]{3,120})", _cuda),
     rule("CUDA driver error: ", r"CUDA driver error: ([^\n(]{3,120})", _cuda),
     rule("HIP error: ", r"HIP error: ([^\n(]{3,120})", _cuda),

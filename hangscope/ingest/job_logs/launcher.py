@@ -27,6 +27,7 @@ from hangscope.ingest.recorder.values import short_number
 from hangscope.regex import regex
 
 _TASKS_SHOWN = 64
+_LIGHTNING_RANK = regex(r"\[rank: (\d{1,6})\] Child process")
 _SLURM_TIME = regex(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
 _A_YEAR = 2024  # stamps count from 1 January of a leap year, whatever the year
 _WORDS = {
@@ -47,7 +48,7 @@ class Exit(Event, by_launcher=True):
     """A process's end as a launcher tells it. `code` is negative for a signal; `pid` and `host` are the process's.
 
     `first`: the launcher's own root cause; `via` says whose word it is: table, agent, srun, mpirun, spawn, deepspeed,
-    shell or error_file; `agent` is the process id of the launcher's agent.
+    shell, lightning, engine or error_file; `agent` is the process id of the launcher's agent.
     """
 
     code: int
@@ -90,7 +91,7 @@ class CleanupSignal(Event, by_launcher=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersSwept(Event, same_by=("failed",), by_launcher=True):
-    """A launcher ends all its workers and says no more: `failed` where it is because one of them failed, empty where a signal may be why."""
+    """A launcher ends all its workers and says no more: `failed` which of them failed, in its words, empty where a signal may be why."""
 
     failed: str = ""
 
@@ -217,6 +218,22 @@ def _deepspeed(line: Line, match: re.Match[str]) -> Event:
     return exit_event(line, int(match.group(1)), via="deepspeed")
 
 
+def _lightning(line: Line, match: re.Match[str]) -> Event:
+    # the number before it, of which the prefix took note, counts the processes of this node
+    local = _LIGHTNING_RANK.search(line.raw)
+    code = int(match[2])
+    event = exit_event(replace(line, rank=None), code, pid=int(match[1]), via="lightning")
+    return replace(event, local_rank=int(local[1]) if local else None)
+
+
+def _mpi_abort(line: Line, match: re.Match[str]) -> Event:
+    return exit_event(line, 1, task=int(match[1]), via="mpirun")
+
+
+def _engine(line: Line, match: re.Match[str]) -> Event:
+    return exit_event(line, int(match[2]), pid=int(match[1]), via="engine")
+
+
 def _shell(line: Line, match: re.Match[str]) -> Event:
     return exit_event(line, _WORDS[match[2]], pid=int(match[1]), via="shell")
 
@@ -267,6 +284,28 @@ RULES: tuple[Rule, ...] = (
     # launch.py's handler runs when a worker failed and when the launcher itself gets a signal
     rule("Killing subprocess ", r"sigkill_handler\] Killing subprocess \d", told(WorkersSwept)),
     rule("Main process received SIG", r"Main process received (SIG[A-Z]{2,8}), exiting", _death_signal),
+    # lightning/fabric/strategies/launchers/subprocess_script.py, `_ChildProcessObserver`
+    rule(
+        "Child process with PID ",
+        r"Child process with PID (\d{1,9}) terminated with code (-?\d{1,4})\. Forcefully terminating all other",
+        _lightning,
+    ),
+    rule(
+        "MPI_ABORT was invoked on rank ",
+        r"MPI_ABORT was invoked on rank (\d{1,7}) in communicator",
+        _mpi_abort,
+    ),
+    # vllm/executor/multiproc_worker_utils.py (V0); v1/executor/multiproc_executor.py and ray_executor_v2.py
+    rule(
+        "VllmWorkerProcess pid ",
+        r"Worker VllmWorkerProcess pid (\d{1,9}) died, exit code: (-?\d{1,4})",
+        _engine,
+    ),
+    rule(
+        " died unexpectedly, shutting down executor",
+        r"(?P<failed>(?:Worker proc \S{1,60}|RayWorkerProc rank=\S{1,60})) died unexpectedly",
+        told(WorkersSwept),
+    ),
     rule("exits with return code = ", r"exits with return code = (-?\d{1,4})", _deepspeed),
     rule(
         ": line ",

@@ -118,6 +118,11 @@ RULES: tuple[WarnRule, ...] = (
         "bootstrap", r"Bootstrap Root ?: rank (?P<rank>\d{1,7}) of \d{1,7} ranks has already checked in", 1
     ),
     _rule("bootstrap", r"Bootstrap Root ?: mismatch in (?:rank count|info) from procs", 1),
+    _rule(
+        "bootstrap",
+        r"\bno socket interface found|Invalid NCCL_COMM_ID|No interface found in the same subnet",
+        1,
+    ),
     _rule("bootstrap", r"Message truncated ?: received \d+ bytes instead of \d+", 2),
     _rule(
         "version_mismatch",

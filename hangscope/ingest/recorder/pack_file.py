@@ -1,161 +1,159 @@
-"""The pack: what a node's dumps and logs say, as one Parquet file.
+"""The pack: what a node's dumps and logs say, as one small file.
 
-Made by `hangscope pack` where files lie on each node's own disk, and read like the files themselves. Layout, version 1
-(in the file's metadata as `hangscope.pack`): one row per input file, by name.
+Made by `hangscope pack` where files lie on each node's own disk, and read like the files themselves. Layout, version 2: the line
+`hangscope.pack 2` behind a byte that no text has, and then a zlib stream of messages (`isolated.send`): of each input file, by name, a pickle of plain
+builtins, and in the end an empty one.
 
-| column | type | meaning |
-| --- | --- | --- |
-| file | string | the name that reports show: the pack's own name, a slash, the file's |
-| bytes | int64 | size of the file |
-| answer | binary | what the file says apart from its calls: a pickle of plain builtins (`answer.Wire`) |
-| like | int32 | the row whose calls are this row's as well, apart from their times; null: it has its own |
-| kinds | binary | kinds and stacks of the calls: a pickle of plain builtins (`Recording.to_wire()["calls"]`) |
-| group, seq, kind, state, order | list of int64 | one number per call; see `recording.COLUMNS` |
-| created | list of int64 | enqueue times in ns, a rank's own |
+| key | meaning |
+| --- | --- |
+| file | the name that reports show: the pack's own name, a slash, the file's |
+| bytes | size of the file |
+| answer | what the file says apart from its calls (`answer.Wire`) |
+| like | the row whose calls are this row's as well, apart from their times; None: it has its own |
+| calls | kinds and stacks of the calls (`Recording.to_wire()["calls"]`) |
+| columns | of group, seq, kind, state, order (where they are its own) and created the packed numbers |
 
-Calls stand in columns where a file is one recorder's dump; in any other answer they are left inside. Nothing is lost:
+Numbers of eight bytes are packed as their differences, the first bytes of all before the second ones, which is what zlib finds
+repeats in. Calls stand in columns where a file is one recorder's dump; in any other answer they are left inside. Nothing is lost:
 a pack gives the report that its files give.
 """
 
 from __future__ import annotations
 
-import io
 import pickle
+import struct
+import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import sub
 from typing import Any, BinaryIO
 
+from hangscope.ingest.files.sniff import PACK
 from hangscope.ingest.recorder import safe_pickle
 from hangscope.ingest.recorder.recording import COLUMNS
 
-VERSION = 1
-METADATA_KEY = b"hangscope.pack"
-MAGIC = b"PAR1"
+VERSION = b"2"
 SHARED = ("group", "seq", "kind", "state", "order")
-ROWS_AT_A_TIME = 128  # all of them are unpacked at once where a pack is read
-ROWS_READ = 16
+LARGEST = 2**30  # bytes of one message
+_LENGTH = struct.Struct("<Q")
+_CHUNK = 1 << 16
 
 #: (the name that reports show, size in bytes, what `reader.read_file` answered)
 Entry = tuple[str, int, dict[str, Any]]
 
 
-class NotAPack(ValueError):
-    """The Parquet file is no pack."""
-
-
 def write_pack(to: BinaryIO, entries: Sequence[Entry]) -> None:
-    """Write a pack to a stream. Needs pyarrow; raises OSError where it cannot be written."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    numbers = pa.list_(pa.int64())
-    schema = pa.schema(
-        [
-            ("file", pa.string()),
-            ("bytes", pa.int64()),
-            ("answer", pa.binary()),
-            ("like", pa.int32()),
-            ("kinds", pa.binary()),
-            *((name, numbers) for name in (*SHARED, "created")),
-        ],
-        metadata={METADATA_KEY: str(VERSION)},
-    )
-    encodings = {f"{name}.list.element": "DELTA_BINARY_PACKED" for name in (*SHARED, "created")}
+    """Write a pack to a stream. Raises OSError where it cannot be written."""
     first_with: dict[tuple[bytes, ...], int] = {}
-    rows = (_row(entry, number, first_with) for number, entry in enumerate(entries))
-    with pq.ParquetWriter(
-        to, schema, compression="zstd", compression_level=9, use_dictionary=False, column_encoding=encodings
-    ) as writer:
-        batch: list[dict[str, Any]] = []
-        for row in rows:
-            batch.append(row)
-            if len(batch) == ROWS_AT_A_TIME:
-                writer.write_table(pa.Table.from_pylist(batch, schema=schema))
-                batch = []
-        if batch or not entries:
-            writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+    write_rows(to, (_row(entry, number, first_with) for number, entry in enumerate(entries)))
+
+
+def write_rows(to: BinaryIO, rows: Iterable[dict[str, Any]]) -> None:
+    """Write rows as a pack."""
+    packer = zlib.compressobj(9)
+    to.write(PACK + VERSION + b"\n")
+    for row in rows:
+        payload = pickle.dumps(row, protocol=4)
+        to.write(packer.compress(_LENGTH.pack(len(payload)) + payload))
+    to.write(packer.compress(_LENGTH.pack(0)) + packer.flush())
 
 
 def _row(entry: Entry, number: int, first_with: dict[tuple[bytes, ...], int]) -> dict[str, Any]:
     name, size, wire = entry
-    row: dict[str, Any] = {"file": name, "bytes": size, "like": None}
+    row: dict[str, Any] = {"file": name, "bytes": size, "like": None, "calls": None, "columns": None}
     recordings = wire["recordings"]
     if len(recordings) == 1:
         recording = dict(recordings[0])
         columns, calls = recording.pop("columns"), recording.pop("calls")
         wire = {**wire, "recordings": [recording]}
-        row["created"] = array(COLUMNS["created"], columns["created"]).tolist()
-        key = (calls, *(columns[column] for column in SHARED))
-        like = first_with.setdefault(key, number)
-        if like != number:
-            row["like"] = like
-        else:
-            row["kinds"] = calls
-            row.update({column: array(COLUMNS[column], columns[column]).tolist() for column in SHARED})
-    row["answer"] = pickle.dumps(wire, protocol=5)
+        like = first_with.setdefault((calls, *(columns[column] for column in SHARED)), number)
+        own = ("created",) if like != number else (*SHARED, "created")
+        row["like"], row["calls"] = (like, None) if like != number else (None, calls)
+        row["columns"] = {name: _packed(COLUMNS[name], columns[name]) for name in own}
+    row["answer"] = wire
     return row
 
 
-def read_pack(data: bytes) -> Iterator[Entry]:
+def _packed(code: str, data: bytes) -> bytes:
+    numbers = array(code, data)
+    if numbers.itemsize < 8 or not numbers:
+        return data
+    steps = array(code, [numbers[0], *map(sub, numbers[1:], numbers)]).tobytes()
+    return b"".join(steps[place :: numbers.itemsize] for place in range(numbers.itemsize))
+
+
+def _unpacked(code: str, data: bytes) -> bytes:
+    size = array(code).itemsize
+    if size < 8:
+        return data
+    steps, count = bytearray(len(data)), len(data) // size
+    for place in range(size):
+        steps[place::size] = data[place * count : (place + 1) * count]
+    return array(code, accumulate(array(code, bytes(steps)))).tobytes()
+
+
+def read_pack(stream: BinaryIO) -> Iterator[Entry]:
     """Yield the entries of a pack as they were written.
 
-    Raises NotAPack for a file that is none, ImportError without pyarrow, ValueError for another version, and whatever
-    pyarrow raises for a broken file.
+    Raises ValueError for another version, and whatever zlib, the pickle module or a forged row raises for a broken file.
     """
-    import pyarrow.parquet as pq
-
-    file = pq.ParquetFile(io.BytesIO(data))
-    metadata = file.schema_arrow.metadata or {}
-    version = metadata.get(METADATA_KEY)
-    if version is None:
-        raise NotAPack("is a Parquet file and no pack of hangscope")
-    if version != str(VERSION).encode():
-        raise ValueError(
-            f"a pack of version {version.decode(errors='replace')[:20]}; this hangscope reads {VERSION}"
-        )
     own: dict[int, tuple[bytes, dict[str, bytes]]] = {}
     same: dict[bytes, bytes] = {}  # one object for equal columns
-    number = 0
-    for batch in file.iter_batches(batch_size=ROWS_READ, use_threads=False):
-        columns: dict[str, list[Any]] = {
-            name: _lists(batch.column(name), COLUMNS[name])
-            if name in COLUMNS
-            else batch.column(name).to_pylist()
-            for name in batch.schema.names
-        }
-        for at in range(batch.num_rows):
-            row = {name: values[at] for name, values in columns.items()}
-            yield row["file"], row["bytes"], _answer(row, number, own, same)
-            number += 1
+    for number, row in enumerate(read_rows(stream)):
+        wire = row["answer"]
+        if row["columns"] is not None:
+            columns = {name: _unpacked(COLUMNS[name], data) for name, data in row["columns"].items()}
+            created = columns.pop("created")
+            if row["like"] is None:
+                own[number] = (
+                    row["calls"],
+                    {name: same.setdefault(data, data) for name, data in columns.items()},
+                )
+            calls, columns = own[number if row["like"] is None else row["like"]]
+            recording = wire["recordings"][0]
+            recording["calls"], recording["columns"] = calls, {**columns, "created": created}
+        yield row["file"], row["bytes"], wire
 
 
-def _lists(column: Any, code: str) -> list[bytes | None]:
-    """Return the lists of numbers of a column as the bytes of an array, without making Python's numbers of them."""
-    size = array(code).itemsize
-    if column.values.null_count:
-        raise ValueError("a number is missing")
-    numbers = column.values.cast(f"int{8 * size}")
-    data = memoryview(numbers.buffers()[1] or b"")[numbers.offset * size :]
-    offsets = column.offsets.to_pylist()
-    return [
-        bytes(data[first * size : last * size]) if known else None
-        for first, last, known in zip(offsets, offsets[1:], column.is_valid().to_pylist(), strict=False)
-    ]
+def read_rows(stream: BinaryIO) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a pack. Raises as `read_pack` does."""
+    told = stream.readline(len(PACK) + 20)
+    version = told[len(PACK) :].rstrip(b"\n")
+    if not told.endswith(b"\n"):
+        raise EOFError("it ends before its end")
+    if version != VERSION:
+        shown = version.decode(errors="replace")
+        raise ValueError(f"a pack of version {shown}; this hangscope reads {VERSION.decode()}")
+    unpacked = _Unpacked(stream)
+    while size := _LENGTH.unpack(unpacked.read(_LENGTH.size))[0]:
+        if size > LARGEST:
+            raise ValueError(f"a message of {size:,} bytes")
+        yield safe_pickle.load(unpacked.read(size))
+    unpacked.check_end()
 
 
-def _answer(
-    row: dict[str, Any],
-    number: int,
-    own: dict[int, tuple[bytes, dict[str, bytes]]],
-    same: dict[bytes, bytes],
-) -> dict[str, Any]:
-    wire: dict[str, Any] = safe_pickle.load(row["answer"])
-    if row["created"] is None:
-        return wire
-    if row["like"] is None:
-        own[number] = row["kinds"], {name: same.setdefault(row[name], row[name]) for name in SHARED}
-    calls, columns = own[number if row["like"] is None else row["like"]]
-    recording = wire["recordings"][0]
-    recording["calls"] = calls
-    recording["columns"] = {**columns, "created": row["created"]}
-    return wire
+class _Unpacked:
+    """The plain bytes of a zlib stream, a piece at a time."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._member, self._held = stream, zlib.decompressobj(), bytearray()
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes. Raises EOFError where there are no more."""
+        while len(self._held) < size:
+            self._more()
+        data = bytes(self._held[:size])
+        del self._held[:size]
+        return data
+
+    def check_end(self) -> None:
+        """Raise EOFError or zlib's error where the stream is not whole."""
+        while not self._member.eof:
+            self._more()
+
+    def _more(self) -> None:
+        packed = self._member.unconsumed_tail or self._stream.read(_CHUNK)
+        if not packed or self._member.eof:
+            raise EOFError("it ends before its end")
+        self._held += self._member.decompress(packed, _CHUNK)

@@ -9,6 +9,7 @@
     Process 4243: worker of rank 3                                   `hangscope run`, above a loader worker's stack, whatever wrote it
     # Thread 139999273790336                                         Ray Train without py-spy; these print the outermost frame first
     === Rank 3: http://gpu07:25999 ===                               torch/distributed/debug/_debug_handlers.py, one file for all ranks
+    Stack of rank 3:                                                 whoever collects dumps into one text, right above a process's
 
 All others print the innermost frame first. Of several dumps in one file the last one of each thread counts.
 """
@@ -50,6 +51,14 @@ _GDB_PLACE = regex(r" (?:at ([^\s:]{1,500}):(\d{1,9})|from (\S{1,500}))\s*$")
 _GDB_PYTHON = regex(r"\bfor file (\S{1,500}), line (\d{1,9}), in ([\w<>.]{1,200}) \(")
 _PY_BT = regex(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}), in (.{1,300})$')
 _SECTION = regex(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
+_OF_A_DUMP = "the|global|py-?spy|gdb|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|threads?|process|pid"
+_TITLE = regex(
+    rf"^[\W_]{{0,12}}(?:(?:{_OF_A_DUMP}|of|for|on|from)[\W_]{{1,4}}){{0,8}}rank[\W_]{{0,3}}(\d{{1,7}})"
+    rf"(?:[\W_]{{1,4}}(?:{_OF_A_DUMP}|is|stuck|waits|\d{{1,10}})){{0,8}}[\W_]{{0,8}}$",
+    re.IGNORECASE,
+)
+_TITLE_LIMIT = 80
+_BELOW_A_TITLE = 3  # lines that may stand between it and the dump, empty ones and fences apart
 _ANY = regex(
     rb"^(?:\[[\w:.-]{1,60}\]:? ?){0,2}(?:(?:Current thread|Thread) 0x[0-9a-fA-F]+(?: \[[^\]]{0,80}\])? \(most"
     rb" recent call first\):"
@@ -169,8 +178,24 @@ def _threads(
     """Yield (whose, thread) in file order, and add the processes that are workers to `workers` and names to `titles`."""
     section: int | None = None
     pid: int | None = None
+    title, left, by_hand = None, 0, False
     open_: dict[_Who, tuple[_Who, _Thread]] = {}
     for line in lines:
+        begins = _SPY_PROCESS.match(line.text) or _header(line.text) is not None
+        if (title is not None and begins) or (by_hand and _SPY_PROCESS.match(line.text)):
+            # what somebody wrote above a dump counts for the one process below it
+            yield from open_.values()
+            open_, section, pid, by_hand, title = {}, title, None, title is not None, None
+        elif (
+            len(line.text) <= _TITLE_LIMIT
+            and (match := _TITLE.match(line.text))
+            and not _SECTION.match(line.text)
+        ):
+            title, left = int(match.group(1)), _BELOW_A_TITLE
+            continue
+        elif line.text.strip("` \t"):
+            left -= 1
+            title = title if left > 0 else None
         if match := _SECTION.match(line.text):
             yield from open_.values()
             open_, section, pid = {}, int(match.group(1)), None

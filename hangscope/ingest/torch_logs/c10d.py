@@ -224,5 +224,6 @@ RULES: tuple[Rule, ...] = (
     rule("raised the following async exception", None, _async_error),
     rule("NCCL communicator encountered error set by", None, _async_error),
     rule("DistBackendError: NCCL error in", None, _async_error),
+    rule("NCCL communicator was aborted on rank", None, _async_error),  # up to 2.0
     rule("remote error detected from rank", None, _async_error),
 )

@@ -19,7 +19,7 @@ _SYMPTOMS = regex(
     r"timeout caused pair closure"
     r"|Timed out waiting \d+ ?ms|Timed out after \d+ seconds waiting for clients|wait timeout after \d+|"
     r"Socket Timeout|client socket has (?:timed out|failed)"
-    r"|Gloo connectFullMesh failed|connect\(\) timed out|recvValue failed|failed to recv, got 0 bytes|TCP "
+    r"|Gloo connectFullMesh failed|ss1\.ss_family == ss2\.ss_family|connect\(\) timed out|recvValue failed|failed to recv, got 0 bytes|TCP "
     r"client failed to connect"
     r"|Watchdog caught collective operation timeout|watchdog thread terminated|NCCL communicator was aborted|"
     r"timed out in blocking wait"
@@ -60,4 +60,4 @@ def is_symptom(kind: str, message: str) -> bool:
     text = f"{kind}: {message}"
     if _SYMPTOMS.search(text):
         return True
-    return kind.rsplit(".", 1)[-1] in _SYMPTOM_TYPES and not _OWN_IN_NCCL.search(text)
+    return re.split(r"\.|::", kind)[-1] in _SYMPTOM_TYPES and not _OWN_IN_NCCL.search(text)

@@ -190,6 +190,12 @@ RULES: tuple[Rule, ...] = (
         told_of_group(StoreUnreachable, what="store gone"),
     ),
     rule("RendezvousTimeoutError", r"(?P<what>RendezvousTimeoutError)", told(RendezvousTimeout)),
+    # gloo/transport/tcp/address.cc: one rank gave an IPv4 address and another one an IPv6 address
+    rule(
+        "ss1.ss_family == ss2.ss_family",
+        r"(?P<what>ss1\.ss_family == ss2\.ss_family)",
+        told(RendezvousTimeout),
+    ),
     rule("RendezvousConnectionError", r"(?P<what>RendezvousConnectionError)", told(RendezvousTimeout)),
     rule("EADDRINUSE", None, _port_in_use),
     rule("ddress already in use", r"[Aa]ddress already in use", _port_in_use),

@@ -12,6 +12,7 @@ from hangscope.events import Event, from_row
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.job_logs import engines, faults, launcher
 from hangscope.ingest.job_logs.deepspeed import DeepSpeedParser
+from hangscope.ingest.job_logs.exit_codes import ExitCodeParser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
@@ -111,7 +112,7 @@ def read_log(
     """
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
-        TracebackParser(), table, RuleParser(launcher.RULES), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
+        TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
         DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
         RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip

@@ -68,6 +68,8 @@ def read_file(
             kind = sniff.sniff(_peek(stream))
             if kind in _STREAMED:
                 return _STREAMED[kind](stream, shown)
+            if kind == "pack":
+                return _read_pack(stream, shown, hand_over)
             data = read_whole(stream, max_bytes)
             if len(data) > max_bytes:
                 return failed(
@@ -84,7 +86,7 @@ def read_file(
                     recording = (known or Known()).json_forms().read(data)
                 if recording is not None:
                     return _recorded(recording)
-            return _read_json(data, shown) if kind == "json" else _read_pack(data, shown, hand_over)
+            return _read_json(data, shown)
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))
     except MemoryError:
@@ -163,7 +165,7 @@ def _recorded(recording: Recording) -> Wire:
     return recorded
 
 
-def _read_pack(data: bytes, shown: str, hand_over: Callable[[Part], None] | None) -> Wire:
+def _read_pack(stream: BinaryIO, shown: str, hand_over: Callable[[Part], None] | None) -> Wire:
     from hangscope.ingest.recorder import pack_file
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.wire_check import BadAnswer, check_wire
@@ -172,7 +174,7 @@ def _read_pack(data: bytes, shown: str, hand_over: Callable[[Part], None] | None
     pack["files"] = []
     hand_over = hand_over or pack["files"].append
     try:
-        for number, (name, size, wire) in enumerate(pack_file.read_pack(data)):
+        for number, (name, size, wire) in enumerate(pack_file.read_pack(stream)):
             if number % CHECKED_TOGETHER == 0:
                 interner = Interner()
             try:
@@ -180,13 +182,9 @@ def _read_pack(data: bytes, shown: str, hand_over: Callable[[Part], None] | None
             except BadAnswer as error:
                 wire = failed("unreadable", "bad_pack", f"cannot be used from {shown}: {error}")
             hand_over((str(name), size, wire))
-    except ImportError:
-        return failed("pack", "pack_unavailable", "is a pack; pip install 'hangscope[parquet]' to read it")
-    except pack_file.NotAPack as error:
-        return answer("parquet", "ignored", str(error))
     except MemoryError:
         raise
-    except Exception as error:  # pyarrow raises its own, and a forged answer anything
+    except Exception as error:  # a forged answer may raise anything
         return failed(
             "pack",
             "corrupt",

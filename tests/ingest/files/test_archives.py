@@ -85,7 +85,7 @@ def test_what_only_bears_an_archives_name_is_read_as_what_it_is(tmp_path: Path, 
         "short": b"x",
         "dump": pickle.dumps({"version": "2.10", "entries": []}, protocol=2),
         "json": b'{"version": "2.10", "entries": []}',
-        "pack": b"PAR1" + bytes(600),
+        "pack": b"\x89hangscope.pack 2\n" + bytes(600),
         "packed": gzip.compress(b"step 1\n" * 200),
     }
     for name, data in contents.items():

@@ -7,7 +7,7 @@ import pytest
 
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.failure_table import read_error_file, sniff_error_file
-from hangscope.ingest.job_logs.launcher import signal_name
+from hangscope.ingest.job_logs.launcher import Exit, signal_name
 from hangscope.ingest.workers.log_reading import read_log
 
 FAILED = "failed (exitcode: -9) local_rank: 1 (pid: 29461) of binary: /opt/venv/bin/python3"
@@ -85,6 +85,30 @@ def test_the_agents_line_of_every_version(header: str) -> None:
             ("exit", {"code": 3, "local_rank": 1}),
         ),
         (
+            "[rank: 2] Child process with PID 4711 terminated with code -9. Forcefully terminating all other processes to avoid zombies",
+            ("exit", {"code": -9, "local_rank": 2, "pid": 4711, "rank": None}),
+        ),
+        (
+            "INFO     lightning.fabric.strategies.launchers.subprocess_script:subprocess_script.py:224 [rank: 1] Child process with PID 29 terminated with code 4. Forcefully terminating all other processes",
+            ("exit", {"code": 4, "local_rank": 1, "pid": 29}),
+        ),
+        (
+            "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD",
+            ("exit", {"code": 1, "task": 3}),
+        ),
+        (
+            "ERROR multiproc_worker_utils.py:120] Worker VllmWorkerProcess pid 4711 died, exit code: -9",
+            ("exit", {"code": -9, "pid": 4711}),
+        ),
+        (
+            "(EngineCore_DP0 pid=77) ERROR [multiproc_executor.py:230] Worker proc VllmWorker-1 died unexpectedly, shutting down executor.",
+            ("workers_swept", {"failed": "Worker proc VllmWorker-1"}),
+        ),
+        (
+            "ERROR [ray_executor_v2.py:464] RayWorkerProc rank=[3] died unexpectedly, shutting down executor.",
+            ("workers_swept", {"failed": "RayWorkerProc rank=[3]", "rank": None}),
+        ),
+        (
             "-- Process 3 terminated with the following error:",
             ("exit", {"code": 1, "local_rank": 3}),
         ),
@@ -98,7 +122,7 @@ def test_the_agents_line_of_every_version(header: str) -> None:
         ),
         (
             "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
-            ("workers_swept", {"failed": "worker"}),
+            ("workers_swept", {"failed": "a worker"}),
         ),
         (
             "[ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=3'] exits with return code = -9",
@@ -208,3 +232,28 @@ def test_error_file() -> None:
 )
 def test_damaged_error_files_say_nothing(data: bytes) -> None:
     assert read_error_file(data, "error.json") == []
+
+
+MPI = [
+    "the job to be terminated. The first process to do so was:",
+    "",
+    "  Process name: [[12345,1],3]",
+    "  Exit code:    137",
+]
+SCHEDULER = "[2026-01-14 05:02:11] Rank 0 scheduler is dead. Please check if there are relevant logs there."
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "task"),
+    [(MPI, -9, 3), ([SCHEDULER, "[2026-01-14 05:02:12] Exit code: -9"], -9, None)],
+)
+def test_an_end_whose_code_stands_in_a_later_line(lines: list[str], code: int, task: int | None) -> None:
+    (event,) = [e for e in events("\n".join(lines)) if e.kind == "exit"]
+    assert isinstance(event, Exit)
+    assert (event.code, event.task) == (code, task)
+    assert [e for e in events("\n".join(lines[-1:])) if e.kind == "exit"] == []
+
+
+def test_a_scheduler_without_a_code_failed_all_the_same() -> None:
+    (event,) = events("\n".join([SCHEDULER, *["x"] * 9, "Exit code: 1"]))
+    assert event.kind == "workers_swept" and event.rank is None

@@ -40,6 +40,7 @@ def fields(text: str, level: str = "WARN") -> dict[str, Any] | None:
             "Bootstrap Root : mismatch in info from procs, nranks 8 vs 16, nroots 1 vs 1",
             ("bootstrap", 1),
         ),
+        ("Bootstrap : no socket interface found", ("bootstrap", 1)),
         ("Message truncated : received 64 bytes instead of 8", ("bootstrap", 2)),
         ("Multiple Ranks are using the same GPU/Partition.", ("duplicate_gpu", 1)),
         (

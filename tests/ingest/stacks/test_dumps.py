@@ -147,3 +147,33 @@ def test_other_files_are_no_stacks(data: bytes) -> None:
 def test_a_cut_dump_gives_what_it_holds(cut: int) -> None:
     threads = _first(io.BytesIO(FAULT[:cut].encode()))
     assert len(threads) <= 1
+
+
+def spy(pid: int) -> str:
+    return SPY.replace("123", str(pid))
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "rank {}:",
+        "### Rank {}",
+        "The stack for rank{}:",
+        "py-spy dump of rank {} (pid 88)",
+        "=== Rank {} ===",
+    ],
+)
+def test_a_title_above_a_dump_tells_whose_it_is(title: str) -> None:
+    text = "\n".join([title.format(3), "```", spy(123), "```", title.format(5), spy(124)])
+    found = read_processes(io.BytesIO(text.encode()), "stacks.txt")
+    assert [process.rank for process in found] == [3, 5]
+    assert all(process.threads[0][1][0].name == "wait" for process in found)
+
+
+def test_a_title_counts_for_the_one_process_right_below_it() -> None:
+    found = read_processes(io.BytesIO("\n".join(["rank 3:", spy(123), spy(124)]).encode()), "stacks.txt")
+    assert [(process.rank, process.pid) for process in found] == [(3, 123), (None, 124)]
+    far = "\n".join(["rank 3", "some", "other", "text", "between", spy(123)])
+    assert [process.rank for process in read_processes(io.BytesIO(far.encode()), "stacks.txt")] == [None]
+    prose = "\n".join(["all ranks wait for rank 0", spy(123)])
+    assert [process.rank for process in read_processes(io.BytesIO(prose.encode()), "stacks.txt")] == [None]
