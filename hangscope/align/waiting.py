@@ -37,8 +37,9 @@ def build(
             member = view.members[rank]
             for seq in seqs:
                 row = member.row_of(seq)
+                beyond = -1 if seq < member.first_row else 1 << 60  # lost by the ring, or told by a line
                 order = (
-                    int(member.queue.order[row]) if row is not None and member.queue is not None else 1 << 60
+                    int(member.queue.order[row]) if row is not None and member.queue is not None else beyond
                 )
                 calls[rank].append(
                     OpenCall(

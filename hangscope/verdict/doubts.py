@@ -16,9 +16,11 @@ from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Shift
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved
 from hangscope.knowledge.callsite import user_frame
 from hangscope.verdict.damage import damage, only_communication_failed, torn_death
+from hangscope.verdict.status import trouble
 
 LOW, MEDIUM = 0, 1
 EXPLAINS = 0.9  # of the waiting ranks, below which a root is not the whole story
@@ -89,6 +91,16 @@ def even_sides(case: Case, match: Match) -> Doubt | None:
     """Nobody is named, for the sides are even."""
     if case.finding.tie and not match.culprits:
         return Doubt(MEDIUM, "the sides are even and history does not tell which is wrong")
+    return None
+
+
+def said_over(case: Case, match: Match) -> Doubt | None:
+    """Who waits says that its loop is over, and no line tells of trouble: the job may have gone on behind its dumps."""
+    over = [e for e in case.statements.all(Progress) if e.done and e.rank not in match.culprits]
+    if match.cause == "stuck_rank" and over and not trouble(case):
+        return Doubt(
+            LOW, "a line says that the loop ended, and none tells of trouble: the job may have gone on"
+        )
     return None
 
 
@@ -238,7 +250,7 @@ def mostly_silent(case: Case, match: Match) -> Doubt | None:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubt | None], ...] = (
-    damaged, number_alone, raised_elsewhere, even_sides, explains_few, leaves_waiting, guessed, died_beside, others_unseen, assumed,
+    damaged, number_alone, raised_elsewhere, said_over, even_sides, explains_few, leaves_waiting, guessed, died_beside, others_unseen, assumed,
     members_unknown, half_unseen, text_alone, no_history, sides_not_here, not_here, no_frames, mostly_silent,
 )  # fmt: skip
 

@@ -36,16 +36,16 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     made seconds apart, show a call here and a gap there, or devices here and there that lag by a call.
     """
     if isinstance(case.finding, Lagging) and not case.finding.culprits:
-        return not _trouble(case)
+        return not trouble(case)
     waiting = set(case.graph.waiting)
     view = case.finding.stuck.view
     early = view.early if view is not None else set()  # that a dump is older than its peers' is known already
     seen = {r.rank for r in case.incident.ranks.values() if r.seen and r.dump_file and r.rank not in early}
     free = seen - waiting
     if not waiting:
-        return 0 < len(seen) == len(case.incident.ranks) and not _trouble(case)
+        return 0 < len(seen) == len(case.incident.ranks) and not trouble(case)
     alone = free == set(named) and len(free) == 1
-    return not alone and len(free) >= len(waiting) and not _trouble(case)
+    return not alone and len(free) >= len(waiting) and not trouble(case)
 
 
 def ended_well(case: Case) -> bool:
@@ -54,7 +54,7 @@ def ended_well(case: Case) -> bool:
     One agent's word tells of its own workers: it is the whole job's where nearly all ranks wait, and among them one of its.
     """
     statements = case.statements
-    if _trouble(case, StoreUnreachable):  # who leaves before rank 0 does may find its store gone
+    if trouble(case, StoreUnreachable):  # who leaves before rank 0 does may find its store gone
         return False
     told = {e.everywhere for e in statements.all(WorkersEnded)}
     if statements.all(JobCompleted) or len(told) == 2:
@@ -64,7 +64,7 @@ def ended_well(case: Case) -> bool:
     return False in told and bool(case.graph.waiting) and free < max([2, *hosts.values()])
 
 
-def _trouble(case: Case, *harmless: type[Event]) -> bool:
+def trouble(case: Case, *harmless: type[Event]) -> bool:
     """Return whether a line tells of an error, a timeout or an end, kinds that are `harmless` here apart."""
     told = case.statements.all(*(kind for kind in _TROUBLE if kind not in harmless))
     return any(not (isinstance(e, Exit) and e.code == 0) for e in told)
@@ -73,7 +73,7 @@ def _trouble(case: Case, *harmless: type[Event]) -> bool:
 def status_without_verdict(case: Case) -> str:
     """Return no_hang only with positive proof, else inconclusive."""
     incident, statements = case.incident, case.statements
-    if _trouble(case) or case.graph.waiting or damaged_files(incident):
+    if trouble(case) or case.graph.waiting or damaged_files(incident):
         return "inconclusive"
     ranks = incident.ranks.values()
     # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.

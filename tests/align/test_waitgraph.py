@@ -106,3 +106,23 @@ def test_opposite_orders_of_two_groups_are_a_circle(tmp_path: Path) -> None:
     assert graph.waiting == [0, 1]
     (root,) = roots(graph)
     assert root.kind == "cycle" and root.explains == frozenset({0, 1})
+
+
+def test_an_open_call_that_the_ring_lost_stands_before_those_that_it_kept(tmp_path: Path) -> None:
+    """Ranks 0 and 1 wait in a data-parallel call of which only the counters tell; behind it they have joined others alone."""
+    groups = {
+        "0": ("default_pg", range(4)), "1": ("tp", (0, 1)), "2": ("tp", (2, 3)), "3": ("dp", (0, 2)), "4": ("dp", (1, 3)),
+    }  # fmt: skip
+    recorders = [Recorder(rank, groups, ring=4) for rank in range(4)]
+    for rank, recorder in enumerate(recorders):
+        tp, dp = "2" if rank > 1 else "1", "4" if rank % 2 else "3"
+        for _ in range(6):
+            recorder.call("all_reduce", tp, line=41).call("reduce_scatter_tensor", dp, line=43)
+        if rank < 2:
+            recorder.call("reduce_scatter_tensor", dp, line=43, state="scheduled")
+        if rank < 3:
+            recorder.call("all_reduce", tp, line=41, state="scheduled", times=5 if rank < 2 else 1)
+        recorder.ring = 5 if rank < 2 else 40
+    write_all(recorders, tmp_path)
+    verdict = analyze(tmp_path).verdict
+    assert verdict is not None and verdict.culprit_ranks == (3,) and verdict.cause == "stuck_rank"

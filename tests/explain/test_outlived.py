@@ -44,3 +44,16 @@ def test_an_idle_dump_and_a_traceback_in_another_call_are_a_guess(tmp_path: Path
         tmp_path, [_gloo(0, 70, False), _gloo(2, 70, True)], rank_0=_raised_in(0, "all_gather", 9)
     )
     assert report.verdict is not None and report.verdict.confidence == "low"
+
+
+def test_a_rank_that_waits_in_its_dump_and_dies_elsewhere_outlived_it(tmp_path: Path) -> None:
+    """On gloo a call blocks its rank: who raises an error of its own in another line had left the call that its dump shows."""
+    recorders = [_gloo(0, 70, False), _gloo(1, 70, True), _gloo(2, 70, True)]
+    own = [
+        "[rank2]: Traceback (most recent call last):",
+        f'[rank2]:   File "{SCRIPT}", line 9, in load',
+        "[rank2]: ValueError: bad sample",
+    ]
+    assert blame(judged(tmp_path / "own", recorders, rank_2=own)) == ("hang", "crashed_rank", (2,))
+    inside = [line.replace("line 9, in load", "line 20, in train") for line in own]
+    assert blame(judged(tmp_path / "inside", recorders, rank_2=inside))[2] == (0,)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.dump_writer import Recorder, job
 from tests.small_jobs import due, loop
 from tests.text_lines import timeout, told
-from tests.verdicts import blame, judged
+from tests.verdicts import blame, judged, level
 
 SIZE = 8
 GROUPS = {"0": ("default_pg", range(SIZE)), **{str(n): ("tp", (2 * n - 2, 2 * n - 1)) for n in range(1, 5)}}
@@ -104,3 +104,11 @@ def test_an_agents_word_that_all_its_workers_ended_well_outweighs_dumps_that_wer
     assert one_of_two.status != "no_hang"
     both = f"{agent}Done waiting for other agents. Elapsed: 0.02 seconds"
     assert judged(tmp_path / "both", recorders, job=[ended, both]).status == "no_hang"
+
+
+def test_words_that_the_loop_is_over_make_a_freeze_in_dumps_a_guess(tmp_path: Path) -> None:
+    recorders = loop(4)
+    for recorder in recorders[1:]:
+        due(recorder)
+    for words, sure in (("training complete", "low"), ("step 12/40 loss 0.3", "high")):
+        assert level(judged(tmp_path / sure, recorders, job=[words])) == sure

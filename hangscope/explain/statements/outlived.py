@@ -6,9 +6,10 @@ shows a rank idle accuses nobody.
 
 from __future__ import annotations
 
-from hangscope.explain.statements.statements import Statements
+from hangscope.explain.statements.statements import Death, Statements
 from hangscope.frames import Frame, Stack
 from hangscope.incident import Incident, RankRecord, State
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frames
 
 #: op (empty: not told) and lines of the user's
@@ -18,6 +19,7 @@ Site = tuple[str, tuple[tuple[str, int], ...]]
 def outlived(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks (global) whose tracebacks stand in a call that is later than their dumps.
 
+    So were those of ranks that wait in their dumps on gloo and then raised an error of their own in another line.
     A rank that waits in its dump and raises in a call of another line went on. One that is idle in its dump went on where it
     raises in the same call as such a rank; else it may have come late to the call that its peers wait in.
     """
@@ -31,7 +33,34 @@ def outlived(incident: Incident, statements: Statements) -> frozenset[int]:
     }
     went_on = {rank: site for rank, site in later.items() if _waits(incident.ranks[rank])}
     sites = set(went_on.values())
-    return frozenset(went_on) | frozenset(rank for rank, site in later.items() if site in sites)
+    return (
+        frozenset(went_on)
+        | frozenset(rank for rank, site in later.items() if site in sites)
+        | frozenset(death.rank for death in statements.deaths if _died_later(incident, death))
+    )
+
+
+def _died_later(incident: Incident, death: Death) -> bool:
+    """Return whether a rank raised an error of its own elsewhere than in the calls that block it in its dump.
+
+    On gloo a call blocks the host; on NCCL the program may be anywhere while calls are open.
+    """
+    record, event = incident.ranks.get(death.rank), death.event
+    if (
+        record is None
+        or record.dump_file is None
+        or not isinstance(event, RankException)
+        or not _waits(record)
+    ):
+        return False
+    raised = {(frame.file, frame.line) for frame in user_frames(event.frames)}
+    for queue in (*record.queues.values(), *record.p2p.values()):
+        for row in (queue.state <= State.STARTED).nonzero()[0].tolist():
+            kind = incident.kinds[int(queue.kind[row])]
+            called = {(frame.file, frame.line) for frame in user_frames(kind.stack)[:1]}
+            if kind.backend != "gloo" or not raised or not called or called & raised:
+                return False
+    return True
 
 
 def _site(op: str, stack: Stack) -> Site:
