@@ -1,16 +1,19 @@
-"""Rules about gradients: parameters without one, and backward passes that reduce other buckets."""
+"""Rules about gradients and what they are of: parameters without one, other buckets, models that were not built alike."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import aspects, describe
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Shifted
 from hangscope.incident import Event
-from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused
+from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
+from hangscope.knowledge.callsite import in_constructor
 
 
 def unused_parameters(case: Case) -> Match | None:
@@ -109,3 +112,77 @@ def _by_hand(d: Difference) -> bool:
     """Return whether the reductions are the user's own all_reduce calls, made by a line of theirs and not by autograd."""
     kinds = [*d.skipped, *d.added, *([d.peer] if d.peer is not None else [])]
     return bool(kinds) and not d.gradients([k for k in kinds if k is not None])
+
+
+def different_models(case: Case) -> Match | None:
+    """DDP's own comparison of the ranks' parameters, or its first broadcasts with different sizes."""
+    counts: dict[int, Counter[int]] = defaultdict(Counter)
+    events = case.statements.all(DdpParams)
+    for event in events:
+        for rank, count in (event.counts or {}).items():
+            counts[int(rank)][int(count)] += 1
+    own = {rank: c.most_common(1)[0][0] for rank, c in counts.items()}
+    for event in events:  # a rank's word about itself counts more than its peers'
+        told = event.counts or {}
+        if event.rank in told:
+            own[event.rank] = int(told[event.rank])  # type: ignore[index]
+    if own and len(set(own.values())) > 1:
+        groups = Counter(own.values())
+        common, times = groups.most_common(1)[0]
+        tie = list(groups.values()).count(times) > 1
+        odd = () if tie else tuple(sorted(r for r, n in own.items() if n != common))
+        numbers = ", ".join(f"rank {r}: {own[r]}" for r in sorted(own)[:6])
+        return _models(
+            odd,
+            f"the ranks have different numbers of parameters ({numbers})",
+            [quote(e) for e in events[:4]],
+            case,
+            1 if tie else 2,
+        )
+    shapes = case.statements.all(DdpShape)
+    if shapes:
+        tellers = sorted({e.rank for e in shapes if e.rank is not None})
+        # The check compares with process 0; where everybody else differs from it, process 0 is the odd one.
+        odd = (
+            (0,)
+            if len(tellers) * 2 > len(case.incident.ranks) - 1 and len(case.incident.ranks) > 2
+            else tuple(tellers)
+        )
+        return _models(
+            odd,
+            f"parameters of {ranks_phrase(odd)} have other sizes than those of their peers",
+            [quote(e) for e in shapes[:4]],
+            case,
+            2,
+        )
+    finding = case.finding
+    if (
+        isinstance(finding, Different)
+        and finding.own.kind
+        and finding.stuck.kind
+        and in_constructor(finding.own.kind)
+        and in_constructor(finding.stuck.kind)
+    ):
+        return _models(
+            finding.culprits,
+            f"{ranks_phrase(finding.culprits) if finding.culprits else 'the ranks'} synchronise other parameters while DDP wraps the model",
+            [],
+            case,
+            1,
+        )
+    return None
+
+
+def _models(odd: tuple[int, ...], why: str, evidence: list[Evidence], case: Case, strength: int) -> Match:
+    return Match(
+        "model_mismatch",
+        odd,
+        why,
+        strength=strength,
+        evidence=evidence,
+        frame=case.frame_of(case.finding.own.kind),
+        advice=[
+            f"Compare the config, vocabulary size and seed that {ranks_phrase(odd) if odd else 'the two sides'} built the model from with those of the others.",
+            "Build from one config broadcast by rank 0, and compare a hash of (name, shape) over ranks before wrapping.",
+        ],
+    )

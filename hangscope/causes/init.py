@@ -1,14 +1,13 @@
-"""Rules about beginnings: groups that never formed, and models that were not built alike."""
+"""Rules about beginnings: stores, rendezvous and groups that never formed."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, quote
-from hangscope.conclusion import Evidence
-from hangscope.explain.finding import Different, Nothing
+from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
 from hangscope.incident import Event
@@ -18,8 +17,6 @@ from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import (
-    DdpParams,
-    DdpShape,
     PortInUse,
     RendezvousTimeout,
     StoreTimeout,
@@ -27,88 +24,13 @@ from hangscope.ingest.torch_logs.store import (
 )
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
-from hangscope.knowledge.callsite import in_constructor
-
-
-def different_models(case: Case) -> Match | None:
-    """DDP's own comparison of the ranks' parameters, or its first broadcasts with different sizes."""
-    counts: dict[int, Counter[int]] = defaultdict(Counter)
-    events = case.statements.all(DdpParams)
-    for event in events:
-        for rank, count in (event.counts or {}).items():
-            counts[int(rank)][int(count)] += 1
-    own = {rank: c.most_common(1)[0][0] for rank, c in counts.items()}
-    for event in events:  # a rank's word about itself counts more than its peers'
-        told = event.counts or {}
-        if event.rank in told:
-            own[event.rank] = int(told[event.rank])  # type: ignore[index]
-    if own and len(set(own.values())) > 1:
-        groups = Counter(own.values())
-        common, times = groups.most_common(1)[0]
-        tie = list(groups.values()).count(times) > 1
-        odd = () if tie else tuple(sorted(r for r, n in own.items() if n != common))
-        numbers = ", ".join(f"rank {r}: {own[r]}" for r in sorted(own)[:6])
-        return _models(
-            odd,
-            f"the ranks have different numbers of parameters ({numbers})",
-            [quote(e) for e in events[:4]],
-            case,
-            1 if tie else 2,
-        )
-    shapes = case.statements.all(DdpShape)
-    if shapes:
-        tellers = sorted({e.rank for e in shapes if e.rank is not None})
-        # The check compares with process 0; where everybody else differs from it, process 0 is the odd one.
-        odd = (
-            (0,)
-            if len(tellers) * 2 > len(case.incident.ranks) - 1 and len(case.incident.ranks) > 2
-            else tuple(tellers)
-        )
-        return _models(
-            odd,
-            f"parameters of {ranks_phrase(odd)} have other sizes than those of their peers",
-            [quote(e) for e in shapes[:4]],
-            case,
-            2,
-        )
-    finding = case.finding
-    if (
-        isinstance(finding, Different)
-        and finding.own.kind
-        and finding.stuck.kind
-        and in_constructor(finding.own.kind)
-        and in_constructor(finding.stuck.kind)
-    ):
-        return _models(
-            finding.culprits,
-            f"{ranks_phrase(finding.culprits) if finding.culprits else 'the ranks'} synchronise other parameters while DDP wraps the model",
-            [],
-            case,
-            1,
-        )
-    return None
-
-
-def _models(odd: tuple[int, ...], why: str, evidence: list[Evidence], case: Case, strength: int) -> Match:
-    return Match(
-        "model_mismatch",
-        odd,
-        why,
-        strength=strength,
-        evidence=evidence,
-        frame=case.frame_of(case.finding.own.kind),
-        advice=[
-            f"Compare the config, vocabulary size and seed that {ranks_phrase(odd) if odd else 'the two sides'} built the model from with those of the others.",
-            "Build from one config broadcast by rank 0, and compare a hash of (name, shape) over ranks before wrapping.",
-        ],
-    )
 
 
 def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    for rule in (_port, _duplicate, _bootstrap, _communicator, _store):
+    for rule in (_port, _duplicate, _versions, _bootstrap, _communicator, _store):
         match = rule(case)
         if match is not None:
             return match
@@ -162,27 +84,50 @@ def _shared(events: Sequence[NcclWarn]) -> str:
     return "use one GPU" if one else "share GPUs with each other"
 
 
-_UNEQUAL = {
-    "version_mismatch": (
-        "the ranks run different versions of NCCL",
-        "Give all ranks one image: compare torch.cuda.nccl.version() and LD_LIBRARY_PATH over the hosts.",
-    ),
-    "bootstrap": (
-        "NCCL's bootstrap failed",
-        "Check that every process has a rank and a port of its own, that NCCL_SOCKET_IFNAME names an interface which each host has, and that nothing else speaks to the bootstrap's port.",
-    ),
-}
+def _versions(case: Case) -> Match | None:
+    """NCCL's refusal to join ranks of two versions: those of the rarer one are odd, where so many ranks are known that it is rare."""
+    events = [e for e in case.statements.all(NcclWarn) if e.fault == "version_mismatch"]
+    if not events:
+        return None
+    told: dict[int, int] = {}
+    for event in events:
+        # Whose numbers are the job's own where its printer's are: those of a smaller communicator count its members.
+        same = event.rank in (None, event.rank_a)
+        if same and event.peer_rank is not None and event.peer_version is not None:
+            told.setdefault(event.peer_rank, event.peer_version)
+        own = event.rank if event.rank is not None else event.rank_a
+        if own is not None and event.version is not None:
+            told[own] = event.version
+    ranks_of: dict[int, list[int]] = defaultdict(list)
+    for rank, version in sorted(told.items()):
+        ranks_of[version].append(rank)
+    sides = sorted(ranks_of.values(), key=len)
+    known = len(sides) == 2 and 2 * len(sides[1]) > max(len(case.incident.ranks), *told)
+    odd = tuple(sides[0]) if known else ()
+    whose = "; ".join(f"{ranks_phrase(ranks)}: {version}" for version, ranks in sorted(ranks_of.items()))
+    return Match(
+        "init_hang",
+        odd,
+        f"ranks run different versions of NCCL{f' ({whose})' if whose else ''}, which refuses to join them",
+        strength=2 if odd else 1,
+        evidence=[quote(e) for e in sorted(events, key=lambda e: e.rank not in odd)[:3]],
+        advice=[
+            "Start all hosts from one image, and compare torch.cuda.nccl.version() and LD_LIBRARY_PATH on each of them."
+        ],
+    )
 
 
 def _bootstrap(case: Case) -> Match | None:
     """NCCL's own word on ranks that could not begin together."""
-    warnings = [e for e in case.statements.all(NcclWarn) if e.fault in _UNEQUAL]
+    warnings = [e for e in case.statements.all(NcclWarn) if e.fault == "bootstrap"]
     if not warnings or case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls:
         return None
     first = min(warnings, key=lambda e: (e.tier, e.file, e.line))
-    why, advice = _UNEQUAL[first.fault]
     return Match(
-        "init_hang", (), why, strength=2 - first.tier, evidence=[quote(e) for e in warnings[:3]], advice=[advice]
+        "init_hang", (), "NCCL's bootstrap failed", strength=2 - first.tier, evidence=[quote(e) for e in warnings[:3]],
+        advice=[
+            "Check that every process has a rank and a port of its own, that NCCL_SOCKET_IFNAME names an interface which each host has, and that nothing else speaks to the bootstrap's port."
+        ],
     )  # fmt: skip
 
 

@@ -24,6 +24,10 @@ _SKIPS = regex(
 )
 
 
+def _words(event: Event) -> str:
+    return " ".join(_WORDS.sub(" ", event.text).split())
+
+
 class Steps:
     """Compares the output of some ranks with that of those who wait. All ranks are global."""
 
@@ -57,18 +61,21 @@ class Steps:
 
         What all ranks skip together, rank 0 may say for all: without logs of those who wait, nothing follows from it.
         """
-        statements, records, waiting = self.statements, self.records, self.waiting
+        records, waiting = self.records, self.waiting
         if not any(f != records[r].dump_file for r in waiting if r in records for f in records[r].files):
             return []
-        common = {_WORDS.sub("", e.text) for r in waiting for e in statements.of(r, Skip)}
-        said: list[Event] = [
+        common = {_words(e) for r in waiting for e in self._of_skips(r)}
+        return [
             e
             for r in ranks
-            for e in statements.of(r, Skip)
-            if _WORDS.sub("", e.text) not in common and "overflow" not in e.text.lower()
+            for e in self._of_skips(r)
+            if _words(e) not in common and "overflow" not in e.text.lower()
         ]
-        said += [e for r in ranks for e in statements.of(r, Progress) if _SKIPS.search(e.text)]
-        return said
+
+    def _of_skips(self, rank: int) -> list[Event]:
+        """Return the lines by which a rank tells that it skipped something, or saw what is no number."""
+        counted: list[Event] = [e for e in self.statements.of(rank, Progress) if _SKIPS.search(e.text)]
+        return [*self.statements.of(rank, Skip), *counted]
 
     def _steps(self, rank: int) -> tuple[int, int] | None:
         """Return (epoch, step) of the last progress line of a rank that counts steps."""

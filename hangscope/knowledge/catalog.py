@@ -244,7 +244,7 @@ CATALOG: dict[str, CauseText] = {entry.cause: entry for entry in _ENTRIES}
 #: verdict, later ones its alternatives.
 ORDER = (
     "ends.process.ended_from_outside",
-    "init.different_models",
+    "gradients.different_models",
     "gradients.unused_parameters",
     "device.device_fault",
     "ends.process.died",
@@ -257,6 +257,7 @@ ORDER = (
     "pairs.unpaired",
     "order.false_circle",
     "order.crossed_groups",
+    "order.crossed_threads",
     "order.circular_wait",
     "mismatch.wrong_dtype",
     "library_calls.interrupted_elsewhere",

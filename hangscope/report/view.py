@@ -115,9 +115,10 @@ def _headline(analysis: Analysis) -> str:
         # The name of a call stays as it is written.
         return summary[:1].upper() + summary[1:] if summary.split(" ")[0].isalpha() else summary
     if judgement.status == "no_hang":
-        if ended_well(analysis.case):
+        dumped = [record.dump_file is not None for record in analysis.incident.ranks.values()]
+        if any(dumped) and ended_well(analysis.case):
             return "No hang: the launcher tells that the job ended without an error; dumps show calls of a moment before."
-        if not all(record.dump_file for record in analysis.incident.ranks.values()):
+        if not dumped or not all(dumped):
             return "No hang: the job ended without an error."
         return "No hang: every rank was seen, nothing is pending and all frontiers are equal."
     return "Inconclusive: what was left behind does not tell whether the job stopped, or where."

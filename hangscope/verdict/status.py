@@ -11,6 +11,7 @@ from hangscope.explain.finding import Lagging
 from hangscope.incident import State
 from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd, JobCompleted, WorkersEnded, WorkersSwept
+from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, HeartbeatTimeout, WatchdogTimeout
@@ -24,7 +25,7 @@ from hangscope.verdict.damage import damaged_files
 _TROUBLE = (
     RankException, Exit, GlooTimeout, GlooClosed, WatchdogTimeout, Terminate, CallFingerprint, MonitoredBarrier, StoreTimeout,
     NcclWarn, ExternalEnd, HeartbeatTimeout, Desync, AsyncError, NoProgress, RendezvousTimeout, StoreUnreachable, CudaError, Xid,
-    OomCuda, OomHost, DdpUnused, WorkersSwept,
+    OomCuda, OomHost, DdpUnused, WorkersSwept, WorkerDied,
 )  # fmt: skip
 
 
@@ -51,17 +52,32 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
 def ended_well(case: Case) -> bool:
     """Return whether the whole job ended with exit code 0 by its launcher's word, whatever dumps show that were made before.
 
-    One agent's word tells of its own workers: it is the whole job's where nearly all ranks wait, and among them one of its.
+    One agent's word tells of its own workers: it is the whole job's where all ranks speak in its log alone, or where nearly all
+    wait, and among them one of its.
     """
     statements = case.statements
     if trouble(case, StoreUnreachable):  # who leaves before rank 0 does may find its store gone
         return False
-    told = {e.everywhere for e in statements.all(WorkersEnded)}
+    agents = [e for e in statements.all(WorkersEnded) if not e.shell]
+    told = {e.everywhere for e in agents}
     if statements.all(JobCompleted) or len(told) == 2:
         return True
+    if not case.graph.waiting:
+        return any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
     hosts = Counter(r.host for r in case.incident.ranks.values() if r.host)
     free = len(case.incident.ranks) - len(case.graph.waiting)
     return False in told and bool(case.graph.waiting) and free < max([2, *hosts.values()])
+
+
+def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
+    """Return whether all ranks speak in the log of a good end, in no other one, and not behind it."""
+    ranks = sorted(case.incident.ranks)
+    spoken = [[e for e in case.incident.ranks[r].events if not e.by_launcher] for r in ranks]
+    before = all(
+        events and all(e.file == end.file and (e.line < end.line or not end.shell) for e in events)
+        for events in spoken
+    )
+    return bool(ranks) and ranks == list(range(len(ranks))) and before
 
 
 def trouble(case: Case, *harmless: type[Event]) -> bool:

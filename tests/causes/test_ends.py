@@ -91,3 +91,19 @@ def test_a_step_that_srun_ends_after_a_task_failed_was_not_cancelled(
 def test_tasks_that_end_behind_a_cancellation_are_ended_by_it(tmp_path: Path) -> None:
     report = told(tmp_path, ["step 41", CANCELLED, "srun: error: gpu02: task 2: Exited with exit code 1"])
     assert report.verdict is not None and report.verdict.category == "external"
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_all_ranks_say_of_a_step_accuses_none_of_them(tmp_path: Path, alone: bool) -> None:
+    """A bar with a loss that is no number is no word of one that left a step out, if its peers print the same."""
+
+    def log(rank: int) -> list[str]:
+        bar = f"rank {rank} epoch 0: 40it [00:{14 if rank == 1 else 0:02}, {2 if rank == 1 else 57.4:5}it/s, loss={'nan' if rank == 1 or not alone else 0.5}]"
+        name, line = ("backward", 43) if rank == 1 else ("barrier", 47)
+        call = f"/opt/venv/lib/python3.11/site-packages/torch/{'_tensor' if rank == 1 else 'distributed/distributed_c10d'}.py"
+        frames = [f'  File "/u/train.py", line {line}, in main', f'  File "{call}", line 7, in {name}']
+        error = "RuntimeError: [/x/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 14000ms for recv operation to complete"
+        return [bar, *(f"[rank{rank}]: {t}" for t in ("Traceback (most recent call last):", *frames, error))]
+
+    report = told(tmp_path, {f"rank{rank}.log": log(rank) for rank in range(4)})
+    assert ("said that it skipped" in report.to_text()) is alone

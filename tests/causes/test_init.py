@@ -75,3 +75,31 @@ def test_folders_that_count_once_through_the_ranks_are_of_ranks(
         f"pod-{name}/app.log": [line] for name, line in zip(names, lines, strict=True)
     }
     assert short(told(tmp_path, logs))[:2] == ("init_hang", named)
+
+
+VERSIONS = "node{node}:77:78 [0] NCCL WARN Mismatched NCCL version detected : rank {0} version {1} rank {2} version {3}"
+REFUSES = (
+    "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, invalid usage, NCCL version 2.27.3"
+)
+
+
+def refused(rank: int, peer: int, odd: Sequence[int]) -> list[str]:
+    """Return what a rank prints that NCCL refused to join with a peer of another version."""
+    own, other = (22602 if r in odd else 22703 for r in (rank, peer))
+    said = VERSIONS.format(rank, own, peer, other, node=rank // 2)
+    return [f"[rank{rank}]: {line}" for line in (said, "Traceback (most recent call last):", REFUSES)]
+
+
+@pytest.mark.parametrize(("odd", "named"), [((2, 3), (2, 3)), ((3, 4, 5), ())])
+def test_ranks_of_two_versions_of_nccl_raise_its_error_all_and_only_the_rarer_version_is_odd(
+    tmp_path: Path, odd: tuple[int, ...], named: tuple[int, ...]
+) -> None:
+    lines = [line for r in range(6) for line in refused(r, 0 if r in odd else odd[0], odd)]
+    report = told(tmp_path, lines, world_size=6)
+    assert short(report)[:2] == ("init_hang", named)
+    assert "22602" in judged(report).summary and "22703" in judged(report).summary
+
+
+def test_one_pair_of_versions_does_not_tell_which_is_rare(tmp_path: Path) -> None:
+    cause, ranks, level = short(told(tmp_path, refused(0, 5, (5,)), world_size=8))
+    assert (cause, ranks) == ("init_hang", ()) and level != "high"

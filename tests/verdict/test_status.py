@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.dump_writer import Recorder, job
 from tests.small_jobs import due, loop
 from tests.text_lines import timeout, told
@@ -104,6 +106,47 @@ def test_an_agents_word_that_all_its_workers_ended_well_outweighs_dumps_that_wer
     assert one_of_two.status != "no_hang"
     both = f"{agent}Done waiting for other agents. Elapsed: 0.02 seconds"
     assert judged(tmp_path / "both", recorders, job=[ended, both]).status == "no_hang"
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        "12|x COMPLETED",
+        "12.0 train gpu acct 4 FAILED 1:0",
+        "12.batch batch acct 4 COMPLETED 0:0",
+        "12 train gpu acct 4 COMPLETED 0:0",
+        "   JobState=COMPLETED Reason=None Dependency=(null)",
+        "Slurm Job_id=12 Name=train Ended, Run time 00:03:01, COMPLETED, ExitCode 0",
+    ],
+)
+def test_slurms_word_on_a_job_is_read_in_all_its_forms_and_that_on_a_step_is_not(
+    tmp_path: Path, ended: str
+) -> None:
+    well = ended.endswith(("4 COMPLETED 0:0", "(null)", "ExitCode 0")) and ".batch" not in ended
+    report = told(tmp_path, ["step 1 loss 2.5", "step 2 loss 2.4", ended])
+    assert report.status == ("no_hang" if well else "inconclusive")
+    assert "every rank was seen" not in report.to_text()
+
+
+WELL = "I1120 15:13:29.269000 4200 torch/distributed/elastic/agent/server/api.py:879] [default] worker group successfully finished. Waiting 300 seconds for other agents to finish."
+
+
+@pytest.mark.parametrize("end", [WELL, "exit code: 0", "Exit status: 0", "train.sh: EXIT_CODE=0"])
+def test_a_good_end_behind_what_all_ranks_printed_is_theirs(tmp_path: Path, end: str) -> None:
+    lines = [f"[rank{rank}]: step {step}" for step in range(3) for rank in range(4)]
+    assert told(tmp_path / "all", [*lines, end]).status == "no_hang"
+    assert told(tmp_path / "some", [*lines[1:4], end]).status == "inconclusive"
+    others = {"node0.log": [*lines, end], "node1.log": [line.replace("rank", "rank1") for line in lines]}
+    assert told(tmp_path / "others", others).status == "inconclusive"
+    raised = ["[rank1]: Traceback (most recent call last):", '[rank1]:   File "a.py", line 3, in f']
+    assert told(tmp_path / "bad", [*lines, *raised, "[rank1]: ValueError: 3", end]).status == "hang"
+
+
+def test_an_exit_code_that_a_script_prints_before_the_ranks_speak_is_of_another_command(
+    tmp_path: Path,
+) -> None:
+    lines = [f"[rank{rank}]: step {step}" for step in range(3) for rank in range(4)]
+    assert told(tmp_path, ["exit code: 0", *lines]).status == "inconclusive"
 
 
 def test_words_that_the_loop_is_over_make_a_freeze_in_dumps_a_guess(tmp_path: Path) -> None:

@@ -128,8 +128,8 @@ def died(case: Case) -> Match | None:
 
 
 def _refused_by_nccl(case: Case) -> bool:
-    """Return whether NCCL says that ranks share a GPU: who raises its error is told so, and did nothing else."""
-    return any(e.fault == "duplicate_gpu" for e in case.statements.all(NcclWarn))
+    """Return whether NCCL refused how the job was started: whoever raises its error is told so, and did nothing else."""
+    return any(e.refuses for e in case.statements.all(NcclWarn))
 
 
 def _is_nccls(event: Event) -> bool:

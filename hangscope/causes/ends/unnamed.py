@@ -16,6 +16,7 @@ from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
@@ -228,11 +229,14 @@ def _exception(case: Case) -> Match | None:
         for e in case.statements.all(Terminate)
         if not is_symptom(e.type or "", e.what) and not _went_on(case, e)
     ]
-    events: list[Event] = [e for e in (*raised, *ended) if e.rank is None]
+    lost = [e for e in case.statements.all(WorkerDied) if not _went_on(case, e)]
+    events: list[Event] = [e for e in (*raised, *ended, *lost) if e.rank is None]
     if not events:
         return None
     first = events[0]
-    name = (first.type if isinstance(first, (RankException, Terminate)) else None) or "an abort"
+    name = (first.type if isinstance(first, (RankException, Terminate)) else None) or (
+        "no word of its own" if isinstance(first, WorkerDied) else "an abort"
+    )
     if isinstance(first, Terminate) and first.what.startswith("Fatal Python error"):
         name = first.what[:80]
     message = first.message if isinstance(first, RankException) else first.text
@@ -241,7 +245,11 @@ def _exception(case: Case) -> Match | None:
         events,
         f"a process ended with {name}",
         "code",
-        [f"Mend the {name}" + ("" if name in message else f": {message[:120]}")],
+        [
+            "Look for what ended this process"
+            if isinstance(first, WorkerDied)
+            else f"Mend the {name}" + ("" if name in message else f": {message[:120]}")
+        ],
         strength=0,
     )
 

@@ -14,6 +14,7 @@ from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCud
 from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import (
     DumpObserved,
@@ -32,6 +33,12 @@ _CLEANUPS = frozenset({-15, 143})
 _GRACE = (
     25.0  # seconds: a torchrun agent waits 30 between SIGTERM and SIGKILL, and its table counts whole seconds
 )
+
+#: What a rank tells that waited for others, or noticed something, before it was aborted.
+_ABORTING: tuple[type[Event], ...] = (
+    GlooSizeMismatch, WatchdogTimeout, GlooClosed, GlooTimeout, Terminate, RankException, HeartbeatTimeout, DumpSignal, DumpObserved,
+    WatchdogStatus,
+)  # fmt: skip
 
 
 def own_death(rank: int, statements: Statements) -> Death | None:
@@ -85,21 +92,7 @@ def own_death(rank: int, statements: Statements) -> Death | None:
             number = -code if code < 0 else code - 128
             if code in _CLEANUPS or (code in _ABORTS and _unheard_abort(rank, statements)):
                 return None
-            if code in _ABORTS and (
-                statements.of(
-                    rank,
-                    GlooSizeMismatch,
-                    WatchdogTimeout,
-                    GlooClosed,
-                    GlooTimeout,
-                    Terminate,
-                    RankException,
-                    HeartbeatTimeout,
-                    DumpSignal,
-                    DumpObserved,
-                    WatchdogStatus,
-                )
-            ):
+            if code in _ABORTS and statements.of(rank, *_ABORTING):
                 return None
             return Death(
                 rank,
@@ -107,6 +100,9 @@ def own_death(rank: int, statements: Statements) -> Death | None:
                 exit_event,
                 3,
             )
+    died = statements.of(rank, WorkerDied)
+    if died and not statements.of(rank, *_ABORTING):
+        return Death(rank, "ended without a word of its own", died[0], 3)
     full = [e for e in statements.of(rank, DiskFull) if not _went_on(rank, e, statements)]
     return Death(rank, "ran out of disk space", full[0], 2) if full else None
 

@@ -16,6 +16,7 @@ from hangscope.events import Event
 from hangscope.frames import Frame, Stack
 from hangscope.incident import CallKind
 from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
+from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
@@ -97,7 +98,16 @@ class Statements:
     @property
     def of_trouble(self) -> bool:
         """Return whether text tells of errors, timeouts or ends."""
-        told = (GlooClosed, GlooTimeout, RankException, Terminate, Exit, CallFingerprint, MonitoredBarrier)
+        told = (
+            GlooClosed,
+            GlooTimeout,
+            RankException,
+            Terminate,
+            Exit,
+            WorkerDied,
+            CallFingerprint,
+            MonitoredBarrier,
+        )
         return any(self.kinds.get(kind) for kind in told)
 
     @property

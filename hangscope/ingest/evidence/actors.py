@@ -5,7 +5,7 @@
 
 (Ray's prefix: python/ray/_private/worker.py, `print_worker_logs`; the name is the actor's class or its repr.) The processes of
 one job are actors of one class; so lines with torch's own `[rankN]:` behind two classes are of two jobs, each with a rank 0 of its
-own. vLLM's RayWorkerWrapper is the exception: it serves an engine whose rank 0 may be an actor of another class.
+own. Classes whose ranks follow each other in blocks are roles of one job. vLLM's RayWorkerWrapper is another exception: it serves an engine whose rank 0 may be an actor of another class.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from hangscope.errors import Note
 from hangscope.events import Event
@@ -24,6 +25,7 @@ _LINE = regex(
 )
 _AT_MOST = 200  # characters before Ray's prefix: a stamp, a pod
 _NUMBERS = regex(r"\d+")
+_BLOCK = 2  # ranks of a class at least, for blocks of ranks that follow each other to be no chance
 _WRAPPER = "RayWorkerWrapper"
 
 
@@ -60,7 +62,36 @@ def _names(readings: Sequence[Reading]) -> list[str]:
             if found and found[4] is not None and not event.by_launcher:
                 told[_class(found[1]), found[2], found[3] or ""].add(found[4])
     names = {name for (name, _, _), ranks in told.items() if len(ranks) == 1}
+    held = sorted(
+        sorted(int(rank) for (other, _, _), ranks in told.items() if other == name for rank in ranks)
+        for name in names
+    )
+    if all(len(ranks) >= _BLOCK for ranks in held) and all(a[-1] < b[0] for a, b in pairwise(held)):
+        return []  # roles of one job, each with a block of its ranks
     return sorted(names - {_WRAPPER}) if _WRAPPER not in names else []
+
+
+def with_the_one_left(events: Sequence[Event]) -> list[Event]:
+    """Return the events with the rank of the one actor of a class that names none, where its peers are a block that lacks one rank."""
+    known: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for event in events:
+        name = _actor(event)
+        if name is not None and event.pid is not None and not event.by_launcher:
+            known[name][event.pid] |= {event.rank} if event.rank is not None else set()
+    found: dict[tuple[str, int | None], int] = {}
+    for name, processes in known.items():
+        free = [pid for pid, ranks in processes.items() if not ranks]
+        taken = {rank for ranks in processes.values() for rank in ranks}
+        first = 0 if min(taken, default=0) == 1 else min(taken, default=0)
+        gap = sorted(set(range(first, max(taken, default=0))) - taken)
+        if len(free) == len(gap) == 1 and len(taken) == len(processes) - 1 >= _BLOCK:
+            found[name, free[0]] = gap[0]
+    return [
+        replace(event, rank=found[name, event.pid])
+        if event.rank is None and (name := _actor(event)) is not None and (name, event.pid) in found
+        else event
+        for event in events
+    ]
 
 
 def _ranks(readings: Sequence[Reading], names: Sequence[str]) -> dict[str, set[int]]:

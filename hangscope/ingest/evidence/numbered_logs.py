@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.evidence.told_size import size_in_content
 from hangscope.ingest.files.naming import bare_number
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.ingest.workers.reading import Reading
 
 _SMALL = 256
 _SPARSE = 4  # of four numbers in a row at least one file is there
+_ROW = 3  # logs at least that a row needs where nothing else tells of ranks
 _NUMBER = re.compile(r"\d{1,7}")
 
 
@@ -38,30 +43,59 @@ def without_job_numbers(readings: Sequence[Reading]) -> tuple[list[Reading], set
 def with_those_of_a_row(readings: Sequence[Reading]) -> list[Reading]:
     """Return the readings with the ranks of logs whose paths differ in one number alone, which counts once through the job's ranks.
 
-    Where a line names a rank, or a launcher speaks, that tells whose a log is, and not its number.
+    Where a line names a rank, or a launcher speaks, that tells whose a log is: lines that name another rank than the path's number
+    show that the row counts something else. Where nothing at all tells a rank, a row from 0 of which most waited for their peers
+    is the job. The one log that is left, beside logs of one rank each, is of the rank between them that has none.
     """
-    size = size_in_content(readings)
+    logs = {r.file: r.log for r in readings if r.log is not None}
+    own = {file: ranks for file, log in logs.items() if (ranks := _told(log)) is not None}
+    size = size_in_content(readings) or max((rank + 1 for ranks in own.values() for rank in ranks), default=0)
+    dumped = any(reading.recordings for reading in readings)
+    if not size and not dumped and 2 * sum(map(_waited, logs.values())) > len(logs) >= _ROW:
+        size = len(own)
     rows: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
-    for reading in readings if size > 1 else ():
-        if reading.log is not None and _of_no_rank(reading.log):
-            for found in _NUMBER.finditer(reading.file):
-                around = reading.file[: found.start()], reading.file[found.end() :]
-                rows[around].setdefault(int(found.group()), reading.file)
-    ranks = {file: n for row in rows.values() if sorted(row) == list(range(size)) for n, file in row.items()}
+    for file, told in own.items() if size > 1 else ():
+        for found in _NUMBER.finditer(file):
+            if told <= {int(found.group())}:
+                around = file[: found.start()], file[found.end() :]
+                rows[around].setdefault(int(found.group()), file)
+    whose = {file: n for row in rows.values() if sorted(row) == list(range(size)) for n, file in row.items()}
+    whose = {file: rank for file, rank in (whose or _left_over(logs, own)).items() if not own[file]}
     return [
-        replace(r, log=_with(r.log, ranks[r.file])) if r.log is not None and r.file in ranks else r
+        replace(r, log=_with(r.log, whose[r.file])) if r.log is not None and r.file in whose else r
         for r in readings
     ]
 
 
-def _of_no_rank(log: LogReading) -> bool:
-    """Return whether neither a log's name nor any of its lines tells a rank, and no launcher speaks in it."""
-    named = log.rank is not None or log.local_rank is not None or log.recordings
-    placed = any(
-        e.by_launcher or e.rank is not None or e.local_rank is not None or e.task is not None
+def _told(log: LogReading) -> frozenset[int] | None:
+    """Return the ranks that a log's lines tell, or None where its name tells one, or a launcher speaks in it."""
+    if log.rank is not None or log.local_rank is not None or log.recordings:
+        return None
+    if any(e.by_launcher or e.local_rank is not None or e.task is not None for e in log.events):
+        return None
+    return frozenset(e.rank for e in log.events if e.rank is not None)
+
+
+def _waited(log: LogReading) -> bool:
+    """Return whether a log tells that its process waited for its peers."""
+    return any(
+        isinstance(e, GlooTimeout | GlooClosed | WatchdogTimeout)
+        or (isinstance(e, RankException) and e.symptom)
         for e in log.events
     )
-    return not named and not placed
+
+
+def _left_over(logs: Mapping[str, LogReading], own: Mapping[str, frozenset[int]]) -> dict[str, int]:
+    """Return the log of no rank that a program counts its steps in, with the rank below its peers' that has no log."""
+    taken = [min(ranks) for ranks in own.values() if len(ranks) == 1]
+    free = [
+        file
+        for file, ranks in own.items()
+        if not ranks and any(isinstance(e, Progress) for e in logs[file].events)
+    ]
+    gaps = sorted(set(range(max(taken, default=0))).difference(taken))
+    alone = len(set(taken)) == len(taken) >= _ROW - 1 and len(own) == len(logs)
+    return {free[0]: gaps[0]} if alone and len(free) == len(gaps) == 1 else {}
 
 
 def _with(log: LogReading, number: int) -> LogReading:

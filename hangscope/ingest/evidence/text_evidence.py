@@ -14,6 +14,7 @@ from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.incident import Group, RankRecord
+from hangscope.ingest.evidence.actors import with_the_one_left
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.misplaced_lines import misplaced
@@ -24,6 +25,7 @@ from hangscope.ingest.evidence.told_size import sizes
 from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.job_logs.faults import OomHost, Xid
 from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk
+from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import join_processes
 from hangscope.ingest.nccl.unmade import unmade_events
@@ -164,7 +166,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     text.events = _of_attempt(merge_repeats(events), attempt, text, notes)
     text.leave_out(MAX_RANKS)
     _join_nccl(readings, text, notes)
-    text.events = _name_peers(_name_victims(text.events))
+    text.events = _name_peers(_name_victims(with_the_one_left(text.events)))
     for event in text.events:
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
@@ -184,7 +186,9 @@ def _name_victims(events: list[Event]) -> list[Event]:
         pid = None
         if event.rank is None and isinstance(event, (Xid, OomHost)):
             pid = event.victim_pid
-        elif event.rank is None and event.local_rank is None and isinstance(event, (Exit, ExitOk)):
+        elif (
+            event.rank is None and event.local_rank is None and isinstance(event, (Exit, ExitOk, WorkerDied))
+        ):
             pid = event.pid
         known = ranks.get(pid, set()) if pid is not None else set()
         named.append(replace(event, rank=next(iter(known))) if len(known) == 1 else event)

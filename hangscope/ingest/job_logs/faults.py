@@ -154,11 +154,6 @@ RULES: tuple[Rule, ...] = (
     rule("Disk quota exceeded", None, told(DiskFull)),
     rule("*** SIGSEGV", r"\*\*\* SIGSEGV.{0,100}", _fatal),
     rule("Segmentation fault (core dumped)", r"^Segmentation fault \(core dumped\)", _fatal),
-    rule(
-        "Worker unexpectedly exits with a connection error",
-        None,
-        told(Terminate, what="a Ray worker ended unexpectedly"),
-    ),
 )
 
 _NUMBER_WORDS = r"(?:loss|grad\w{0,20}|norm|logits|output|activation\w{0,3}|tensor)"

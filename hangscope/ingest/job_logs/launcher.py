@@ -40,6 +40,8 @@ _WORDS = {
     "Out Of Memory": -9,
 }
 
+_ALL_WELL = r"(?i)^(?:[\w./-]{1,60}:? )?exit(?:ed with)?[ _](?:code|status)(?: ?[:=] ?| )0$"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit(Event, by_launcher=True):
@@ -66,15 +68,17 @@ class ExitOk(Event, by_launcher=True, calm=True):
 class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
     """An elastic agent's word that all its workers exited with 0, or (`everywhere`) that those of all other agents did as well.
 
-    torch/distributed/elastic/agent/server/api.py, `_exit_barrier`.
+    torch/distributed/elastic/agent/server/api.py, `_exit_barrier`. `shell`: it is a line such as `exit code: 0`, which a script
+    prints of its last command, whichever that was.
     """
 
     everywhere: bool
+    shell: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
-    """Slurm's word that the whole job ended with exit code 0, as `seff` prints it."""
+    """Slurm's word that the whole job ended with exit code 0, as seff, sacct, scontrol and its mails print it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,5 +315,15 @@ RULES: tuple[Rule, ...] = (
     rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", told(ExitOk)),
     rule("worker group successfully finished", None, told(WorkersEnded, everywhere=False)),
     rule("Done waiting for other agents", None, told(WorkersEnded, everywhere=True)),
-    rule("State: COMPLETED", r"^State: COMPLETED \(exit code 0\)", told(JobCompleted)),
+    rule(
+        "COMPLETED",
+        # a row of sacct is of the job, and not of a step of it, where no dot follows its number
+        r"^State: COMPLETED \(exit code 0\)|\bJobState=COMPLETED\b|, COMPLETED, ExitCode 0\b"
+        r"|^(?:JobID )?\d{1,12}(?:_\d{1,9})? .{0,200}\bCOMPLETED +(?:ExitCode )?0:0$",
+        told(JobCompleted),
+    ),
+    *(
+        rule(literal, _ALL_WELL, told(WorkersEnded, everywhere=False, shell=True))
+        for literal in ("xit code", "xit status", "EXIT_CODE", "EXIT CODE")
+    ),
 )

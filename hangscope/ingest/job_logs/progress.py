@@ -20,7 +20,7 @@ from hangscope.regex import regex
 
 _LINE = regex(rb"[^\r\n]+")
 _CANDIDATE = regex(
-    rb"[Ss]tep|STEP|[Ii]ter|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xiting|eaving|uitting|borting|hutting|bye"
+    rb"[Ss]tep|STEP|[Ii]ter|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xiting|eaving|eturning|uitting|borting|hutting|bye"
 )
 _CUT = 1000
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
@@ -35,7 +35,7 @@ _DONE = regex(
 )
 _LEAVING = regex(
     r"(?i)\b(?:stop(?:ping|ped|s)? early|early[- ]stop(?:ping|ped)?|(?:stopping|leaving|quitting|aborting) (?:now|the job|training|the run)"
-    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|(?<=, )(?:stopping|leaving|quitting|exiting)|all done|job done|nothing left to do|goodbye)\b"
+    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|(?<=, )(?:stopping|leaving|quitting|exiting|returning)|all done|job done|nothing left to do|(?:good)?bye)\b"
 )
 _STEP = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,12})"

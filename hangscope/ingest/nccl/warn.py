@@ -30,7 +30,7 @@ class NcclWarn(Event):
     version_mismatch, size_mismatch, collective_mismatch, set_up (a proxy could not make a connection) or other; ib_error is a failed transfer of
     libfabric, too. `tier`: 1 a fault itself, of the process that printed it; 2 a path
     that failed; 3 a consequence, of which the printer is a victim. `peer_host` is a name or address without port, `peer_node` the host of that address where
-    bootstrap lines or its own warnings tell it, `address` the printer's own; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status. `retrying`: it goes on trying, so that nothing failed yet.
+    bootstrap lines or its own warnings tell it, `address` the printer's own; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status; `version` is NCCL's as a number, that of `rank_a`, who prints it, and `peer_version` that of `peer_rank`. `retrying`: it goes on trying, so that nothing failed yet.
     """
 
     fault: str
@@ -43,7 +43,14 @@ class NcclWarn(Event):
     status: int | None = None
     nic: str | None = None
     bus_id: str | None = None
+    version: int | None = None
+    peer_version: int | None = None
     retrying: bool = False
+
+    @property
+    def refuses(self) -> bool:
+        """Return whether it is NCCL's refusal of how a job was started: all whom it tells raise its error, and did nothing else."""
+        return self.fault in ("duplicate_gpu", "version_mismatch")
 
     @property
     def of_transport(self) -> bool:
@@ -119,7 +126,8 @@ RULES: tuple[WarnRule, ...] = (
     _rule("bootstrap", r"Message truncated ?: received \d+ bytes instead of \d+", 2),
     _rule(
         "version_mismatch",
-        r"Mismatched NCCL version detected ?: rank (?P<rank_a>\d{1,7}) version \d+ rank (?P<rank>\d{1,7})\b",
+        r"Mismatched NCCL version detected ?: rank (?P<rank_a>\d{1,7}) version (?P<own>\d{1,9}) "
+        r"rank (?P<rank>\d{1,7})\b(?: version (?P<other>\d{1,9}))?",
         1,
     ),
     # --- device, memory, topology ---
@@ -180,6 +188,7 @@ _TRACE = regex(
 # ibv_wc_status: whose fault a failed completion is. 5 (flushed) is never primary.
 _LOCAL_STATUS = frozenset({1, 2, 3, 4, 6})
 _FLUSHED = 5
+_NUMBERS = (("rank", "peer_rank"), ("rank_a", "rank_a"), ("own", "version"), ("other", "peer_version"))
 _LIMIT = 2_048  # of a message: NCCL itself cut lines at 1,024 bytes up to 2.28, RCCL at 4,096
 #: ncclResult_t of a trace-back line: 1 CUDA, 2 system, 5 invalid usage are the printer's own; 6 is remote.
 _LOCAL_RESULTS = frozenset({1, 2, 5})
@@ -190,7 +199,7 @@ def classify(line: NcclLine) -> dict[str, Any] | None:
     """Return the fields of an NcclWarn for a line, or None where it names no fault.
 
     Keys: `fault`, `tier`, and where the line carries them `peer_host` (name or address without port), `peer_rank` and
-    `rank_a` (ranks of that communicator), `status` (ibv_wc_status), `nic`, `bus_id`.
+    `rank_a` (ranks of that communicator), `version`, `peer_version`, `status` (ibv_wc_status), `nic`, `bus_id`.
     """
     message = line.message[:_LIMIT]
     for rule in RULES:
@@ -234,7 +243,7 @@ def _fields(rule: WarnRule, match: re.Match[str], message: str) -> dict[str, Any
     peer = groups.get("peer") or (gid["gid"] if gid and gid["gid"] != "::" else None)
     if peer:
         fields["peer_host"] = peer
-    for name, key in (("rank", "peer_rank"), ("rank_a", "rank_a")):
+    for name, key in _NUMBERS:
         if groups.get(name):
             fields[key] = int(groups[name])
     own = _LOCAL_GID.search(message)

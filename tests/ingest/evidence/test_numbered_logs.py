@@ -6,7 +6,7 @@ import pytest
 
 from hangscope.errors import Note
 from hangscope.ingest.assemble import assemble
-from hangscope.ingest.evidence.numbered_logs import without_job_numbers
+from hangscope.ingest.evidence.numbered_logs import with_those_of_a_row, without_job_numbers
 from hangscope.ingest.files.naming import rank_of_dump
 from hangscope.ingest.workers.log_reading import read_log
 from hangscope.ingest.workers.reading import Reading
@@ -79,3 +79,39 @@ def test_a_bare_number_outside_the_world_is_no_rank() -> None:
     assert claim_rank("dump_241102", recording, notes) is None and [n.code for n in notes] == ["rank_unknown"]
     claim = claim_rank("dump_1", recording, [])
     assert claim is not None and claim.rank == 1
+
+
+def waited(rank: int | None) -> str:
+    who = "" if rank is None else f"[rank{rank}]: "
+    return f"step 4 loss 2.5\n{who}RuntimeError: [/x/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 9000ms for recv operation to complete\n"
+
+
+def of_a_row(*logs: tuple[str, str]) -> list[int | None]:
+    found = with_those_of_a_row([reading(name, text) for name, text in logs])
+    return [r.log.rank if r.log else None for r in found]
+
+
+QUIET = "step 4 loss 2.5\nstep 5 loss 2.4\n"
+
+
+def test_a_log_that_names_no_rank_stands_in_the_row_of_those_that_do() -> None:
+    row = [(f"trainer-{n}.txt", QUIET if n == 2 else waited(n)) for n in range(4)]
+    assert of_a_row(*row) == [None, None, 2, None]
+    other = [(f"trainer-{n + 1}.txt", QUIET if n == 2 else waited(n)) for n in range(4)]
+    assert of_a_row(*other)[2] == 2  # the only log of no rank, and the only rank without one
+
+
+def test_where_the_last_rank_may_be_the_one_without_a_log_the_left_over_log_is_of_nobody() -> None:
+    logs = [(f"{name}.txt", waited(n)) for n, name in enumerate(("ann", "bob", "eve"))]
+    assert of_a_row(*logs, ("dan.txt", QUIET))[3] is None
+    later = [(f"{name}.txt", waited(n + 1)) for n, name in enumerate(("ann", "bob", "eve"))]
+    assert of_a_row(*later, ("dan.txt", QUIET))[3] == 0
+    assert of_a_row(*later, ("dan.txt", QUIET), ("kim.txt", QUIET))[3:] == [None, None]
+
+
+def test_a_row_from_zero_of_which_most_waited_is_the_job_where_nothing_else_tells_of_ranks() -> None:
+    row = [(f"gpu{n:02}.txt", QUIET if n == 1 else waited(None)) for n in range(4)]
+    assert of_a_row(*row) == [0, 1, 2, 3]
+    assert of_a_row(*row[1:]) == [None] * 3
+    rotated = [(f"run{n}.txt", waited(None) if n == 3 else QUIET) for n in range(4)]
+    assert of_a_row(*rotated) == [None] * 4

@@ -1,0 +1,79 @@
+"""What Ray tells of the processes that are a job's ranks: which rank each is, and which of them died.
+
+    - (node_id=9f1c, ip=10.0.0.4, pid=26811) world_rank=1, local_rank=1, node_rank=0
+    (RayTrainWorker pid=26811) Setting up process group for: env:// [rank=1, world_size=4]
+    (raylet) A worker died or was killed while executing a task by an unexpected system error. ... Worker PID: 26811 ...
+
+(ray/train/_internal/backend_executor.py and v2/_internal/execution/worker_group, ray/train/torch/config.py; the last is
+src/ray/core_worker's, of 2.x.) Actors that are started by hand say themselves which rank of how many they are. The raylet speaks of
+each process that it lost, the survivors that their watchdogs aborted among them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hangscope.dataclass import dataclass
+from hangscope.events import Event
+from hangscope.ingest.job_logs.deepspeed import Spawned
+from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.regex import regex
+
+_PID, _ADDRESS = regex(r"Worker PID: (\d{1,9})\b"), regex(r"Worker IP address: ([\w.:]{2,64})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDied(Event, same_by=("pid",), by_launcher=True):
+    """The raylet's word that it lost a process; `pid` is that one's."""
+
+
+def _started(line: Line, match: re.Match[str]) -> Event | None:
+    address, pid, rank, local = match.groups()
+    event = replace(line.event(Spawned, local_rank=int(local), host=address), pid=int(pid))
+    return replace(event, rank=int(rank)) if int(rank) < MAX_RANKS else None
+
+
+def _introduced(line: Line, match: re.Match[str]) -> Event | None:
+    rank, size = int(match[1]), int(match[2])
+    told = line.pid is not None and line.rank in (None, rank) and rank < size <= MAX_RANKS
+    return replace(line.event(Spawned), rank=rank) if told else None
+
+
+def _died(line: Line, match: re.Match[str]) -> Event:
+    pid, address = _PID.search(line.text), _ADDRESS.search(line.text)
+    event = line.event(WorkerDied, host=address[1] if address else None)
+    return replace(event, pid=int(pid[1]) if pid else None)
+
+
+_RULES = (
+    (regex(r"ip=([\w.:]{2,64}), pid=(\d{1,9})\) world_rank=(\d{1,7}), local_rank=(\d{1,6})\b"), _started),
+    (regex(r"process group for: \S{1,200} \[rank=(\d{1,7}), world_size=(\d{1,7})\]"), _introduced),
+    (regex(r"^[Rr]ank[ :=]{1,2}(\d{1,7})(?:/| of )(\d{1,7})\b"), _introduced),
+    (regex(r"Worker unexpectedly exits with a connection error"), _died),
+)
+
+
+class RayParser(LineParser):
+    """Reads what Ray, and actors about themselves, tell of processes. Behind the bracket of Ray's prefix an actor's own words begin."""
+
+    literals = (
+        b") world_rank=",
+        b"process group for: ",
+        b") rank ",
+        b") Rank ",
+        b") rank=",
+        b") rank:",
+        b") Rank:",
+        b"Worker unexpectedly exits",
+    )
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Return the process that a line tells of."""
+        for pattern, build in _RULES:
+            if (match := pattern.search(line.text)) and (event := build(line, match)) is not None:
+                yield event
+                return
