@@ -119,6 +119,7 @@ def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | 
         d.peer_gradient
         and not d.own_gradient
         and d.own is not None
+        and not d.own.of_a_thread
         and d.position is None
         and not d.times_before(d.own)
     ):

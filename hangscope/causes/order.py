@@ -23,7 +23,8 @@ def circular_wait(case: Case) -> Match | None:
     finding = case.finding
     if not isinstance(finding, Circular) or finding.circle is None:
         return None
-    ranks = tuple(sorted(finding.circle.ranks)) or finding.culprits
+    members = tuple(sorted(finding.circle.ranks)) or finding.culprits
+    ranks = members or finding.waiting
     heads = {r: case.graph.open_calls[r] for r in ranks if case.graph.open_calls.get(r)}
     odd = _odd_order(case, heads)
     opposite = _opposite_orders(heads)
@@ -42,8 +43,8 @@ def circular_wait(case: Case) -> Match | None:
                 Source(case.incident.ranks[rank].calls_file or ""),
             )
         )
-    culprits = odd or ranks
-    first = next((r for r in culprits if r in heads), next(iter(sorted(heads)), None))
+    culprits = odd or members
+    first = next((r for r in culprits or ranks if r in heads), next(iter(sorted(heads)), None))
     kind = _kind(case, first, heads[first][0]) if first is not None else None
     blocked = all(len(calls) == 1 for calls in heads.values())
     if not (opposite or stacks or odd) and not blocked:
@@ -152,6 +153,37 @@ def crossed_groups(case: Case) -> Match | None:
             f"Make {who} enter {groups} in the order that the others use; no call on a group inside a branch that ranks take differently."
         ],
     )
+
+
+def crossed_threads(case: Case) -> Match | None:
+    """Two threads of each rank call on one group, and on some ranks the other one came first: between them there is no order."""
+    finding, own, peer = case.finding, case.finding.own.kind, case.finding.stuck.kind
+    if not isinstance(finding, Different) or finding.change.elsewhere or own is None or peer is None:
+        return None
+    if own.of_a_thread == peer.of_a_thread or not _makes_it_too(case, own):
+        return None
+    who = ranks_phrase(finding.culprits) if finding.culprits else "one side"
+    threaded, other = (own, peer) if own.of_a_thread else (peer, own)
+    return Match(
+        "collective_order_mismatch",
+        finding.culprits,
+        f"{who} made {describe(own)} before {describe(peer)}, the others the other way round: two threads of each rank call on one group",
+        strength=1,
+        frame=case.frame_of(own),
+        advice=[
+            f"Give the thread that calls {threaded.op} at {case.frame_of(threaded) or 'its line'} a process group of its own: beside {other.op} of the main thread its place is left to chance.",
+            "Or make its calls from the main thread, at one place of the step.",
+        ],
+        rivals=[("rank_conditional_collective", "whether the others' threads make it at all, too")],
+    )
+
+
+def _makes_it_too(case: Case, own: CallKind) -> bool:
+    """Return whether ranks that wait have the culprits' call open as well, behind the one that they wait in."""
+    opened = (
+        (r, call) for r in case.finding.waiting[:LOOKED_AT] for call in case.graph.open_calls.get(r, ())
+    )
+    return any(call.of_a_thread == own.of_a_thread and _kind(case, r, call) == own for r, call in opened)
 
 
 def _entered_first(case: Case) -> bool:

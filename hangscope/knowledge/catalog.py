@@ -257,6 +257,7 @@ ORDER = (
     "pairs.unpaired",
     "order.false_circle",
     "order.crossed_groups",
+    "order.crossed_threads",
     "order.circular_wait",
     "mismatch.wrong_dtype",
     "library_calls.interrupted_elsewhere",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hangscope.api import Report
 from tests.conftest import analyze
-from tests.dump_writer import Recorder, job, write_all
-from tests.verdicts import blame
+from tests.dump_writer import SCRIPT, TORCH, Recorder, job, write_all
+from tests.verdicts import blame, level, said
 
 
 def test_two_open_calls_in_opposite_orders_show_which_is_first(tmp_path: Path) -> None:
@@ -40,3 +41,61 @@ def test_in_a_circle_the_one_with_the_reverse_order_is_odd(tmp_path: Path) -> No
             recorder.call("all_reduce", group, line=line, state=state)
     write_all(recorders, tmp_path)
     assert blame(analyze(tmp_path)) == ("hang", "collective_order_mismatch", (3,))
+
+
+def _beside_a_thread(odd: int, also: bool) -> list[Recorder]:
+    """Return four ranks whose gradients are reduced while a thread calls a barrier, on rank `odd` before; the others' if `also`."""
+    recorders = job(4)
+    for recorder in recorders:
+        recorder.call("all_reduce", sizes=[[1024]], times=12, line=41)
+        beat = {"op": "barrier", "function": "beat", "line": 22, "threaded": True}
+        step = {"op": "all_reduce", "sizes": [[1024]], "line": 41}
+        first, second = (beat, step) if recorder.rank == odd else (step, beat)
+        recorder.call(**first, state="scheduled")
+        if also or recorder.rank == odd:
+            recorder.call(**second, state="scheduled")
+    return recorders
+
+
+def test_a_thread_beside_the_step_on_one_group_comes_in_no_order(tmp_path: Path) -> None:
+    report = analyze(write_all(_beside_a_thread(1, True), tmp_path))
+    assert blame(report) == ("hang", "collective_order_mismatch", (1,))
+    assert "two threads of each rank" in said(report) and level(report) != "high"
+
+
+def test_a_thread_that_only_one_rank_has_is_its_own_call(tmp_path: Path) -> None:
+    report = analyze(write_all(_beside_a_thread(1, False), tmp_path))
+    assert blame(report) == ("hang", "rank_conditional_collective", (1,))
+
+
+def _in_pairs(folder: Path, places: tuple[str, ...]) -> Report:
+    """Return what is said of gloo ranks that each wait alone in a group of two, with stacks of them at these functions."""
+    size = len(places)
+    groups = {
+        "0": ("default_pg", range(size)),
+        **{str(n + 1): (f"edge_{n}", (n, (n + 1) % size)) for n in range(size)},
+    }
+    for recorder in job(size, groups=groups, backend="gloo"):
+        recorder.call("all_reduce", times=9, line=31)
+        recorder.call("all_reduce", str(recorder.rank + 1), line=20, function="exchange", state="scheduled")
+        recorder.write(folder)
+        called = (
+            f'  File "{TORCH}/distributed/distributed_c10d.py", line 3252 in all_reduce\n'
+            if places[recorder.rank] == "exchange"
+            else ""
+        )
+        shown = f'Current thread 0x00007f4b7d1296c0 (most recent call first):\n{called}  File "{SCRIPT}", line 20 in {places[recorder.rank]}\n'
+        (folder / f"stack_rank_{recorder.rank}.txt").write_text(shown)
+    return analyze(folder)
+
+
+def test_where_all_ranks_are_blocked_each_alone_in_its_call_a_circle_waits(tmp_path: Path) -> None:
+    """Gloo's dumps of several groups name no members: who is in the circle is not told, that there is one is."""
+    report = _in_pairs(tmp_path, ("exchange",) * 4)
+    assert blame(report) == ("hang", "collective_order_mismatch", ())
+    assert level(report) == "medium" and "Ranks 0-3 wait for each other in a circle" in said(report)
+
+
+def test_a_rank_that_is_in_no_call_may_be_the_one_they_wait_for(tmp_path: Path) -> None:
+    report = _in_pairs(tmp_path, ("exchange", "exchange", "load", "exchange"))
+    assert report.verdict is None or report.verdict.cause != "collective_order_mismatch"

@@ -30,11 +30,32 @@ class Circles:
         """Return the finding of the first circle, with those who made it where their programs tell."""
         root = next((r for r in self.aligned.graph.roots if r.kind == "cycle" and r.explains), None)
         if root is None:
-            return None
+            return self._everybody_waits()
         parted = ProgramDivergence(self.aligned).find(set(root.nodes))
         if parted is not None:
             return self.aligned.reached_by(replace(parted, circle=root), root.explains | set(root.ranks))
         return self.aligned.reached_by(self._in_circle(root), root.explains)
+
+    def _everybody_waits(self) -> Finding | None:
+        """Return the finding of a job all of whose ranks are blocked, each alone in a call of a group whose members nobody recorded.
+
+        Whoever belongs to these groups waits in another call, so that a circle of them waits, whoever is in it.
+        """
+        opened, stood = self.aligned.graph.open_calls, self.aligned.stated.whereabouts
+        ranks = tuple(sorted(self.aligned.incident.ranks))
+        if not all(
+            opened.get(r) and r in stood and stood[r].inside and stood[r].kind == "stack" for r in ranks
+        ):
+            return None
+        nodes = {opened[rank][0].node for rank in ranks}
+        alone = [
+            n for n in nodes if isinstance(n, Instance) and not self.aligned.views[n.gid].group.members_known
+        ]
+        if len(ranks) < 2 or len(alone) < len(ranks):
+            return None
+        stuck = self.aligned.stuck_in(min(alone, key=self.aligned.when))
+        root = Root("cycle", tuple(alone), (), frozenset(ranks), False)
+        return self.aligned.reached_by(Circular((), stuck, circle=root, assumed=True), root.explains)
 
     def _in_circle(self, root: Root) -> Finding:
         calls = [n for n in root.nodes if isinstance(n, Called)]

@@ -76,7 +76,10 @@ def _sends_and_receives(aligned: Aligned, gid: int, rank: int) -> int | None:
     """Return the number of a rank's last send or receive on a group, or None where none was kept."""
     record = aligned.incident.ranks.get(rank)
     queue = record.p2p.get(gid) if record is not None else None
-    return int(queue.seq.max()) if queue is not None and len(queue) else None
+    if record is None or queue is None or not len(queue):
+        return None
+    alone = gid not in record.queues  # else the counters are of the collectives
+    return max(int(queue.seq.max()), (queue.frontier.enqueued or 0) if alone else 0)
 
 
 def one_fault(aligned: Aligned, first: AnyFinding, others: Iterable[Finding]) -> AnyFinding:

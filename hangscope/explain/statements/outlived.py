@@ -10,6 +10,7 @@ from hangscope.explain.statements.statements import Death, Statements
 from hangscope.frames import Frame, Stack
 from hangscope.incident import Incident, RankRecord, State
 from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.knowledge.callsite import user_frames
 
 #: op (empty: not told) and lines of the user's
@@ -36,21 +37,30 @@ def outlived(incident: Incident, statements: Statements) -> frozenset[int]:
     return (
         frozenset(went_on)
         | frozenset(rank for rank, site in later.items() if site in sites)
-        | frozenset(death.rank for death in statements.deaths if _died_later(incident, death))
+        | frozenset(death.rank for death in statements.deaths if _died_later(incident, statements, death))
     )
 
 
-def _died_later(incident: Incident, death: Death) -> bool:
+def _died_later(incident: Incident, statements: Statements, death: Death) -> bool:
     """Return whether a rank raised an error of its own elsewhere than in the calls that block it in its dump.
 
-    On gloo a call blocks the host; on NCCL the program may be anywhere while calls are open.
+    On gloo a call blocks the host; on NCCL the program may be anywhere while calls are open. That it exited by itself, and
+    that no wait of its own ended, shows that it did not raise first and wait in a handler then.
     """
-    record, event = incident.ranks.get(death.rank), death.event
+    record, event, end = incident.ranks.get(death.rank), death.event, statements.exits.get(death.rank)
     if (
         record is None
         or record.dump_file is None
         or not isinstance(event, RankException)
         or not _waits(record)
+    ):
+        return False
+    waited = statements.of(death.rank, GlooTimeout, GlooClosed)
+    if (
+        end is None
+        or end.code <= 0
+        or waited
+        or any(e.symptom for e in statements.of(death.rank, RankException))
     ):
         return False
     raised = {(frame.file, frame.line) for frame in user_frames(event.frames)}

@@ -1,6 +1,7 @@
-"""Who alone is blocked where no other rank stands, in a job that is known to have stopped.
+"""Who alone is blocked where no other rank stands, while all others wait for their devices.
 
 Hosts of an NCCL job wait for their devices outside of any collective, at one line: that of the first result that they need.
+Whether it is such a wait torch's `synchronize` says itself; of another line it must be known that the job has stopped.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ _LEAST = 4  # stacks of which one may be the odd one
 
 
 def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank whose stack is blocked in a library's code, while all others wait at one line for their devices."""
+    """Name the one rank whose stack is elsewhere, while all others wait at one line for their devices.
+
+    Where nothing says that they wait, its stack must be in a library's code: it may compute, or wait for its own device.
+    """
     stood = {r: w.stack for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
-    if len(stood) < _LEAST or set(stood) != set(incident.ranks) or not _stopped(incident, statements):
+    if len(stood) < _LEAST or set(stood) != set(incident.ranks):
         return None
     if any(where.inside for where in statements.whereabouts.values()):
         return None
@@ -28,11 +32,16 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
     odd = tuple(rank for rank, stack in stood.items() if stack[0] != place)
     if len(odd) != 1 or times != len(stood) - 1 or not _of_the_program(place):
         return None
+    waits, stopped = _waits_for_its_device(place), _stopped(incident, statements)
     own = stood[odd[0]]
-    if _of_the_program(own[0]) or user_frame(own) is None:
+    if not (waits or stopped) or user_frame(own) is None:
+        return None
+    if _of_the_program(own[0]) and not (waits and is_user(own[0])):
         return None  # it waits for its device at another line, or computes
     others = tuple(sorted(set(stood) - set(odd)))
-    return Absent(odd, StuckCall(rank=others[0]), waiting=others, reached=frozenset(others))
+    return Absent(
+        odd, StuckCall(rank=others[0]), waiting=others, reached=frozenset(others), guess=not stopped
+    )
 
 
 def _stopped(incident: Incident, statements: Statements) -> bool:
@@ -41,6 +50,11 @@ def _stopped(incident: Incident, statements: Statements) -> bool:
     return bool(statements.all(*PROOFS)) or (
         end is not None and stood_still(incident, statements, end) is True
     )
+
+
+def _waits_for_its_device(frame: Frame) -> bool:
+    """Return whether a frame is torch's own wait for all that a device, a stream or an event has to do."""
+    return not is_user(frame) and frame.name.rpartition(".")[2] == "synchronize" and _of_the_program(frame)
 
 
 def _of_the_program(frame: Frame) -> bool:

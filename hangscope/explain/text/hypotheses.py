@@ -21,11 +21,11 @@ from hangscope.explain.text.output import (
     last_words,
     progress,
     silent,
-    sites,
 )
 from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.reports import analyzer, barrier, desync
+from hangscope.explain.text.sites import sites
 from hangscope.explain.text.witnesses import (
     came_after,
     heart_stopped,

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import replace
 
-from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unpaired, Unseen
+from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unseen
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
-from hangscope.explain.text.sides import two_sides
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
-from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.store import (
     DdpParams,
     DdpShape,
@@ -40,7 +37,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
-from hangscope.knowledge.callsite import is_user, runs_backward, user_frame, user_frames
+from hangscope.knowledge.callsite import runs_backward, user_frames
 from hangscope.regex import regex
 
 _LOST: tuple[type[Event], ...] = (GlooClosed,)
@@ -54,11 +51,6 @@ _INVOLVED: tuple[type[Event], ...] = (
 )
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
-_POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
-#: calls that make a group, and wait for its members alone
-_FORMING = frozenset(
-    {"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh", "split_group"}
-)
 _PEERS = 2  # that stand at one line before another is said to be apart
 _NUMBERS = regex(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
 
@@ -106,18 +98,18 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
     if kind is Absent and any((w := statements.whereabouts.get(r)) is not None and w.inside for r in quiet):
         return None  # its stack shows it waiting: it is in a call, and perhaps in another one
     return kind(
-        tuple(quiet), _stood(failed[0], statements), waiting=tuple(failed), reached=frozenset(failed),
-        events=tuple(_errors(failed, statements)),
+        tuple(quiet), stood(failed[0], statements), waiting=tuple(failed), reached=frozenset(failed),
+        events=tuple(errors(failed, statements)),
     )  # fmt: skip
 
 
-def _stood(rank: int, statements: Statements) -> StuckCall:
+def stood(rank: int, statements: Statements) -> StuckCall:
     """Return the call that a rank stood in, as far as its stack or traceback tells."""
     where = statements.whereabouts.get(rank)
     return StuckCall(rank=rank, kind=where.call if where is not None else None)
 
 
-def _errors(ranks: list[int], statements: Statements) -> list[Event]:
+def errors(ranks: list[int], statements: Statements) -> list[Event]:
     """Return one error line of each of the first few ranks."""
     return [e for r in ranks[:3] for e in statements.of(r, *_LOST, *_WAITED, RankException, NcclWarn)[:1]]
 
@@ -137,8 +129,8 @@ def apart_from_its_peers(incident: Incident, statements: Statements) -> Differen
         return None
     events = [e for e in statements.all(GlooSizeMismatch) if e.rank in aborted][:1]
     return Different(
-        tuple(sorted(aborted)), _stood(others[0], statements), waiting=tuple(others), reached=frozenset(others),
-        events=(*events, *_errors(others, statements)),
+        tuple(sorted(aborted)), stood(others[0], statements), waiting=tuple(others), reached=frozenset(others),
+        events=(*events, *errors(others, statements)),
     )  # fmt: skip
 
 
@@ -155,7 +147,7 @@ def fewer_batches(incident: Incident, statements: Statements) -> Different | Non
     few, others = (fewer, more) if len(fewer) <= len(more) else (more, fewer)
     events: list[Event] = [e for r in (*few[:2], others[0]) for e in statements.of(r, Progress)[-1:]]
     return Different(
-        few, _stood(others[0], statements), waiting=others, reached=frozenset(others), events=tuple(events),
+        few, stood(others[0], statements), waiting=others, reached=frozenset(others), events=tuple(events),
         tie=len(few) == len(others),
     )  # fmt: skip
 
@@ -175,50 +167,6 @@ def batches(statements: Statements) -> dict[int, int]:
         for r, e in last.items()
         if e.total and e.step is not None and e.step <= e.total <= 2 * e.step
     }
-
-
-def sites(incident: Incident, statements: Statements) -> Finding | None:
-    """Compare the lines of user code at which the ranks were blocked."""
-    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for rank, where in sorted(statements.whereabouts.items()):
-        frames = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
-        if frames and where.inside:
-            found[(where.op, frames)].append(rank)
-    outside = [
-        r
-        for r, w in sorted(statements.whereabouts.items())
-        if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"
-    ]
-    inside = sorted(r for ranks in found.values() for r in ranks)
-    # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
-    if outside and len(outside) <= len(inside):
-        return Absent(
-            tuple(outside), _stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside)
-        )
-    if inside and set(inside) == set(incident.ranks) and {op for op, _ in found} <= _POINT_TO_POINT:
-        # Stages of a pipeline stand at different lines by nature: which half is missing, their lines do not tell.
-        return Unpaired(
-            (), _stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside), tie=True,
-            events=tuple(_errors(inside, statements)),
-        )  # fmt: skip
-    # At which of its sends and receives a rank stands tells nothing; that it is in a call of all may.
-    paired = sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks)
-    sides = [ranks for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
-    sides += [paired] if paired else []
-    if len(sides) < 2:
-        return None
-    ordered = sorted((tuple(r) for r in sides), key=lambda r: (-len(r), r))
-    kinds = {r: w.call for r, w in statements.whereabouts.items()}
-    if kinds[ordered[0][0]].op in _FORMING and not any(kinds[side[0]].op in _FORMING for side in ordered[1:]):
-        # Who is past the making of a group may have left it out, or was let through by those who now wait for each other.
-        events = tuple(
-            e for side in ordered[:4] for e in statements.of(side[0], FailedStack, RankException)[:1]
-        )
-        found_apart = two_sides(incident, statements, None, ordered, kinds)
-        return replace(found_apart, culprits=(), tie=True, guess=True, events=events)
-    events = tuple(e for side in ordered[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
-    apart = two_sides(incident, statements, None, ordered, kinds)
-    return replace(apart, events=events, guess=not apart.tie and set(ordered[0]) == set(paired))
 
 
 def stuck(statements: Statements) -> bool:

@@ -1,4 +1,4 @@
-"""Who alone is blocked in a library's code, while all others wait at one line for their devices."""
+"""Who alone is blocked elsewhere, while all others wait at one line for their devices."""
 
 from __future__ import annotations
 
@@ -49,3 +49,40 @@ def test_without_an_end_or_a_timeout_stacks_tell_of_no_freeze(tmp_path: Path) ->
     files = _job([*READ, *LOAD], 31)
     del files["slurm-7.out"]
     assert told(tmp_path, files).status == "inconclusive"
+
+
+SYNC = [f'  File "{TORCH}/cuda/__init__.py", line 1040 in synchronize']
+
+
+def _synchronized(odd: list[str], others: list[str] = SYNC) -> dict[str, str | list[str]]:
+    return {f"stack_rank_{r}.txt": [HEAD, *(odd if r == 2 else [*others, *STEP])] for r in range(5)}
+
+
+def test_who_computes_while_all_others_synchronize_their_devices_keeps_them_waiting(tmp_path: Path) -> None:
+    """Stacks of one moment, of a job of which nothing says that it stopped: no more than a guess."""
+    report = told(tmp_path, _synchronized([f'  File "{SCRIPT}", line 12 in swap_in', *LOAD]))
+    assert short(report) == ("stuck_rank", (2,), "low")
+
+
+def test_in_a_job_that_is_known_to_have_stopped_it_is_the_usual_reading(tmp_path: Path) -> None:
+    files = _synchronized([f'  File "{SCRIPT}", line 12 in swap_in', *LOAD])
+    end = "slurmstepd: error: *** STEP 7.0 ON gpu01 CANCELLED AT 2026-11-20T15:41:03 ***"
+    files["slurm-7.out"] = ["2026-11-20 15:10:03 - INFO - step 703 | loss 2.5"] * 4 + [end]
+    assert short(told(tmp_path, files))[:2] == ("stuck_rank", (2,))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        [*SYNC, *LOAD],  # it waits for its device at another line
+        [f'  File "{TORCH}/nn/modules/linear.py", line 125 in forward', *LOAD],  # it launches its kernels
+    ],
+)
+def test_who_is_at_its_own_step_keeps_nobody_waiting(tmp_path: Path, odd: list[str]) -> None:
+    assert told(tmp_path, _synchronized(odd)).status == "inconclusive"
+
+
+def test_a_function_of_the_users_that_is_called_synchronize_is_no_wait(tmp_path: Path) -> None:
+    own = [f'  File "{SCRIPT}", line 7 in synchronize']
+    odd = [f'  File "{SCRIPT}", line 12 in swap_in', *LOAD]
+    assert told(tmp_path, _synchronized(odd, own)).status == "inconclusive"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hangscope.ingest.recorder.forms.entry_forms import EntryForms
 
 MAX_FOLLOWERS = 24  # forms that are tried as the next of one
+TRIED = 256  # shapes that are tried beyond those, which takes a third of the time of parsing an entry
 FREE_PARSES = 96  # entries of a dump that are parsed beyond those that need it least
 PARSED_SHARE = 8  # of a dump's entries one in so many may be parsed
 
@@ -170,7 +171,8 @@ class Reader:
             raise NotPlain
         last = self.found.forms[-1].shape if before else None
         shapes = last.followers if last is not None else self.forms.first_shapes
-        for shape in (*shapes, *self.forms.shapes.values()):
+        others = self.forms.shapes.values() if len(self.forms.shapes) <= TRIED else ()
+        for shape in (*shapes, *others):
             known = len(shape.known)
             form = shape.form_at(self.body, at, self.memo)
             if form is None:

@@ -1,0 +1,75 @@
+"""At which lines ranks were blocked, by stacks and tracebacks: who alone is in no call, and who is in another one than the rest.
+
+Stacks of one moment show a moving job, too: in a call after the other its ranks pass each other by. That it stood still must be
+told by something else before two calls that would meet are held against anybody.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from hangscope.explain.finding import Absent, Finding, Unpaired
+from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.output import errors, stood
+from hangscope.explain.text.sides import two_sides
+from hangscope.explain.text.stop import PROOFS
+from hangscope.incident import Incident
+from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.launcher import ExternalEnd
+from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.knowledge.callsite import is_user, user_frame, user_frames
+
+_POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
+#: calls that make a group, and wait for its members alone
+_FORMING = frozenset(
+    {"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh", "split_group"}
+)
+
+
+def sites(incident: Incident, statements: Statements) -> Finding | None:
+    """Compare the lines of user code at which the ranks were blocked."""
+    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank, where in sorted(statements.whereabouts.items()):
+        frames = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
+        if frames and where.inside:
+            found[(where.op, frames)].append(rank)
+    outside = [
+        r
+        for r, w in sorted(statements.whereabouts.items())
+        if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"
+    ]
+    inside = sorted(r for ranks in found.values() for r in ranks)
+    # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
+    if outside and len(outside) <= len(inside):
+        return Absent(
+            tuple(outside), stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside)
+        )
+    if inside and set(inside) == set(incident.ranks) and {op for op, _ in found} <= _POINT_TO_POINT:
+        # Stages of a pipeline stand at different lines by nature: which half is missing, their lines do not tell.
+        return Unpaired(
+            (), stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside), tie=True,
+            guess=not known_to_wait(statements), events=tuple(errors(inside, statements)),
+        )  # fmt: skip
+    # At which of its sends and receives a rank stands tells nothing; that it is in a call of all may.
+    paired = sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks)
+    sides = [ranks for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
+    sides += [paired] if paired else []
+    of_a_moment = not known_to_wait(statements)
+    if len(sides) < 2 or (of_a_moment and len({op for op, _ in found}) == 1):
+        return None  # calls of one operation meet, whatever their lines: in them ranks pass each other by while they move
+    ordered = sorted((tuple(r) for r in sides), key=lambda r: (-len(r), r))
+    kinds = {r: w.call for r, w in statements.whereabouts.items()}
+    events = tuple(e for side in ordered[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
+    apart = two_sides(incident, statements, None, ordered, kinds)
+    if kinds[ordered[0][0]].op in _FORMING and not any(kinds[side[0]].op in _FORMING for side in ordered[1:]):
+        # Who is past the making of a group may have left it out, or was let through by those who now wait for each other.
+        return replace(apart, culprits=(), tie=True, guess=True, events=events)
+    alone = not apart.tie and set(ordered[0]) == set(paired)
+    return replace(apart, events=events, guess=alone or of_a_moment)
+
+
+def known_to_wait(statements: Statements) -> bool:
+    """Return whether a line tells of a timeout, an error or an end, and stacks are of more than a moment of a moving job."""
+    return statements.of_trouble or bool(statements.all(*PROOFS, NoProgress, ExternalEnd))
