@@ -54,12 +54,21 @@ def test_a_rank_that_waits_in_its_dump_and_dies_elsewhere_outlived_it(tmp_path: 
         f'[rank2]:   File "{SCRIPT}", line 9, in load',
         "[rank2]: ValueError: bad sample",
     ]
-    ended = ["srun: error: gpu01: task 2: Exited with exit code 1"]
-    assert blame(judged(tmp_path / "own", recorders, rank_2=own, slurm=ended)) == (
+    ended = [
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2026-03-12_18:01:35",
+        "  host      : node0",
+        "  rank      : 2 (local_rank: 2)",
+        "  exitcode  : 1 (pid: 244)",
+        "  error_file: <N/A>",
+        "  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html",
+    ]
+    assert blame(judged(tmp_path / "own", recorders, rank_2=own, launcher=ended)) == (
         "hang",
         "crashed_rank",
         (2,),
     )
     inside = [line.replace("line 9, in load", "line 20, in train") for line in own]
-    assert blame(judged(tmp_path / "inside", recorders, rank_2=inside, slurm=ended))[2] == (0,)
+    assert blame(judged(tmp_path / "inside", recorders, rank_2=inside, launcher=ended))[2] == (0,)
     assert blame(judged(tmp_path / "handled", recorders, rank_2=own))[2] == (0,)
