@@ -25,6 +25,8 @@ from hangscope.ingest.torch_logs.store import (
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
 
+_WITNESSES = 2  # ranks that waited, at least, for one that did not to be told from them
+
 
 def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
@@ -232,8 +234,15 @@ def _store(case: Case) -> Match | None:
         )
         # Rank 0 serves the store that answered: where its log is not here, it may be waiting for others itself.
         missing = tuple(r for r in waited if r not in tellers and (r or r in logged))
+        # One log of all of them holds whoever waits: who does not wait is the one for whom they do.
+        apart_alone = tuple(r for r in range(world) if r not in tellers)
+        one_log = len({e.file for e in waits}) == 1 and len(tellers) >= _WITNESSES
+        if not missing and len(apart_alone) == 1 and (one_log or logged.issuperset(apart_alone)):
+            missing = apart_alone
         why = (
-            f"a store key of {ranks_phrase(missing)} was never written"
+            f"{ranks_phrase(missing)} alone waited for no key of the store, for which all others did"
+            if missing and missing == apart_alone
+            else f"a store key of {ranks_phrase(missing)} was never written"
             if missing
             else "the rendezvous did not complete"
         )

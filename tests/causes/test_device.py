@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given, settings
 
 from tests.dump_writer import Recorder
 from tests.small_jobs import ODD_ONES, due, frozen, loop
+from tests.text_lines import DEFAULT, c10, short, timeout, told
 from tests.verdicts import blame, level
 
 
@@ -85,3 +88,19 @@ def test_the_host_that_is_an_end_of_every_failed_path_lost_its_network() -> None
     assert blame(report) == ("hang", "network_stall", (2, 3))
     two = {name: lines for name, lines in logs.items() if name in ("rank0", "rank1")}
     assert blame(frozen(loop(6), (), lambda r, is_odd: due(r), **two))[2] == (0, 1)
+
+
+def test_who_saw_its_transfer_fail_was_in_the_call_that_its_error_names(tmp_path: Path) -> None:
+    """It ends at once, long before the others' watchdogs: it is no rank that left nothing."""
+    work = "Collective WorkNCCL(SeqNum=6, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000)"
+    seen = f"[Rank 1] {work} raised the following async exception: NCCL error: remote process exited or there was a network error, NCCL version 2.27.3"
+    lines = [
+        "node1:77:78 [0] NCCL WARN NET/IB : mlx5_3:1 Got async event : port error",
+        "[rank1]: node0:66:67 [1] NCCL WARN NET/IB: Got completion from peer 10.0.0.2<48102> with status=12 opcode=129 len=8 vendor err 129 (Send)",
+        c10(1, seen, 7),
+        *(timeout(rank, group=DEFAULT) for rank in (0, 2, 3)),
+    ]
+    cause, ranks, _ = short(told(tmp_path, lines, world_size=4))
+    assert (cause, ranks) == ("network_stall", ())
+    silent = told(tmp_path / "silent", [*lines[:1], *lines[3:]], world_size=4)
+    assert short(silent) == ("crashed_rank", (1,), "low")

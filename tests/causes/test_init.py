@@ -103,3 +103,16 @@ def test_ranks_of_two_versions_of_nccl_raise_its_error_all_and_only_the_rarer_ve
 def test_one_pair_of_versions_does_not_tell_which_is_rare(tmp_path: Path) -> None:
     cause, ranks, level = short(told(tmp_path, refused(0, 5, (5,)), world_size=8))
     assert (cause, ranks) == ("init_hang", ()) and level != "high"
+
+
+@pytest.mark.parametrize("apart", [0, 2])
+def test_the_one_that_waits_for_no_key_in_the_log_of_all_is_the_one_for_whom_they_wait(
+    tmp_path: Path, apart: int
+) -> None:
+    key = "torch.distributed.DistStoreError: wait timeout after 14000ms, keys: /staged/1/0, /staged/1/1, /staged/1/2, /staged/1/3"
+    waits = {rank: f"[rank{rank}]: {key}" for rank in range(4) if rank != apart}
+    assert short(told(tmp_path / "one", list(waits.values())))[:2] == ("init_hang", (apart,))
+    each: dict[str, str | list[str]] = {f"rank{rank}.log": [line] for rank, line in waits.items()}
+    assert short(told(tmp_path / "each", each))[:2] == ("init_hang", ())
+    every = [*waits.values(), f"[rank{apart}]: {key}"]
+    assert short(told(tmp_path / "every", every))[:2] == ("init_hang", ())

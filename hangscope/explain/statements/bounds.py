@@ -19,10 +19,16 @@ from hangscope.events import Event
 from hangscope.explain.statements.outlived import outlived
 from hangscope.explain.statements.refused import with_refused
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.statements.told_calls import ToldCalls
+from hangscope.explain.statements.told_calls import InCall, ToldCalls
 from hangscope.explain.statements.told_groups import Key, ToldGroups
 from hangscope.incident import Absence, Frontier, Incident, Queue, RankRecord, State
-from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import (
+    AsyncError,
+    DumpObserved,
+    DumpSignal,
+    WatchdogStatus,
+    WatchdogTimeout,
+)
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
@@ -35,8 +41,8 @@ _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line doe
 class Bounds:
     """What text states of one rank in one group: the calls it is in by seq, and its last enqueued and completed seq."""
 
-    calls: dict[int, WatchdogTimeout] = field(default_factory=dict)
-    sends: dict[int, WatchdogTimeout] = field(default_factory=dict)
+    calls: dict[int, InCall] = field(default_factory=dict)
+    sends: dict[int, InCall] = field(default_factory=dict)
     enqueued: int | None = None
     completed: int | None = None
     events: list[Event] = field(default_factory=list)
@@ -67,9 +73,10 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
             bounds.completed = max(completed, bounds.completed or 0, 0)
         bounds.events.append(counted)
     usual = {name for of_rank in named.values() for name in of_rank.values()}
-    for event in statements.all(WatchdogTimeout):
+    in_calls: list[InCall] = [*statements.all(WatchdogTimeout), *statements.all(AsyncError)]
+    for event in in_calls:
         seq, rank = event.seq, event.rank
-        if rank is None or seq is None:
+        if rank is None or seq is None or not event.op:
             continue
         name = event.group_name or named[rank].get(seq)
         if not name and len(usual) <= 1 and len(incident.groups) <= 1:

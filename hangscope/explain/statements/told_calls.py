@@ -10,9 +10,11 @@ import numpy as np
 from hangscope.align.matching import numel
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, Incident
-from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 
+#: What tells of the call that a rank was in when it gave up.
+InCall = WatchdogTimeout | AsyncError
 #: Ops whose line counts other tensors than the recorder keeps: only what goes in is compared.
 _LISTS = frozenset({"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"})
 
@@ -31,11 +33,11 @@ class ToldCalls:
             self.added.append(kind)
         return self._index[kind]
 
-    def send(self, event: WatchdogTimeout) -> int:
+    def send(self, event: InCall) -> int:
         """Return the kind of a send or receive whose peer its line does not tell."""
         return self._add(CallKind(event.op, "nccl", src=-1, dst=-1))
 
-    def call(self, gid: int, seq: int, event: WatchdogTimeout, statements: Statements) -> int:
+    def call(self, gid: int, seq: int, event: InCall, statements: Statements) -> int:
         """Return the kind of a stated call: the one that a dump shows there, where the line can mean that one."""
         sizes = tuple((n,) for n in (event.numel_in,) if isinstance(n, int))
         outs = tuple((n,) for n in (event.numel_out,) if isinstance(n, int))

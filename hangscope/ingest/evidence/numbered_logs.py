@@ -47,7 +47,7 @@ def with_those_of_a_row(readings: Sequence[Reading]) -> list[Reading]:
     show that the row counts something else. Where nothing at all tells a rank, a row from 0 of which most waited for their peers
     is the job. The one log that is left, beside logs of one rank each, is of the rank between them that has none.
     """
-    logs = {r.file: r.log for r in readings if r.log is not None}
+    logs = {r.file: r.log for r in readings if r.log is not None and not r.threads}
     own = {file: ranks for file, log in logs.items() if (ranks := _told(log)) is not None}
     size = size_in_content(readings) or max((rank + 1 for ranks in own.values() for rank in ranks), default=0)
     dumped = any(reading.recordings for reading in readings)

@@ -25,7 +25,7 @@ _NUMBERED = 3  # lines that must be numbered on end before numbers are taken for
 
 _WRITERS = 0.9  # of the lines that begin with a writer's name, where a collector put it before each
 
-_WRITER = regex(r"(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|))(?= |$)")
+_WRITER = regex(r" {0,6}(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|))(?= |$)")
 _QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
 _NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 #: What a line of a job begins with: such a line is never the rest of another.

@@ -94,10 +94,17 @@ class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncError(GroupEvent, same_by=("error",), prints_group_rank=True):
-    """An asynchronous NCCL error that torch saw. `error` is remote, system, unhandled_cuda, internal, invalid_usage or other."""
+    """An asynchronous NCCL error that torch saw. `error` is remote, system, unhandled_cuda, internal, invalid_usage or other.
+
+    `op` and the numbers are those of the call that the rank was in, where the line tells it.
+    """
 
     error: str
     peer_rank: int | None = None
+    op: str = ""
+    seq: int | None = None
+    numel_in: int | None = None
+    numel_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +132,16 @@ def told_of_group(kind: type[GroupEvent], **known: str) -> Build:
 
 def _timeout(line: Line, match: re.Match[str]) -> Event | None:
     work = match.group("work")
-    found = {name: m.group(1) for name, pattern in _WORK.items() if (m := pattern.search(work))}
+    told = _work(work)
+    return group_event(line, WatchdogTimeout, ran_ms=integer(match.group("ran")), **told) if told else None
+
+
+def _work(text: str) -> dict[str, Any]:
+    """Return what `WorkNCCL(…)` tells of a call; nothing where its op is not told."""
+    found = {name: m.group(1) for name, pattern in _WORK.items() if (m := pattern.search(text))}
     if "op" not in found:
-        return None
-    numbers = {name: integer(value) for name, value in found.items() if name != "op"}
-    return group_event(
-        line, WatchdogTimeout, op=user_op(found["op"]), ran_ms=integer(match.group("ran")), **numbers
-    )
+        return {}
+    return {name: user_op(value) if name == "op" else integer(value) for name, value in found.items()}
 
 
 def _status(line: Line, match: re.Match[str]) -> Event:
@@ -176,7 +186,9 @@ def _async_error(line: Line, match: re.Match[str]) -> Event:
     tail = line.text[match.start() :]
     error = next((name for name, marks in _ASYNC_ERRORS if any(mark in tail for mark in marks)), "other")
     peer = re.search(r"remote error detected from rank: (\d{1,7})", tail)
-    return group_event(line, AsyncError, error=error, peer_rank=int(peer.group(1)) if peer else None)
+    call = _work(line.text[: match.start()])
+    call.pop("timeout_ms", None)
+    return group_event(line, AsyncError, error=error, peer_rank=int(peer.group(1)) if peer else None, **call)
 
 
 RULES: tuple[Rule, ...] = (

@@ -238,6 +238,19 @@ def test_what_begins_like_a_line_is_never_joined() -> None:
     assert of_kind(text, "watchdog_timeout") == []
 
 
+def test_lines_behind_a_label_of_srun_are_never_joined() -> None:
+    """It puts blanks before the numbers that are shorter than the longest."""
+    said = (
+        "ncclRemoteError: A call failed possibly due to a network error.",
+        "Last error:",
+        "NET/IB: Got completion",
+    )
+    text = "".join(f"{task:2}: {line}\n" for task in (8, 9, 10, 11) for line in said)
+    assert [
+        note for note in read_log(io.BytesIO(text.encode()), "job.log").notes if note.code == "mended"
+    ] == []
+
+
 def test_lines_behind_a_mended_one_keep_their_numbers() -> None:
     line = FORMS[0].line
     broken = "\n".join(line[at : at + 116] for at in range(0, len(line), 116))
