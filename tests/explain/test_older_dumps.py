@@ -66,3 +66,13 @@ def test_a_lag_beside_a_death_is_a_guess(tmp_path: Path) -> None:
     (tmp_path / "rank_3.log").write_text("\n".join([*lines, "[rank3]: ValueError: bad sample", ""]))
     cause, _, confidence = short(analyze(tmp_path))
     assert cause != "gpu_stall" or confidence == "low"
+
+
+def test_a_line_behind_a_dump_does_not_tell_whether_a_device_began(tmp_path: Path) -> None:
+    """Rank 2's dump is older than the call that all others' devices are in; its own log tells that it enqueued it."""
+    for rank in range(4):
+        recorder = Recorder(rank, world(4)).call("all_reduce", times=20)
+        (recorder if rank == 2 else recorder.call("all_reduce", state="started")).write(tmp_path)
+    (tmp_path / "rank_2.log").write_text(timeout(2, group=DEFAULT, seq=21, n=8) + "\n")
+    cause, ranks, _ = short(analyze(tmp_path))
+    assert cause == "network_stall" and ranks == ()

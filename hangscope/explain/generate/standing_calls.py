@@ -31,9 +31,11 @@ def standing_call(aligned: Aligned) -> Stalled | Unstarted | None:
 def _not_begun(aligned: Aligned, node: Instance) -> tuple[int, ...]:
     """Return the few members (global) whose device has not begun a call that those of all others have; none where a row is missing."""
     begun: dict[int, bool] = {}
-    for rank, member in aligned.views[node.gid].members.items():
+    view = aligned.views[node.gid]
+    for rank, member in view.members.items():
         row = member.row_of(node.seq)
-        if row is None or member.queue is None or rank in aligned.early:
+        # Without a time no recorder, but a line tells of the call.
+        if row is None or member.queue is None or rank in aligned.early or not view.created(rank, node.seq):
             return ()
         begun[rank] = int(member.queue.state[row]) != State.PENDING
     behind = tuple(sorted(rank for rank, has in begun.items() if not has))
