@@ -186,7 +186,8 @@ def _shift(out: Halves, into: Halves, wrapped: bool, alone: bool) -> int:
             # A half that completed has met its counterpart; where numbers say otherwise, a half was lost on one side.
             sent, received = slice(begin, end), slice(begin - shift, end - shift)
             alike = out.done[sent] == into.done[received]
-            if (alike | out.may_have_met[sent] | into.may_have_met[received]).all():
+            may_have_met = out.may_have_met[sent] | into.may_have_met[received]
+            if (alike | (may_have_met & (out.seq[sent] == into.seq[received]))).all():
                 return shift
     return out.last_done - into.last_done
 

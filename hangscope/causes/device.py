@@ -39,7 +39,14 @@ def device_fault(case: Case) -> Match | None:
                 r,
             )
             for r in culprits[:8]
-        ] + [quote(e) for e in faults if e.rank in culprits][:4]
+        ]
+        evidence += [quote(e) for e in faults if e.rank in culprits][:4]
+        evidence += [
+            quote(e)
+            for r in culprits[:4]
+            for e in case.statements.of(r, WatchdogTimeout)
+            if e.seq == finding.own.seq
+        ]
         return Match(
             "gpu_stall",
             culprits,

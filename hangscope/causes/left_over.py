@@ -1,15 +1,18 @@
-"""Rules about ranks that are left over: the others have ended, or the loop that they are in is over for somebody."""
+"""Rules about ranks that are left over: the others have ended, the loop that they are in is over for somebody, or their script is."""
 
 from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
-from hangscope.conclusion import Evidence
+from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.incident import Stack
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
-from hangscope.knowledge.callsite import user_frame
+from hangscope.knowledge.callsite import is_user, user_frame
+
+#: what Python runs at the end of a process: threading.py, multiprocessing/util.py and concurrent/futures (CPython 3.8 to 3.14)
+_EXITS = frozenset({"_shutdown", "_exit_function", "_python_exit"})
 
 
 def made_after_the_end(case: Case) -> Match | None:
@@ -97,6 +100,53 @@ def left_a_librarys_loop(case: Case) -> Match | None:
             ),
         ],
     )
+
+
+def held_at_its_exit(case: Case) -> Match | None:
+    """A rank whose script is over, and whose process does not end: the interpreter waits for a thread or a child of it."""
+    statements, ranks = case.statements, case.incident.ranks
+    held = tuple(
+        r for r, w in sorted(statements.whereabouts.items()) if w.kind == "stack" and _at_exit(w.stack)
+    )
+    inside = [r for r, w in statements.whereabouts.items() if w.inside]
+    if not held or 2 * len(held) > len(ranks) or statements.deaths:
+        return None
+    if not isinstance(case.finding, Nothing) and not (
+        isinstance(case.finding, Absent | Unseen) and set(case.finding.culprits) == set(held)
+    ):
+        return None
+    who, left = ranks_phrase(held), bool(inside or case.graph.waiting)
+    threads = [(r, name, stack) for r in held for name, stack in ranks[r].threads[1:] if user_frame(stack)]
+    frame = user_frame(threads[0][2]) if threads else None
+    its = "their processes do" if len(held) > 1 else "its process does"
+    busy = f": a thread is at {frame}" if frame is not None and not left else ""
+    return Match(
+        "early_exit" if left else "stuck_rank",
+        held,
+        f"the script of {who} is over{', while others are in a call' if left else ''}, and {its} not end{busy}",
+        strength=0 if not left or case.finding.guess else 1,
+        evidence=[
+            *(_thread(case, r, *ranks[r].threads[0]) for r in held[:4]),
+            *(_thread(case, *thread) for thread in threads[:4]),
+        ],
+        advice=[
+            "Leave together: agree on the end over all ranks before any returns."
+            if left
+            else f"End that thread when the script ends: let it see a flag or a deadline, and join it; or start it with daemon=True ({frame or 'py-spy dump shows which it is'}).",
+        ],
+        frame=frame,
+        frame_rank=threads[0][0] if threads else None,
+    )
+
+
+def _at_exit(stack: Stack) -> bool:
+    """Return whether a main thread is past the script, in what Python does at the end of a process."""
+    return bool(stack) and stack[-1].name in _EXITS and not any(is_user(frame) for frame in stack)
+
+
+def _thread(case: Case, rank: int, name: str, stack: Stack) -> Evidence:
+    text = f"rank {rank}'s thread {name}: " + " <- ".join(str(frame) for frame in stack[:4])
+    return Evidence("stack", text, rank, Source(case.incident.ranks[rank].stack_file or ""))
 
 
 def _waiting_stack(case: Case, left: tuple[int, ...]) -> Stack:

@@ -272,6 +272,7 @@ ORDER = (
     "mismatch.different_calls",
     "mismatch.refused",
     "ends.silence.lost_by_peers",
+    "left_over.held_at_its_exit",
     "participation.busy_elsewhere",
     "ends.silence.vanished",
     "ends.silence.may_have_died",

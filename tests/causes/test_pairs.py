@@ -99,6 +99,20 @@ def test_a_half_of_an_open_batch_that_its_peer_finished_has_met_it(tmp_path: Pat
     assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (2,))
 
 
+def test_a_send_of_a_batch_to_the_wrong_peer_shifts_the_pair_that_lacks_it(tmp_path: Path) -> None:
+    """The rings lost their beginnings. Rank 2 sent once to rank 1 instead of 3: its later sends to 3 meet earlier receives."""
+    recorders = [Recorder(rank, RING, ring=24) for rank in range(4)]
+    for recorder in recorders:
+        rank = recorder.rank
+        around = [("send", (rank + 1) % 4), ("recv", (rank - 1) % 4)]
+        for _ in range(STEPS):
+            recorder.batch(around)
+        recorder.batch([("send", 1), ("recv", 1)] if rank == 2 else around, state="started")
+        recorder.batch(around, state="scheduled")
+    write_all(recorders, tmp_path)
+    assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (2,))
+
+
 def pipelines(replicas: int) -> list[Recorder]:
     """Return replicas of two stages, each of two ranks, that exchanged as many batches."""
     size = 4 * replicas

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.conftest import analyze
 from tests.dump_writer import EPOCH_NS, Recorder, job, write_all
-from tests.text_lines import raised
+from tests.text_lines import raised, timeout
 from tests.verdicts import blame, culprits, judged, level, said
 
 GROUPS: dict[str, tuple[str, Sequence[int]]] = {
@@ -96,3 +96,35 @@ def test_clocks_of_hosts_that_disagree_are_no_other_attempt(tmp_path: Path) -> N
         if recorder.rank != 0:
             recorder.call("all_reduce", line=41, state="started")
     assert blame(judged(tmp_path, recorders)) == ("hang", "stuck_rank", (0,))
+
+
+def _last_numbers(recorders: Sequence[Recorder], rank: int) -> str:
+    """Return the line of a rank's watchdog about the first call that is open in its dump."""
+    entries = next(r for r in recorders if r.rank == rank).entries
+    seq = next(e["collective_seq_id"] for e in entries if e["state"] != "completed")
+    return timeout(rank, group="PG ID 1 PG GUID 2(pp) ", local=rank - 3, seq=seq, n=8)
+
+
+def test_the_own_watchdog_of_a_device_that_lags_by_one_call_tells_that_its_dump_is_no_older(
+    tmp_path: Path,
+) -> None:
+    """Rank 1 is stuck and rank 4's device lags by one call, in a group where nobody waits for rank 1."""
+    recorders = two_pipelines()
+    for recorder in recorders[3:]:
+        if recorder.rank != 4:
+            recorder.entries[-1].update(
+                state="completed", retired=True, time_discovered_completed_ns=recorder.time_ns
+            )
+            recorder.call("all_reduce", "2", line=41, state="started")
+    assert 4 not in culprits(judged(tmp_path / "dumps", recorders))
+    lines = [_last_numbers(recorders, 4)]
+    assert culprits(judged(tmp_path / "told", recorders, rank4=lines)) == (1, 4)
+
+
+def test_a_death_explains_no_lag_in_a_group_that_it_is_no_member_of(tmp_path: Path) -> None:
+    recorders = two_pipelines(lagging=4)
+    alive = [recorder for recorder in recorders if recorder.rank != 1]
+    lines = {f"rank{r}": [f"[rank{r}]: step 5"] for r in range(6)}
+    lines |= {"rank1": raised(1, "ValueError: no target"), "rank4": [_last_numbers(recorders, 4)]}
+    assert culprits(judged(tmp_path / "other", alive, **lines)) == (1, 4)
+    assert culprits(judged(tmp_path / "untold", alive, **{**lines, "rank4": ["[rank4]: step 5"]})) == (1,)

@@ -120,8 +120,8 @@ def test_ranks_without_a_dump_that_stand_where_all_stand_are_not_accused(tmp_pat
     assert verdict is None or not verdict.culprit_ranks
 
 
-def test_a_line_means_neither_of_two_calls_that_differ_in_what_it_does_not_tell(tmp_path: Path) -> None:
-    """Ranks 2 and 3 left a line alone; their call may have either element type, and accuses nobody."""
+def test_a_line_is_taken_for_the_call_that_most_made_of_those_that_it_may_mean(tmp_path: Path) -> None:
+    """Ranks 2 and 3 left a line alone; their call may have either element type, which accuses nobody."""
     for rank in (0, 1, 4, 5):
         recorder = Recorder(rank, world(6)).call("all_reduce", times=5)
         recorder.call("all_reduce", state="scheduled", dtype="Half" if rank == 0 else "Float")

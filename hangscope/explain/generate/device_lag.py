@@ -9,11 +9,12 @@ from hangscope.align.waitgraph import Root
 from hangscope.dataclass import dataclass
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Ranks that have not finished one instance; `long`: those of them that lag by more than one call, and so by more than a moment."""
+    """Ranks that have not finished one instance; `long`: those of them that lag by more than a moment."""
 
     node: Instance
     ranks: tuple[int, ...]
@@ -46,15 +47,23 @@ class DeviceLag:
         return self.aligned.reached_by(finding, explains)
 
     def is_a_moment_old(self, finding: Lagging) -> bool:
-        """Return whether those who lag do so by one call only: their dumps may be a moment older than their peers'."""
-        views = self.aligned.views.values()
-        members = (
-            (view, m)
-            for rank in finding.culprits
-            for view in views
-            if (m := view.members.get(rank)) is not None
-        )
-        return not any(seq < view.proven for view, member in members for seq in member.pending)
+        """Return whether those who lag do so by one call only, whose timeout no log of theirs tells: their dumps may be older."""
+        long = frozenset[int]().union(*(lag.long for lag in self._lags))
+        return not long.intersection(finding.culprits)
+
+    def is_of_its_own(self, finding: Lagging) -> bool:
+        """Return whether no rank that died, or left no record, made those lag: none is in the call that their watchdogs tell of."""
+        ranks = self.aligned.incident.ranks
+        gone = self.aligned.ended | {rank for rank, record in ranks.items() if not record.seen}
+        told = {
+            rank
+            for lag in self._lags
+            if isinstance(lag.node, Instance)
+            and not gone.intersection(self.aligned.views[lag.node.gid].members)
+            for rank in lag.ranks
+            if self._timed_out(rank, lag.node.seq)
+        }
+        return bool(finding.culprits) and told.issuperset(finding.culprits)
 
     def _lag(self, root: Root) -> Lag | None:
         node = root.nodes[0]
@@ -65,10 +74,18 @@ class DeviceLag:
         behind = tuple(r for r in root.ranks if r not in self.aligned.early and lags(view, r, node.seq))
         if not behind or len(behind) >= len(view.members):
             return None
-        long = frozenset(r for r in behind if sum(s <= view.proven for s in view.members[r].pending) > 1)
+        long = frozenset(r for r in behind if self._for_long(view, r, node.seq))
         few = len(long) == len(behind) or 2 * len(behind) < len(view.members)
         created = min(view.created(r, node.seq) for r in behind)
         return Lag(node, behind, long, few, root.explains | set(behind), created)
+
+    def _for_long(self, view: GroupFrontier, rank: int, seq: int) -> bool:
+        """Return whether a rank lags by more than one call, or its own watchdog tells of the one."""
+        behind = sum(pending <= view.proven for pending in view.members[rank].pending)
+        return behind > 1 or self._timed_out(rank, seq)
+
+    def _timed_out(self, rank: int, seq: int) -> bool:
+        return any(event.seq == seq for event in self.aligned.stated.of(rank, WatchdogTimeout))
 
     def _named(self, few: bool) -> tuple[int, ...]:
         lagging = tuple(sorted(self.ranks))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -50,16 +51,14 @@ class ToldCalls:
         fitting = [k for k in self._recorded(gid) if means(said, kinds[k])]
         if len(fitting) == 1 and not stack:
             return fitting[0]  # the only call of this group's program that the line can mean
-        here = [kinds[k] for k in self._recorded(gid, seq) if means(said, kinds[k])]
-        if (
-            len(here) == 1
-        ):  # where ranks recorded calls that differ in what no line tells, this one may be either
-            return self._add(replace(here[0], stack=stack, told=True))
+        here = Counter({k: n for k, n in self._recorded(gid, seq).items() if means(said, kinds[k])})
+        if here:  # of calls that differ in what no line tells, it is taken for the one that most made
+            return self._add(replace(kinds[here.most_common(1)[0][0]], stack=stack, told=True))
         return self._add(said)
 
-    def _recorded(self, gid: int, seq: int | None = None) -> list[int]:
-        """Return the kinds of call that dumps show on a group, or at one seq of it."""
-        found: dict[int, None] = {}
+    def _recorded(self, gid: int, seq: int | None = None) -> Counter[int]:
+        """Return the kinds of call that dumps show on a group, or at one seq of it, each with how many ranks made it."""
+        found: Counter[int] = Counter()
         seen: set[int] = set()
         incident = self._incident
         for rank in incident.groups[gid].ranks if gid < len(incident.groups) else ():
@@ -69,12 +68,12 @@ class ToldCalls:
             if seq is None:
                 if id(queue.kind) not in seen:  # ranks of one role share their columns
                     seen.add(id(queue.kind))
-                    found.update(dict.fromkeys(sorted(set(queue.kind.tolist()))))
+                    found.update(sorted(set(queue.kind.tolist())))
                 continue
             row = int(np.searchsorted(queue.seq, seq))
             if row < len(queue) and int(queue.seq[row]) == seq:
-                found[int(queue.kind[row])] = None
-        return sorted(found)
+                found[int(queue.kind[row])] += 1
+        return Counter(dict(sorted(found.items())))
 
 
 def means(said: CallKind, recorded: CallKind) -> bool:

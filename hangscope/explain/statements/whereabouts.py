@@ -13,7 +13,14 @@ from hangscope.knowledge.callsite import calls_collectives
 from hangscope.knowledge.library import before_signal, own_knowledge
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
-_NOT_OPS = frozenset({"wrapper", "wait", "_wait", "<module>", "unwrap", "trigger_wait", "wait_tensor"})
+#: waits for sends and receives: of torch's pipelines (torch 2.13) and of Megatron-LM's (megatron/core)
+_PAIRED_WAITS = (
+    ("torch/distributed/pipelining/schedules.py", "_wait_batch_p2p"),
+    ("pipeline_parallel/p2p_communication.py", "_communicate"),
+)
+#: a call's own wait, below which there is no Python frame
+_WAITS = frozenset({"wait", "_wait", "trigger_wait", "wait_tensor"})
+_NOT_OPS = _WAITS | {"wrapper", "<module>", "unwrap"}
 
 
 def whereabouts(incident: Incident, rank: int, statements: Statements) -> Whereabouts | None:
@@ -48,4 +55,9 @@ def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
     inside = inside or kind == "log"
     if re.search(r"batch_isend_irecv|monitored_barrier", op or ""):
         op = None if op and "batch" in op else op
+    innermost = stack[0].name.rpartition(".")[2] if stack else ""
+    if innermost in _WAITS and stack[0].file.endswith(_COLLECTIVE_FILES):
+        inside = True
+    elif any(innermost == name and stack[0].file.endswith(file) for file, name in _PAIRED_WAITS):
+        op, inside = "batch_isend_irecv", True
     return Whereabouts(rank, inside, op, stack, source, kind)

@@ -46,18 +46,21 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         return Absent(
             tuple(outside), stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside)
         )
-    if inside and set(inside) == set(incident.ranks) and {op for op, _ in found} <= _POINT_TO_POINT:
+    of_a_moment = not known_to_wait(statements)
+    ops = {op for op, _ in found}
+    if inside and set(inside) == set(incident.ranks) and ops <= _POINT_TO_POINT:
+        if of_a_moment and ops == {"batch_isend_irecv"}:
+            return None  # so stand the stages of any pipeline, most of the time
         # Stages of a pipeline stand at different lines by nature: which half is missing, their lines do not tell.
         return Unpaired(
             (), stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside), tie=True,
-            guess=not known_to_wait(statements), events=tuple(errors(inside, statements)),
+            guess=of_a_moment, events=tuple(errors(inside, statements)),
         )  # fmt: skip
     # At which of its sends and receives a rank stands tells nothing; that it is in a call of all may.
     paired = sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks)
     sides = [ranks for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
     sides += [paired] if paired else []
-    of_a_moment = not known_to_wait(statements)
-    if len(sides) < 2 or (of_a_moment and len({op for op, _ in found}) == 1):
+    if len(sides) < 2 or (of_a_moment and len(ops) == 1):
         return None  # calls of one operation meet, whatever their lines: in them ranks pass each other by while they move
     ordered = sorted((tuple(r) for r in sides), key=lambda r: (-len(r), r))
     kinds = {r: w.call for r, w in statements.whereabouts.items()}

@@ -50,3 +50,36 @@ def test_calls_of_two_operations_do_not_meet_and_are_a_guess_of_one_moment(
 
 def test_sends_and_receives_of_one_moment_are_a_guess(tmp_path: Path) -> None:
     assert short(told(tmp_path, _stacks(_in("send", 31), _in("recv", 30)))) == ("p2p_mismatch", (), "low")
+
+
+PIPELINE = [
+    HEAD,
+    f'  File "{TORCH}/distributed/pipelining/schedules.py", line 683 in _wait_batch_p2p',
+    f'  File "{TORCH}/distributed/pipelining/schedules.py", line 785 in step',
+    f'  File "{SCRIPT}", line 26 in main',
+]
+MEGATRON = [
+    HEAD,
+    '  File "/opt/venv/lib/python3.11/site-packages/megatron/core/pipeline_parallel/p2p_communication.py", line 367 in _communicate',
+    f'  File "{SCRIPT}", line 26 in main',
+]
+FUNCTIONAL = [
+    HEAD,
+    f'  File "{TORCH}/distributed/_functional_collectives.py", line 150 in wait_tensor',
+    f'  File "{SCRIPT}", line 26 in main',
+]
+
+
+@pytest.mark.parametrize("waits", [PIPELINE, MEGATRON, FUNCTIONAL])
+def test_who_waits_in_a_librarys_own_wait_is_not_at_work(tmp_path: Path, waits: list[str]) -> None:
+    """The wait itself has no Python frame: who stands in the line that makes it is in another call than the rest."""
+    files: dict[str, str | list[str]] = {
+        f"stack_rank_{r}.txt": waits if r > 3 else _in("all_reduce", 31) for r in range(6)
+    }
+    files["job.log"] = [f"[rank{rank}]: {TIMED_OUT}" for rank in range(4)]
+    cause, _, level = short(told(tmp_path, files))
+    assert cause in ("rank_conditional_collective", "p2p_mismatch") and level != "high"
+
+
+def test_stages_that_wait_for_each_other_at_one_moment_are_any_pipeline(tmp_path: Path) -> None:
+    assert told(tmp_path, _stacks(PIPELINE, PIPELINE)).status == "inconclusive"

@@ -39,21 +39,21 @@ class OwnSizes:
     def __len__(self) -> int:
         return len(self.form)
 
-    def add(self, form: Ranks, numbers: tuple[int, ...]) -> int:
-        """Add sizes that differ from all before, and return their number."""
+    def number_of(self, form: Ranks) -> int:
+        """Return the number of a form."""
         if form not in self.forms:
             self.forms.append(form)
-        self.form.append(self.forms.index(form))
+        return self.forms.index(form)
+
+    def add(self, form: Ranks, numbers: tuple[int, ...]) -> int:
+        """Add sizes that differ from all before, and return their number."""
+        self.form.append(self.number_of(form))
         self.numbers.extend(numbers)
         return len(self.form) - 1
 
-    def extend(self, forms: Sequence[Ranks], numbers: Sequence[int]) -> None:
-        """Add sizes that are all different from one another and from all before: the form of each, and the extents of all."""
-        index = {form: number for number, form in enumerate(self.forms)}
-        for form in dict.fromkeys(forms):
-            index.setdefault(form, len(index))
-        self.forms[:] = index
-        self.form.extend(array("i", map(index.__getitem__, forms)))
+    def extend(self, forms: Sequence[int], numbers: Sequence[int]) -> None:
+        """Add sizes that are all different from one another and from all before: the number of each one's form, and the extents of all."""
+        self.form.extend(array("i", forms))
         self.numbers.extend(array("q", numbers))
 
     def of(self, number: int) -> Both:

@@ -105,11 +105,16 @@ class Reader:
         )
         if not self.entries.tensors.room(room):
             raise NotPlain
-        sizes = [(ranks, one, n) for ranks, numbers in self.sizes.items() for one, n in numbers.items()]
+        own = self.entries.own_sizes
+        sizes = [
+            (form, one, n)
+            for form, numbers in [(own.number_of(ranks), numbers) for ranks, numbers in self.sizes.items()]
+            for one, n in numbers.items()
+        ]
         if len(self.sizes) > 1:
             sizes.sort(key=itemgetter(2))
-        self.entries.own_sizes.extend(
-            [ranks for ranks, _, _ in sizes],
+        own.extend(
+            [form for form, _, _ in sizes],
             self.whole(tuple(chain.from_iterable([one for _, one, _ in sizes]))),
         )
         return found
