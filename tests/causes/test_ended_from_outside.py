@@ -55,3 +55,20 @@ def test_a_step_that_srun_ends_after_a_task_was_not_ended_from_outside(tmp_path:
     verdict = told(tmp_path, [f"srun: error: gpu03: task 21: {what}", *after]).verdict
     assert verdict is not None and (verdict.cause, verdict.category) != ("crashed_rank", "external")
     assert verdict.cause == "crashed_rank" and "gpu03 (task 21" in verdict.summary
+
+
+@pytest.mark.parametrize(("at", "blamed"), [("10:31:00", (2,)), ("10:00:01", ())])
+def test_who_counted_one_step_less_when_all_fell_silent_long_before_the_end_is_a_guess(
+    tmp_path: Path, at: str, blamed: tuple[int, ...]
+) -> None:
+    logs: dict[str, str | list[str]] = {
+        f"rank{rank}.out": [
+            f"2026-03-02 09:59:{30 + n} INFO [{rank}] batch {n} ready ({9 + n % 5} ms)"
+            for n in range(10, 30 - (rank == 2))
+        ]
+        for rank in range(6)
+    }
+    logs["slurm.out"] = [CANCELLED.format(at=at)]
+    cause, ranks, sure = short(told(tmp_path, logs))
+    assert (cause, ranks) == ("stuck_rank" if blamed else "crashed_rank", blamed)
+    assert not blamed or sure == "low"

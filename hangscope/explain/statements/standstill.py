@@ -28,7 +28,7 @@ def stood_still(incident: Incident, statements: Statements, end: Event) -> bool 
     if stamp is None:
         return None
     if not last:
-        return _by_steps(statements, stamp)
+        return by_steps(statements, end)
     apart = stamp - since_new_year(last / 1e9)
     if abs(apart) > DAY:
         return None  # clocks of two different days
@@ -37,16 +37,20 @@ def stood_still(incident: Incident, statements: Statements, end: Event) -> bool 
     return max(LEAST, USUAL * usual) < gap < ZONES - LEAST
 
 
-def _by_steps(statements: Statements, end: float) -> bool | None:
-    """Return whether the last step was counted long before the end (seconds of the year), for the pace of the steps before it."""
+def by_steps(statements: Statements, end: Event) -> bool | None:
+    """Return whether the last step was counted long before the end, for the pace of the steps before it; None: unknown."""
+    stamp = end.in_the_year
     counted = [e for e in statements.all(Progress) if e.step is not None and e.in_the_year is not None]
-    gap = min((end - (e.in_the_year or 0.0) for e in counted), default=-1.0)
+    if stamp is None:
+        return None
+    gap = min((stamp - (e.in_the_year or 0.0) for e in counted), default=-1.0)
     if not 0 <= gap < DAY:
         return None
     if gap < LEAST:
         return False
     paces = [e.pace for e in counted if e.pace is not None]
-    return True if len(paces) == len(counted) and gap > max(DEFAULT, USUAL * max(paces)) else None
+    # Ranks go on together: the pace of most of them is that of all.
+    return True if 2 * len(paces) > len(counted) and gap > max(DEFAULT, USUAL * max(paces)) else None
 
 
 def _calls(incident: Incident) -> tuple[int, float]:

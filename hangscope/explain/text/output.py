@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 
 from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unseen
+from hangscope.explain.statements.standstill import by_steps
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.incident import Event, Incident
@@ -172,8 +173,10 @@ def batches(statements: Statements) -> dict[int, int]:
 def stuck(statements: Statements) -> bool:
     """Return whether anything says that the job stood still, and nothing tells better than the output why."""
     told = statements.all(DdpParams, DdpShape, DdpUnused, DdpUnfinished)
-    if statements.deaths or statements.external is not None or told or in_one_call(statements):
+    if statements.deaths or told or in_one_call(statements):
         return False
+    if statements.external is not None:  # somebody ended it, and may have done so because it stood still
+        return by_steps(statements, statements.external) is True
     return bool(statements.all(GlooTimeout, GlooClosed, WatchdogTimeout, NoProgress, RankException))
 
 
