@@ -205,6 +205,8 @@ def _member(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> M
             member.enqueued = None
         return member
     frontier = queue.frontier
+    # Counters that contradict each other count sends and receives, of which no row is left, with the collectives.
+    p2p_numbers = p2p_numbers or (frontier.completed or 0) > (frontier.enqueued or frontier.completed or 0)
     last_done = 0
     if len(queue):
         member.first_row, member.last_row = int(queue.seq.min()), int(queue.seq.max())

@@ -144,7 +144,7 @@ def _without_artefacts(aligned: Aligned, lag: DeviceLag, found: Sequence[Finding
     unseen = any(isinstance(f, Unseen) for f in found)
     if unseen and (aligned.ended or any(isinstance(f, Lagging) and len(f.culprits) != 1 for f in found)):
         # The peers of a rank that died abort their communicators, which completes calls of some and not of others.
-        found = [f for f in found if not isinstance(f, Lagging) or lag.is_of_its_own(f)]
+        found = [f for f in found if not isinstance(f, Lagging) or lag.is_of_its_own()]
     places = [(f.stuck.view, f.stuck.seq) for f in found]
     return [
         f

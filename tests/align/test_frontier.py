@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from hangscope.align.frontier import GroupFrontier, frontiers
 from hangscope.incident import Absence
 from tests.conftest import analyze
-from tests.dump_writer import Recorder, job, write_all
+from tests.dump_writer import Recorder, job, world, write_all
 
 
 def views(recorders: list[Recorder], version: str = "2.10") -> list[GroupFrontier]:
@@ -112,3 +113,17 @@ def test_where_older_calls_are_lost_silence_on_a_group_tells_nothing() -> None:
     for version, known in (("2.1", None), ("2.3", 0)):
         (tp,) = [view for view in views(recorders, version) if view.group.desc == "tp"]
         assert tp.members[2].enqueued == known
+
+
+def test_counters_that_contradict_each_other_count_sends_too(tmp_path: Path) -> None:
+    """The ring lost the sends of this group; their number is the last that the counters call complete."""
+    for rank in range(2):
+        recorder = Recorder(rank, world(2), ring=3)
+        for _ in range(20):
+            recorder.send(1, state="completed") if rank == 0 else recorder.recv(0)
+        recorder.call("all_reduce", times=2).call("all_reduce", state="scheduled" if rank else "completed")
+        dump = recorder.dump()
+        dump["pg_status"]["0"].update(last_enqueued_collective=3, last_completed_collective=20)
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
+    view = analyze(tmp_path)._analysis.views[0]
+    assert view.members[1].pending == (3,) and view.members[1].completed == 2

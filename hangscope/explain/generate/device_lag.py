@@ -25,13 +25,22 @@ class Lag:
 
 
 class DeviceLag:
-    """Finds the ranks whose devices stopped. `ranks` are all that lag, whoever is named (global)."""
+    """Finds the ranks whose devices stopped. `ranks` are all that lag, whoever is named (global).
+
+    `told`: one rank alone lags, and its own watchdog tells of that call, so that its dump is no older than its peers'. Several
+    lag by a call each where a network is slow.
+    """
 
     def __init__(self, aligned: Aligned) -> None:
         self.aligned = aligned
         lags = (self._lag(root) for root in aligned.graph.roots if root.kind == "call")
         self._lags = [lag for lag in lags if lag is not None]
         self.ranks = frozenset(rank for lag in self._lags for rank in lag.ranks)
+        self.told = len(self.ranks) == 1 and any(
+            event.seq == lag.node.seq
+            for lag in self._lags
+            for event in aligned.stated.of(lag.ranks[0], WatchdogTimeout)
+        )
 
     def find(self) -> Lagging | None:
         """Return the finding of lagging devices, or None where nobody lags or nobody waits for those who do."""
@@ -42,28 +51,22 @@ class DeviceLag:
         own = self._call_of(first)
         # What the others are stuck in lies behind what the lagging device did not finish.
         node = self.aligned.first_instance(lambda absent: bool(absent & self.ranks)) or first.node
-        few = all(lag.few for lag in self._lags)
+        few = self.told or all(lag.few for lag in self._lags)
         finding = Lagging(self._named(few), self.aligned.stuck_in(node, sorted(self.ranks)), own, tie=not few)
         return self.aligned.reached_by(finding, explains)
 
     def is_a_moment_old(self, finding: Lagging) -> bool:
         """Return whether those who lag do so by one call only, whose timeout no log of theirs tells: their dumps may be older."""
         long = frozenset[int]().union(*(lag.long for lag in self._lags))
-        return not long.intersection(finding.culprits)
+        return not self.told and not long.intersection(finding.culprits)
 
-    def is_of_its_own(self, finding: Lagging) -> bool:
-        """Return whether no rank that died, or left no record, made those lag: none is in the call that their watchdogs tell of."""
+    def is_of_its_own(self) -> bool:
+        """Return whether no rank that died, or left no record, made one lag: none is in the call that its watchdog tells of."""
         ranks = self.aligned.incident.ranks
         gone = self.aligned.ended | {rank for rank, record in ranks.items() if not record.seen}
-        told = {
-            rank
-            for lag in self._lags
-            if isinstance(lag.node, Instance)
-            and not gone.intersection(self.aligned.views[lag.node.gid].members)
-            for rank in lag.ranks
-            if self._timed_out(rank, lag.node.seq)
-        }
-        return bool(finding.culprits) and told.issuperset(finding.culprits)
+        return self.told and not any(
+            gone & self.aligned.views[lag.node.gid].members.keys() for lag in self._lags
+        )
 
     def _lag(self, root: Root) -> Lag | None:
         node = root.nodes[0]
@@ -74,18 +77,10 @@ class DeviceLag:
         behind = tuple(r for r in root.ranks if r not in self.aligned.early and lags(view, r, node.seq))
         if not behind or len(behind) >= len(view.members):
             return None
-        long = frozenset(r for r in behind if self._for_long(view, r, node.seq))
+        long = frozenset(r for r in behind if sum(s <= view.proven for s in view.members[r].pending) > 1)
         few = len(long) == len(behind) or 2 * len(behind) < len(view.members)
         created = min(view.created(r, node.seq) for r in behind)
         return Lag(node, behind, long, few, root.explains | set(behind), created)
-
-    def _for_long(self, view: GroupFrontier, rank: int, seq: int) -> bool:
-        """Return whether a rank lags by more than one call, or its own watchdog tells of the one."""
-        behind = sum(pending <= view.proven for pending in view.members[rank].pending)
-        return behind > 1 or self._timed_out(rank, seq)
-
-    def _timed_out(self, rank: int, seq: int) -> bool:
-        return any(event.seq == seq for event in self.aligned.stated.of(rank, WatchdogTimeout))
 
     def _named(self, few: bool) -> tuple[int, ...]:
         lagging = tuple(sorted(self.ranks))
