@@ -121,7 +121,7 @@ def test_counters_that_contradict_each_other_count_sends_too(tmp_path: Path) -> 
         recorder = Recorder(rank, world(2), ring=3)
         for _ in range(20):
             recorder.send(1, state="completed") if rank == 0 else recorder.recv(0)
-        recorder.call("all_reduce", times=2).call("all_reduce", state="scheduled" if rank else "completed")
+        recorder.call("all_reduce", times=2).call("all_reduce", state="scheduled")
         dump = recorder.dump()
         dump["pg_status"]["0"].update(last_enqueued_collective=3, last_completed_collective=20)
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
