@@ -105,7 +105,7 @@ def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | 
     its, it_is = ("its", "it is") if len(culprits) < 2 else ("their", "they are")
     strength, why = 0, ""
     if d.ends_epochs:
-        strength = 2
+        strength = 2 if d.steps.heard(culprits) else 1  # a step that was skipped leaves the same calls
         why = f"{it_is} already in the call that ends an epoch, after fewer steps than {its} peers"
     elif d.position is not None and d.position[0] == "beyond":
         if culprits == (0,) and told is None:

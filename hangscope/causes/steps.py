@@ -77,6 +77,10 @@ class Steps:
         counted: list[Event] = [e for e in self.statements.of(rank, Progress) if _SKIPS.search(e.text)]
         return [*self.statements.of(rank, Skip), *counted]
 
+    def heard(self, ranks: Sequence[int]) -> bool:
+        """Return whether the output of all these ranks is here, in which a step that they skipped would be told."""
+        return all(self.statements.of(rank, Progress) for rank in ranks)
+
     def _steps(self, rank: int) -> tuple[int, int] | None:
         """Return (epoch, step) of the last progress line of a rank that counts steps."""
         counted = [

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, job, write_all
 from tests.small_jobs import ODD_ONES, frozen
-from tests.verdicts import blame
+from tests.verdicts import blame, level
 
 RING = {"0": ("default_pg", range(4))}
 
@@ -69,4 +69,22 @@ def test_the_one_that_has_a_batch_less_in_its_last_epoch_is_named(job_of: tuple[
             "all_reduce", sizes=[[512]], line=41, function="train_one_epoch", state="started"
         )
 
-    assert blame(frozen(recorders, (odd,), last)) == ("hang", "uneven_loader", (odd,))
+    report = frozen(recorders, (odd,), last)
+    assert blame(report) == ("hang", "uneven_loader", (odd,))
+    assert level(report) == "medium"  # a step that it skipped leaves the same calls
+
+
+def test_own_output_without_a_skip_makes_an_epoch_that_ended_early_sure(tmp_path: Path) -> None:
+    recorders = job(4)
+    for recorder in recorders:
+        epochs(recorder, count=3)
+        is_odd = recorder.rank == 1
+        recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", times=5)
+        if is_odd:
+            recorder.call("all_reduce", sizes=[[3]], line=88, function="epoch_average", state="started")
+        else:
+            recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", state="started")
+        (tmp_path / f"rank_{recorder.rank}.log").write_text(f"[rank {recorder.rank}] epoch 3 step 5\n")
+    write_all(recorders, tmp_path)
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "uneven_loader", (1,)) and level(report) == "high"
