@@ -7,6 +7,7 @@ told by something else before two calls that would meet are held against anybody
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.explain.finding import Absent, Finding, Unpaired
@@ -17,6 +18,7 @@ from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.launcher import ExternalEnd
+from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import is_user, user_frame, user_frames
@@ -62,6 +64,8 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     sides += [paired] if paired else []
     if len(sides) < 2 or (of_a_moment and len(ops) == 1):
         return None  # calls of one operation meet, whatever their lines: in them ranks pass each other by while they move
+    if _in_groups_of_their_own(statements, sides):
+        return None  # calls of different groups need not meet: who waits for whom, their members tell
     ordered = sorted((tuple(r) for r in sides), key=lambda r: (-len(r), r))
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
     events = tuple(e for side in ordered[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
@@ -71,6 +75,20 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         return replace(apart, culprits=(), tie=True, guess=True, events=events)
     alone = not apart.tie and set(ordered[0]) == set(paired)
     return replace(apart, events=events, guess=alone or of_a_moment)
+
+
+def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int]]) -> bool:
+    """Return whether the watchdogs of all sides tell of groups, and no two sides of one."""
+    told = [
+        {
+            e.group_name
+            for rank in side
+            for e in statements.of(rank, WatchdogTimeout, WatchdogStatus)
+            if e.group_name
+        }
+        for side in sides
+    ]
+    return all(told) and len(set[str].union(*told)) == sum(map(len, told))
 
 
 def known_to_wait(statements: Statements) -> bool:

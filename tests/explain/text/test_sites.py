@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.explain.text.sites import sites
 from tests.dump_writer import SCRIPT, TORCH
-from tests.text_lines import short, told
+from tests.text_lines import short, status, timeout, told
 from tests.verdicts import TIMED_OUT
 
 HEAD = "Current thread 0x00007f4b7d1296c0 (most recent call first):"
@@ -83,3 +84,29 @@ def test_who_waits_in_a_librarys_own_wait_is_not_at_work(tmp_path: Path, waits: 
 
 def test_stages_that_wait_for_each_other_at_one_moment_are_any_pipeline(tmp_path: Path) -> None:
     assert told(tmp_path, _stacks(PIPELINE, PIPELINE)).status == "inconclusive"
+
+
+def _failed(rank: int, group: str, op: str, frame: str) -> list[str]:
+    """Return what a rank's watchdog tells of the call that timed out: its group, and where it was made."""
+    text = f"[PG ID 1 PG GUID {group} Rank {rank}] Stack trace of the failed collective: "
+    return [
+        timeout(rank, op=op, seq=8),
+        status(rank, 8, 8, 7, group=f"PG ID 1 PG GUID {group} "),
+        f"[rank{rank}]:[E1016 03:31:38.1 ProcessGroupNCCL.cpp:730] {text}",
+        f"#0 {op.lower()} from {TORCH}/distributed/distributed_c10d.py:2968",
+        f"#1 {frame}",
+    ]
+
+
+def test_calls_on_groups_of_their_own_are_not_held_against_anybody(tmp_path: Path) -> None:
+    """Ranks 0 and 1 wait for rank 2 in their group, all others for them in theirs: no call of one has to meet one of the other."""
+    lines: dict[str, str | list[str]] = {}
+    for rank in (0, 1, 3, 4, 5):
+        own = rank < 2
+        group, op = ("11(tp)", "ALLREDUCE") if own else ("4(dp)", "BROADCAST")
+        frame = f"{'reduce' if own else 'sync'} from {SCRIPT}:{35 if own else 80}"
+        lines[f"rank_{rank}.log"] = _failed(rank, group, op, frame)
+    lines["rank_2.log"] = ["[rank2]: step 7"]
+    case = told(tmp_path, lines)._analysis.case
+    assert set(case.statements.whereabouts) == {0, 1, 3, 4, 5}
+    assert sites(case.incident, case.statements) is None
