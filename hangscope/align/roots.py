@@ -10,8 +10,8 @@ from hangscope.align.waitgraph import Root, WaitGraph
 from hangscope.incident import Incident
 
 
-def find_roots(incident: Incident, graph: WaitGraph, early: set[int], idle: frozenset[int]) -> None:
-    """Fill in the roots of a graph, those that explain most ranks first; `early` and `idle` as `waiting.build` has them."""
+def find_roots(incident: Incident, graph: WaitGraph, idle: frozenset[int]) -> None:
+    """Fill in the roots of a graph, those that explain most ranks first; `idle` as `waiting.build` has it."""
     parts = components(graph.edges)
     part_of = {node: i for i, part in enumerate(parts) for node in part}
     reversed_edges: list[list[int]] = [[] for _ in graph.nodes]
@@ -31,9 +31,7 @@ def find_roots(incident: Incident, graph: WaitGraph, early: set[int], idle: froz
         if before not in reach:
             reach[before] = _reaching(before, reversed_edges, graph, waiting)
         own = waiting.intersection(_hosts(graph, part))
-        graph.roots.append(
-            _root(incident, graph, part, reach[before] | own if own else reach[before], early, idle)
-        )
+        graph.roots.append(_root(incident, graph, part, reach[before] | own if own else reach[before], idle))
     graph.roots.sort(key=lambda r: (-len(r.explains), r.kind, r.ranks, str(r.nodes)))
 
 
@@ -60,7 +58,6 @@ def _root(
     graph: WaitGraph,
     part: list[int],
     explains: frozenset[int],
-    early: set[int],
     idle: frozenset[int],
 ) -> Root:
     nodes = tuple(graph.nodes[n] for n in part)
@@ -78,7 +75,9 @@ def _root(
     if hosts:
         record = incident.ranks[hosts[0]]
         known = hosts[0] in idle or (
-            record.seen and hosts[0] not in early and not any(queue.cut for queue in record.queues.values())
+            record.seen
+            and hosts[0] not in graph.early
+            and not any(queue.cut for queue in record.queues.values())
         )
         return Root("host" if known else "unseen", nodes, hosts, explains - set(hosts), True)
     open_on = tuple(dict.fromkeys(rank for rank, _ in graph.calls_of(nodes[0])))

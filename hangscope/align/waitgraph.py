@@ -54,7 +54,10 @@ class Root:
 
 @dataclass(slots=True)
 class WaitGraph:
-    """The graph and its roots. `edges[i]` holds (target index, assumed) of node `nodes[i]`."""
+    """The graph and its roots. `edges[i]` holds (target index, assumed) of node `nodes[i]`.
+
+    `early`: global ranks whose dumps are older than what their peers' prove.
+    """
 
     nodes: list[Node] = field(default_factory=list)
     edges: list[list[tuple[int, bool]]] = field(default_factory=list)
@@ -62,6 +65,7 @@ class WaitGraph:
     open_calls: dict[int, list[OpenCall]] = field(default_factory=dict)
     pairs: dict[PairInstance, Pair] = field(default_factory=dict)
     roots: list[Root] = field(default_factory=list)
+    early: frozenset[int] = frozenset()
     _known: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
     _callers: dict[Node, list[tuple[int, OpenCall]]] = field(default_factory=dict, repr=False)
 

@@ -94,8 +94,8 @@ def build(
             host = Host(rank, _where_it_calls(instance, rank, by_gid, graph))
             graph.connect(graph.index[instance], graph.add(host), False)
     _wait_for_unknown_members(incident, graph, by_gid)
-    early = {rank for view in views for rank in view.early}
-    find_roots(incident, graph, early, idle)
+    graph.early = frozenset(rank for view in views for rank in view.early)
+    find_roots(incident, graph, idle)
     return graph
 
 

@@ -37,7 +37,7 @@ class Aligned:
         self.waiting = graph.waiting
         self.uncollected = not_collected(incident, stated)
         self.ended = frozenset(death.rank for death in stated.deaths)
-        self.early = frozenset(rank for view in views for rank in view.early)
+        self.early = graph.early
         self.programs = Programs(incident)
         self.interleaving = Interleaving(self.programs)
 

@@ -14,6 +14,7 @@ from hangscope.causes.case import Case, Match
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Shifted, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
+from hangscope.explain.statements.bounds import idle
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.progress import Progress
@@ -141,6 +142,27 @@ def died_beside(case: Case, match: Match) -> Doubt | None:
     return None
 
 
+def nothing_overdue(case: Case, match: Match) -> Doubt | None:
+    """Who is said to lag had nothing overdue by its own log when the others timed out: its dump is older than that."""
+    idle_ranks = idle(case.statements).intersection(match.culprits)
+    if isinstance(case.finding, Lagging) and match.cause == "gpu_stall" and idle_ranks:
+        return Doubt(
+            LOW,
+            f"the log of {ranks_phrase(sorted(idle_ranks))} tells of nothing overdue, so its dump may be older",
+        )
+    return None
+
+
+def of_one_moment(case: Case, match: Match) -> Doubt | None:
+    """Several ranks are in no call by dumps alone: so are ranks of a job that moves, and those whose dumps are older than others'."""
+    if not isinstance(case.finding, Absent) or case.from_text or len(match.culprits) < 2:
+        return None
+    told = idle(case.statements) | case.statements.busy
+    if not trouble(case) or (case.graph.early and not told.issuperset(match.culprits)):
+        return Doubt(MEDIUM, "several ranks are in no call by their dumps alone, which may be of a moment")
+    return None
+
+
 def others_unseen(case: Case, match: Match) -> Doubt | None:
     """Other ranks that calls wait for left no usable dump."""
     doubtful = _doubtful(case, match)
@@ -250,7 +272,7 @@ def mostly_silent(case: Case, match: Match) -> Doubt | None:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubt | None], ...] = (
-    damaged, number_alone, raised_elsewhere, said_over, even_sides, explains_few, leaves_waiting, guessed, died_beside, others_unseen, assumed,
+    damaged, number_alone, raised_elsewhere, said_over, even_sides, explains_few, leaves_waiting, guessed, died_beside, nothing_overdue, of_one_moment, others_unseen, assumed,
     members_unknown, half_unseen, text_alone, no_history, sides_not_here, not_here, no_frames, mostly_silent,
 )  # fmt: skip
 
