@@ -13,6 +13,7 @@ from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import CallDiff, RankMapData
 from hangscope.report.schema.stories import KnownStory
 from tests.conftest import FIXTURES, analyze
+from tests.dump_writer import Recorder, write_all
 from tests.report.samples import document
 from tests.simulator import write_incident
 
@@ -58,6 +59,24 @@ def test_who_left_a_stalled_call_stands_beside_who_is_in_it(tmp_path: Path) -> N
     parted = [row for row in diff.rows if row.differs]
     assert [c.mark for c in parted[0].cells] == ["same", "state"]
     assert {c.state for c in parted[0].cells} == {"pending", "done"} and parted[0].cells[0].seq == 465
+
+
+def test_culprits_of_another_stage_are_not_beside_ranks_of_this_one(tmp_path: Path) -> None:
+    groups = {"0": ("default_pg", range(8)), "1": ("dp", range(4)), "2": ("dp", range(4, 8))}
+    recorders = [Recorder(rank, groups) for rank in range(8)]
+    for recorder in recorders:
+        last = recorder.rank > 3
+        own, others = ("2", 5) if last else ("1", 1)
+        for _ in range(8):
+            recorder.call("reduce_scatter_tensor", own, line=70, times=others).call(
+                "all_reduce", own, line=41
+            )
+            recorder.call("broadcast", own, line=88, times=6 - others)
+        dtype = "Half" if recorder.rank in (1, 5) else "Float"
+        recorder.call("all_reduce", own, line=41, dtype=dtype, state="started")
+    report = analyze(write_all(recorders, tmp_path))
+    assert report.verdict is not None and report.verdict.culprit_ranks == (1, 5)
+    assert [found.ranks for found in diff_of(report).classes] == ["0,2-3", "1"]
 
 
 def test_a_group_of_its_own_for_each_rank_is_named_by_what_it_is_for() -> None:

@@ -37,7 +37,11 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     if known is not None and not ordered:
         others[:COMPARED] = sorted(others[:COMPARED], key=lambda b: -round(8 * in_order(b, known)))
     if culprits:
-        return [others[0], *culprits[:room]]
+        peer = others[0]
+        # Culprits of another part (a stage of its own, say) are beside their peers, and not beside these.
+        near = in_order(known, peer) if known is not None else 0.0
+        shown = [b for b in culprits if b is known or not len(b.program) or 2 * in_order(b, peer) >= near]
+        return [peer, *shown[:room]]
     # Where nobody is named, who left the call tells as much as who is still in it.
     members = inside | frozenset(subject.view.members if subject.view is not None else ())
     if subject.verdict is None:
