@@ -9,8 +9,8 @@ from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.incident import Event
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import CudaError, Xid
-from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 

@@ -9,7 +9,7 @@ from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Different, Extra, Shifted
 from hangscope.incident import Frame
-from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
+from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.frames import Stack
+from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd, WorkersEnded
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.launcher import Exit, ExitOk, ExternalEnd, WorkersEnded
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn

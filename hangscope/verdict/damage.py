@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
 from hangscope.incident import Incident
-from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.regex import regex

@@ -17,7 +17,7 @@ from hangscope.conclusion import Hypothesis, Location, Verdict
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Candidate, Different, Lagging, Late, Stalled, Unpaired
 from hangscope.explain.text.stop import find_stop
-from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
+from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG

@@ -9,8 +9,8 @@ from hangscope.causes.case import Case
 from hangscope.events import Event
 from hangscope.explain.finding import Lagging
 from hangscope.incident import State
+from hangscope.ingest.job_logs.endings import Exit, ExternalEnd, JobCompleted, WorkersEnded, WorkersSwept
 from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd, JobCompleted, WorkersEnded, WorkersSwept
 from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate

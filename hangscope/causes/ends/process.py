@@ -10,8 +10,8 @@ from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, N
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.incident import Absence
+from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.faults import DiskFull, NoProgress
-from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout

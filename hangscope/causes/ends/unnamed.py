@@ -13,8 +13,8 @@ from hangscope.causes.case import Case, Match, quote
 from hangscope.events import Event
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.warn import NcclWarn

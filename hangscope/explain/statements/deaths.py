@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from hangscope.events import Event
 from hangscope.explain.statements.statements import INTERRUPTS, Death, Statements
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
-from hangscope.ingest.job_logs.launcher import Exit
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.ray import WorkerDied

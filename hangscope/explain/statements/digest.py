@@ -7,8 +7,8 @@ from hangscope.explain.statements.deaths import first_of_the_sweep, own_death
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.incident import Incident
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import OomHost
-from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk, ExternalEnd
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 

@@ -15,7 +15,7 @@ from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
 from hangscope.incident import CallKind
-from hangscope.ingest.job_logs.launcher import Exit, ExternalEnd
+from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import (

@@ -16,8 +16,8 @@ from hangscope.explain.text.output import errors, stood
 from hangscope.explain.text.sides import two_sides
 from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
+from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.job_logs.launcher import ExternalEnd
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from hangscope.errors import Note
 from hangscope.events import Event
-from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.torch_logs.two_ranks import HINT, PREFIX
 from hangscope.ingest.workers.reading import Reading
 

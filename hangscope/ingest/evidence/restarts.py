@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from hangscope.events import Event
-from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.endings import Exit
 
 
 def without_earlier(events: Sequence[Event], over: float) -> list[Event]:

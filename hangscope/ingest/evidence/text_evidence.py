@@ -23,8 +23,8 @@ from hangscope.ingest.evidence.restarts import without_earlier, without_failures
 from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
 from hangscope.ingest.files.naming import rank_of_log
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk
 from hangscope.ingest.job_logs.faults import OomHost, Xid
-from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit, ExitOk
 from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import join_processes

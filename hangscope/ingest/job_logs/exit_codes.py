@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.job_logs.launcher import WorkersSwept, exit_event
+from hangscope.ingest.job_logs.endings import WorkersSwept, exit_event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.regex import regex

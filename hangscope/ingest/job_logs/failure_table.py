@@ -25,7 +25,7 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.events import Event
-from hangscope.ingest.job_logs.launcher import WorkersSwept, exit_event
+from hangscope.ingest.job_logs.endings import WorkersSwept, exit_event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser

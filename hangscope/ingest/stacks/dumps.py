@@ -16,22 +16,20 @@ All others print the innermost frame first. Of several dumps in one file the las
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from hangscope.dataclass import dataclass
 from hangscope.incident import Frame, Stack
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.stacks.engine_titles import ranks_of_titles
+from hangscope.ingest.stacks.spy_json import FRAMES_KEPT, THREADS_KEPT, Thread, looks_like_spy_json, spy_json
 from hangscope.regex import regex
 
 _BYTES_READ = 1 << 26
 _LINE_LIMIT = 4000
-_FRAMES_KEPT = 500
-_THREADS_KEPT = 5000
 
 _FAULT_THREAD = regex(
     r"^(Current thread|Thread) (0x[0-9a-fA-F]{1,16})(?: \[([^\]]{0,80})\])? \(most recent call first\):\s*$"
@@ -69,7 +67,6 @@ _ANY = regex(
 )
 _OUTSIDE = frozenset({"_bootstrap", "_bootstrap_inner", "__bootstrap"})
 
-Thread = tuple[str, Stack, bool]
 #: (global rank, local rank, task, process id, what else tells the writers of lines apart) of a process, as far as they are told
 _Who = tuple["int | None", "int | None", "int | None", "int | None", str]
 
@@ -107,7 +104,7 @@ class _Thread:
 
 def sniff(head: bytes) -> bool:
     """Return whether the first bytes of a file hold a stack dump of a kind that is known here."""
-    return bool(_ANY.search(head)) or _looks_like_spy_json(head)
+    return bool(_ANY.search(head)) or looks_like_spy_json(head)
 
 
 def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
@@ -118,7 +115,7 @@ def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
     """
     data = stream.read(_BYTES_READ)
     if data.lstrip()[:1] in (b"[", b"{"):
-        processes = _spy_json(data)
+        processes = [ProcessStacks(None, pid, threads=threads) for pid, threads in spy_json(data).items()]
         if processes:
             return processes
     return processes_in(_lines(data, file))
@@ -131,7 +128,7 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     groups: dict[_Who, dict[str, _Thread]] = {}
     for who, thread in _threads(lines, workers, titles):
         known = groups.setdefault(who, {})
-        if len(known) < _THREADS_KEPT:
+        if len(known) < THREADS_KEPT:
             known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
             known[thread.ident] = thread
     by_title = ranks_of_titles(titles)
@@ -222,7 +219,7 @@ def _threads(
             if not line.text.startswith("#0 "):
                 continue
         frame = _frame(line.text)
-        if frame is not None and writer in open_ and len(open_[writer][1].frames) < _FRAMES_KEPT:
+        if frame is not None and writer in open_ and len(open_[writer][1].frames) < FRAMES_KEPT:
             open_[writer][1].frames.append(frame)
     yield from open_.values()
 
@@ -283,35 +280,3 @@ def _main(threads: list[_Thread]) -> _Thread | None:
     modules = [t for t in candidates if t.frames[-1].name in {"<module>", "_run_module_as_main", "main"}]
     chosen = modules or candidates
     return chosen[-1] if chosen else None
-
-
-def _looks_like_spy_json(head: bytes) -> bool:
-    start = head.lstrip()[:4096]
-    return start[:1] == b"[" and b'"thread_name"' in start and b'"frames"' in start
-
-
-def _spy_json(data: bytes) -> list[ProcessStacks]:
-    """Return the processes of `py-spy dump --json`, or nothing where it is something else."""
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError):
-        return []
-    processes: dict[int | None, ProcessStacks] = {}
-    for row in content if isinstance(content, list) else [content]:
-        if not isinstance(row, dict) or not isinstance(row.get("frames"), list):
-            continue
-        pid = row.get("pid") if isinstance(row.get("pid"), int) else None
-        frames = tuple(_spy_frame(f) for f in row["frames"][:_FRAMES_KEPT] if isinstance(f, dict))
-        name = clean(str(row.get("thread_name") or ""))
-        process = processes.setdefault(pid, ProcessStacks(None, pid))
-        if len(process.threads) < _THREADS_KEPT:
-            process.threads.append((name, frames, name == "MainThread"))
-    for process in processes.values():
-        process.threads.sort(key=lambda thread: not thread[2])
-    return list(processes.values())
-
-
-def _spy_frame(row: dict[str, Any]) -> Frame:
-    line = row.get("line")
-    file = row.get("filename") or row.get("short_filename") or ""
-    return Frame(clean(str(row.get("name") or "")), clean(str(file)), line if isinstance(line, int) else 0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from hangscope.events import Event
-from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.torch_logs.c10d import ProcessDown
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 

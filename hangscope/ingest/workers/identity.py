@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from hangscope.events import Event
-from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
 #: Where an event stands, and when and on which host it was told: all from one line.

@@ -12,9 +12,9 @@ from hangscope.events import Event, from_row
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.job_logs import engines, faults, launcher
 from hangscope.ingest.job_logs.deepspeed import DeepSpeedParser
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.exit_codes import ExitCodeParser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
-from hangscope.ingest.job_logs.launcher import CleanupSignal, Exit
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.job_logs.ray import RayParser

@@ -7,7 +7,7 @@ import io
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.evidence.text_evidence import collect
-from hangscope.ingest.job_logs.launcher import Exit
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.log_reading import read_log

@@ -1,0 +1,47 @@
+"""Stacks as `py-spy dump --json` writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hangscope.frames import Frame, Stack
+from hangscope.ingest.lines.prefixes import clean
+
+FRAMES_KEPT = 500
+THREADS_KEPT = 5000
+#: name, stack with the innermost frame first, whether it is the main thread
+Thread = tuple[str, Stack, bool]
+
+
+def looks_like_spy_json(head: bytes) -> bool:
+    """Return whether a file begins as such a list does."""
+    start = head.lstrip()[:4096]
+    return start[:1] == b"[" and b'"thread_name"' in start and b'"frames"' in start
+
+
+def spy_json(data: bytes) -> dict[int | None, list[Thread]]:
+    """Return the threads by process id, the main one first, or nothing where it is something else."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    processes: dict[int | None, list[Thread]] = {}
+    for row in content if isinstance(content, list) else [content]:
+        if not isinstance(row, dict) or not isinstance(row.get("frames"), list):
+            continue
+        pid = row.get("pid") if isinstance(row.get("pid"), int) else None
+        frames = tuple(_frame(f) for f in row["frames"][:FRAMES_KEPT] if isinstance(f, dict))
+        name = clean(str(row.get("thread_name") or ""))
+        threads = processes.setdefault(pid, [])
+        if len(threads) < THREADS_KEPT:
+            threads.append((name, frames, name == "MainThread"))
+    for threads in processes.values():
+        threads.sort(key=lambda thread: not thread[2])
+    return processes
+
+
+def _frame(row: dict[str, Any]) -> Frame:
+    line = row.get("line")
+    file = row.get("filename") or row.get("short_filename") or ""
+    return Frame(clean(str(row.get("name") or "")), clean(str(file)), line if isinstance(line, int) else 0)
