@@ -16,17 +16,7 @@ from tests.simulator import FAULTS, WAYS, write_incident
 SEEDS = range(100, 103)
 
 
-#: faults that the analyzer does not master yet
-OPEN = ("several_roots",)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(fault, marks=pytest.mark.xfail(strict=False, reason="open")) if fault in OPEN else fault
-        for fault in FAULTS
-    ],
-)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_full_data_names_the_faulty_ranks(fault: str, tmp_path: Path) -> None:
     right = 0
     for seed in SEEDS:

@@ -90,7 +90,7 @@ def test_n_and_p_go_from_difference_to_difference(
     assert browser.evaluate("document.querySelector('.row.here').dataset.diff") == "1"
 
 
-@pytest.mark.parametrize(("name", "culprit"), zip(SIZES, (3, 201, 9473), strict=True))
+@pytest.mark.parametrize(("name", "culprit"), list(zip(SIZES, (3, 201, 9473), strict=True)))
 def test_a_node_and_a_column_can_be_chosen_with_the_keyboard(
     browser: Browser, pages: dict[str, Path], name: str, culprit: int
 ) -> None:
