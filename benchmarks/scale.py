@@ -56,7 +56,12 @@ def job(kind: str, ranks: int) -> Job:
     return Job(ranks, **{"layout": "mesh", **KINDS.get(kind, {"log_kb": 2048})})
 
 
-SMALL = [("alike", 8), ("alike", 64), ("2 MB logs, stacks", 64), *((kind, 256) for kind in KINDS)]
+SMALL = [
+    ("alike", 8),
+    ("alike", 64),
+    *(("2 MB logs, stacks", n) for n in (64, 256)),
+    *((kind, 256) for kind in KINDS),
+]
 LARGE = [
     *((kind, 1024) for kind in (*KINDS, "2 MB logs, stacks") if kind != "alike"),
     *(("alike", ranks) for ranks in (1024, 2048, 4096, 8192, 16384)),

@@ -58,7 +58,7 @@ def ended_well(case: Case) -> bool:
     statements = case.statements
     if trouble(case, StoreUnreachable):  # who leaves before rank 0 does may find its store gone
         return False
-    agents = [e for e in statements.all(WorkersEnded) if not e.shell]
+    agents = [e for e in statements.all(WorkersEnded) if not e.of_a_script]
     told = {e.everywhere for e in agents}
     if statements.all(JobCompleted) or len(told) == 2:
         return True
@@ -66,7 +66,7 @@ def ended_well(case: Case) -> bool:
         return any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
     hosts = Counter(r.host for r in case.incident.ranks.values() if r.host)
     free = len(case.incident.ranks) - len(case.graph.waiting)
-    return False in told and bool(case.graph.waiting) and free < max([2, *hosts.values()])
+    return False in told and free < max([2, *hosts.values()])
 
 
 def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
@@ -74,7 +74,7 @@ def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
     ranks = sorted(case.incident.ranks)
     spoken = [[e for e in case.incident.ranks[r].events if not e.by_launcher] for r in ranks]
     before = all(
-        events and all(e.file == end.file and (e.line < end.line or not end.shell) for e in events)
+        events and all(e.file == end.file and (e.line < end.line or not end.of_a_script) for e in events)
         for events in spoken
     )
     return bool(ranks) and ranks == list(range(len(ranks))) and before

@@ -36,12 +36,12 @@ class ExitOk(Event, by_launcher=True, calm=True):
 class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
     """An elastic agent's word that all its workers exited with 0, or (`everywhere`) that those of all other agents did as well.
 
-    torch/distributed/elastic/agent/server/api.py, `_exit_barrier`. `shell`: it is a line such as `exit code: 0`, which a script
+    torch/distributed/elastic/agent/server/api.py, `_exit_barrier`. `of_a_script`: it is a line such as `exit code: 0`, which a script
     prints of its last command, whichever that was.
     """
 
     everywhere: bool
-    shell: bool = False
+    of_a_script: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,7 +247,7 @@ RULES: tuple[Rule, ...] = (
         told(JobCompleted),
     ),
     *(
-        rule(literal, _ALL_WELL, told(WorkersEnded, everywhere=False, shell=True))
+        rule(literal, _ALL_WELL, told(WorkersEnded, everywhere=False, of_a_script=True))
         for literal in ("xit code", "xit status", "EXIT_CODE", "EXIT CODE")
     ),
 )
