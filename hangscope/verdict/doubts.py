@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
-from hangscope.causes.ends.process import looked_at, shows_a_wait
+from hangscope.causes.ends.process import shows_a_wait
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Shifted, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
@@ -135,14 +135,14 @@ def guessed(case: Case, match: Match) -> Doubt | None:
 
 
 def interrupted(case: Case, match: Match) -> Doubt | None:
-    """Somebody ended the job, and nothing tells that it had stood still but where its ranks were in that moment."""
-    end, stood = case.statements.external, set(case.statements.whereabouts)
-    if end is None or case.solid or match.cause in _TOLD or not shows_a_wait(case):
+    """Stacks of one moment alone tell that a job that a signal ended had stood still."""
+    end = case.statements.external
+    if end is None or end.signal is None or case.solid or match.cause in _TOLD or not shows_a_wait(case):
         return None
-    if (end.signal is None and looked_at(case, stood)) or stood_still(case.incident, case.statements, end):
+    if stood_still(case.incident, case.statements, end):
         return None
     return Doubt(
-        LOW, "somebody ended the job, and where its ranks stood is all that tells of a freeze before"
+        LOW, "a signal ended the job, and stacks of one moment are all that tells of a freeze before"
     )
 
 

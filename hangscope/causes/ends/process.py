@@ -44,7 +44,8 @@ def ended_from_outside(case: Case) -> Match | None:
         or (finding.waiting and not isinstance(finding, Nothing))
     ):
         return None  # it was frozen, whoever ended it
-    if still is not False and shows_a_wait(case):
+    waited = still is not False and shows_a_wait(case)
+    if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
         return None
     told = _REASONS.get(str(event.reason), "was ended from outside")
     return Match(
@@ -52,7 +53,9 @@ def ended_from_outside(case: Case) -> Match | None:
         (),
         f"the whole job {told}",
         # People cancel jobs that are frozen, and platforms end those that stand still.
-        strength=1
+        strength=0
+        if waited  # when it was ended, in which moment a job that moves may wait as well
+        else 1
         if still is not False
         or event.signal == "SIGINT"
         or case.statements.all(CallFingerprint)  # calls that do not fit stop a job by themselves
@@ -73,12 +76,12 @@ def shows_a_wait(case: Case) -> bool:
 
     Those others are at work outside of all calls, or all ranks are in calls that do not meet.
     """
-    statements, culprits = case.statements, set(case.finding.culprits)
-    inside = {rank for rank, where in statements.whereabouts.items() if where.inside}
+    stood, culprits = case.statements.whereabouts, set(case.finding.culprits)
+    inside = {rank for rank, where in stood.items() if where.inside}
     if isinstance(case.finding, Different):
-        return looked_at(case, inside) and inside == set(case.incident.ranks)
-    others = set(statements.whereabouts) - culprits
-    return bool(culprits) and culprits <= statements.busy and len(others) >= _SOME and others <= inside
+        return inside == set(case.incident.ranks) and looked_at(case, inside)
+    others = set(stood) - culprits
+    return bool(culprits) and culprits <= case.statements.busy and len(others) >= _SOME and others <= inside
 
 
 def looked_at(case: Case, ranks: set[int]) -> bool:
