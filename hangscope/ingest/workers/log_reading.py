@@ -39,7 +39,6 @@ from hangscope.ingest.workers.attempts import with_attempts
 from hangscope.ingest.workers.identity import merge_repeats
 from hangscope.regex import regex
 
-
 #: what only a job of this kind prints: text that holds it tells of one, if of nothing that went wrong
 _OF_A_JOB = regex(
     rb"NCCL (?:INFO|WARN) |\[rank\d{1,7}\]:|ProcessGroup[A-Z]\w{2,10}|process_group_\w{2,20}\.cpp|torch[./]distributed|TCPStore"
