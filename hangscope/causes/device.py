@@ -15,6 +15,7 @@ from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
 _LOCAL = ("port_error", "catastrophic")
+_AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _OTHER_ENDS = ("oom_host", "oom_cuda", "loader_worker_death")
 _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
 
@@ -28,7 +29,7 @@ def device_fault(case: Case) -> Match | None:
     faults = [e for e in faults if not _of_the_program(e)]
     named = tuple(sorted({e.rank for e in faults if e.rank is not None}))
     broken_path = any(e.tier < 3 for e in case.statements.all(NcclWarn) if e.of_transport)
-    if isinstance(finding, Lagging) and finding.culprits and not broken_path:
+    if isinstance(finding, Lagging) and 0 < len(finding.culprits) <= _AT_ONCE and not broken_path:
         culprits = finding.culprits
         evidence = [
             Evidence(

@@ -221,13 +221,14 @@ class Difference:
         """Return whether the culprit left a backward pass before its last gradient reductions.
 
         Buckets come in one order, and only behind the last one were other calls made before. Where the call just before
-        the difference is a bucket after which nothing but buckets ever came, this pass had begun and was not over.
+        the difference is a bucket after which nothing but buckets ever came, this pass had begun and was not over. In the
+        first pass of all, the peers' next bucket is one that nobody made before.
         """
         if not self.peer_gradient or self.own_gradient or self.own is None or not self.history:
             return False
         reduces = [is_gradient(kind, self.case.frames_recorded) for kind in self.history]
         ends = {self.history[i] for i in range(len(reduces) - 1) if reduces[i] and not reduces[i + 1]}
-        return reduces[-1] and bool(ends) and self.history[-1] not in ends
+        return reduces[-1] and (self.history[-1] not in ends if ends else not self.times_before(self.peer))
 
     @cached_property
     def skipped(self) -> tuple[CallKind, ...]:

@@ -71,7 +71,7 @@ def _has_more(case: Case, d: Difference, culprits: tuple[int, ...]) -> Match:
         "uneven_loader",
         culprits,
         f"{who} began one more step while {its} peers are already in the call behind the loop: {has} more batches",
-        strength=1,  # a rank that leaves out the call behind the loop and begins the next epoch leaves the same record
+        strength=0,  # a rank that leaves out the call behind the loop and begins the next epoch leaves the same record
         frame=case.frame_of(d.own),
         advice=_batches(who),
     )
@@ -105,7 +105,7 @@ def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | 
     its, it_is = ("its", "it is") if len(culprits) < 2 else ("their", "they are")
     strength, why = 0, ""
     if d.ends_epochs:
-        strength = 2 if d.steps.heard(culprits) else 1  # a step that was skipped leaves the same calls
+        strength = 2 if d.steps.heard(culprits) else 0  # a step that was skipped leaves the same calls
         why = f"{it_is} already in the call that ends an epoch, after fewer steps than {its} peers"
     elif d.position is not None and d.position[0] == "beyond":
         if culprits == (0,) and told is None:

@@ -65,7 +65,7 @@ def one_sided_call(case: Case) -> Match | None:
             made = describe(d.own)
             # Where both calls are of the program, loops may merely have ended at different rounds.
             usual = bool(d.times_before(d.own) and d.times_before(d.peer))
-            strength = 2 if (inside and not usual) or test else 1
+            strength = 2 if (inside and not usual) or test else int(0 in culprits or case.from_text)
             why = f"{who} {'is' if len(culprits) < 2 else 'are'} in {made} at {case.frame_of(d.own) or 'an unknown line'}, where the others are in {describe(d.peer)}"
     if not why:
         return None

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.causes.ends.process import shows_a_wait
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Shifted, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
+from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.progress import Progress
@@ -130,6 +132,18 @@ def guessed(case: Case, match: Match) -> Doubt | None:
     if _by_calls(case, match) and case.finding.guess:
         return Doubt(LOW, "it rests on what the ranks printed last, or on counts of one moment")
     return None
+
+
+def interrupted(case: Case, match: Match) -> Doubt | None:
+    """Stacks of one moment alone tell that a job that a signal ended had stood still."""
+    end = case.statements.external
+    if end is None or end.signal is None or case.solid or match.cause in _TOLD or not shows_a_wait(case):
+        return None
+    if stood_still(case.incident, case.statements, end):
+        return None
+    return Doubt(
+        LOW, "a signal ended the job, and stacks of one moment are all that tells of a freeze before"
+    )
 
 
 def died_beside(case: Case, match: Match) -> Doubt | None:
@@ -272,7 +286,7 @@ def mostly_silent(case: Case, match: Match) -> Doubt | None:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubt | None], ...] = (
-    damaged, number_alone, raised_elsewhere, said_over, even_sides, explains_few, leaves_waiting, guessed, died_beside, nothing_overdue, of_one_moment, others_unseen, assumed,
+    damaged, number_alone, raised_elsewhere, said_over, even_sides, explains_few, leaves_waiting, guessed, interrupted, died_beside, nothing_overdue, of_one_moment, others_unseen, assumed,
     members_unknown, half_unseen, text_alone, no_history, sides_not_here, not_here, no_frames, mostly_silent,
 )  # fmt: skip
 

@@ -26,6 +26,16 @@ def test_a_device_that_does_not_finish_what_its_peers_finished_with_it(job_of: t
     assert blame(frozen(loop(size), (odd,), last)) == ("hang", "gpu_stall", (odd,))
 
 
+def test_three_devices_that_stop_at_once_share_what_failed() -> None:
+    def last(recorder: Recorder, is_odd: bool) -> None:
+        for _ in range(2):
+            due(recorder, "started" if is_odd else "completed")
+        due(recorder)
+
+    assert blame(frozen(loop(8), (5, 6), last)) == ("hang", "gpu_stall", (5, 6))
+    assert blame(frozen(loop(8), (5, 6, 7), last)) == ("hang", "network_stall", ())
+
+
 @settings(max_examples=4)
 @given(job_of=ODD_ONES)
 def test_a_call_that_all_joined_and_none_finishes_is_the_networks_and_names_nobody(

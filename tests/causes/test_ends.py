@@ -107,3 +107,11 @@ def test_what_all_ranks_say_of_a_step_accuses_none_of_them(tmp_path: Path, alone
 
     report = told(tmp_path, {f"rank{rank}.log": log(rank) for rank in range(4)})
     assert ("said that it skipped" in report.to_text()) is alone
+
+
+def test_where_several_gave_no_word_who_came_late_is_a_guess() -> None:
+    logs = gave_up(6, 5)
+    del logs["rank1"], logs["rank2"]
+    report = frozen(loop(6), (), lambda r, is_odd: due(r, "completed"), **logs)
+    assert blame(report) == ("no_hang", "slow_rank", ())
+    assert level(report) == "low"

@@ -71,7 +71,32 @@ def test_the_one_that_has_a_batch_less_in_its_last_epoch_is_named(job_of: tuple[
 
     report = frozen(recorders, (odd,), last)
     assert blame(report) == ("hang", "uneven_loader", (odd,))
-    assert level(report) == "medium"  # a step that it skipped leaves the same calls
+    assert level(report) == "low"  # a step that it skipped leaves the same calls
+
+
+@settings(max_examples=8)
+@given(job_of=ODD_ONES)
+def test_the_one_that_begins_another_step_has_a_batch_more_or_left_out_the_end(
+    job_of: tuple[int, int],
+) -> None:
+    size, odd = job_of
+    recorders = job(size)
+    for recorder in recorders:
+        epochs(recorder)
+        recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", times=6)
+
+    def last(recorder: Recorder, is_odd: bool) -> Recorder:
+        if is_odd:
+            return recorder.call(
+                "all_reduce", sizes=[[512]], line=41, function="train_one_epoch", state="started"
+            )
+        return recorder.call("all_reduce", sizes=[[3]], line=88, function="epoch_average", state="started")
+
+    report = frozen(recorders, (odd,), last)
+    assert blame(report) == ("hang", "uneven_loader", (odd,))
+    assert level(report) == "low"
+    assert report.verdict is not None
+    assert "rank_conditional_collective" in {other.cause for other in report.verdict.alternatives}
 
 
 def test_own_output_without_a_skip_makes_an_epoch_that_ended_early_sure(tmp_path: Path) -> None:

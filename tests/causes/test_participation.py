@@ -32,6 +32,8 @@ def test_the_one_that_makes_a_call_of_its_own_is_named(job_of: tuple[int, int]) 
     assert blame(report) == ("hang", "rank_conditional_collective", (odd,))
     assert report.verdict is not None and report.verdict.location is not None
     assert (report.verdict.location.line, report.verdict.location.rank) == (90, odd)
+    # What rank 0 does alone is its own; any other may be in a handler, or behind a loop that ended early.
+    assert level(report) == ("low" if odd else "medium")
 
 
 @settings(max_examples=8)
@@ -120,22 +122,22 @@ def test_a_call_more_than_all_that_was_kept_tells_no_kind_of_call() -> None:
     assert "1 call more than the others" in report.to_text()
 
 
-# two pipeline stages of three replicas, of which one saves while the others begin the next step
+# two pipeline stages of five replicas, of which one saves while the others begin the next step
 
 STAGES: dict[str, tuple[str, tuple[int, ...]]] = {
-    "0": ("default_pg", tuple(range(12))),
-    **{f"tp{n}": ("tp", (2 * n, 2 * n + 1)) for n in range(6)},
-    **{f"dp{n}": ("dp", tuple(range(6 * (n // 2) + n % 2, 6 * (n // 2) + 6, 2))) for n in range(4)},
-    **{f"mp{n}": ("mp", (2 * n, 2 * n + 1, 2 * n + 6, 2 * n + 7)) for n in range(3)},
+    "0": ("default_pg", tuple(range(20))),
+    **{f"tp{n}": ("tp", (2 * n, 2 * n + 1)) for n in range(10)},
+    **{f"dp{n}": ("dp", tuple(range(10 * (n // 2) + n % 2, 10 * (n // 2) + 10, 2))) for n in range(4)},
+    **{f"mp{n}": ("mp", (2 * n, 2 * n + 1, 2 * n + 10, 2 * n + 11)) for n in range(5)},
 }
 
 
 def test_all_who_made_the_call_that_is_new_to_everybody_went_the_same_way(tmp_path: Path) -> None:
     """The last stage calls so much that its rings hold the reduction of its gradients once only."""
-    recorders = [Recorder(rank, STAGES, ring=24) for rank in range(12)]
+    recorders = [Recorder(rank, STAGES, ring=24) for rank in range(20)]
     for recorder in recorders:
-        rank, last_stage = recorder.rank, recorder.rank >= 6
-        replica = rank % 6 // 2
+        rank, last_stage = recorder.rank, recorder.rank >= 10
+        replica = rank % 10 // 2
         tensor, data, model = f"tp{rank // 2}", f"dp{2 * last_stage + rank % 2}", f"mp{replica}"
         for step in range(4):
             recorder.time_ns = EPOCH_NS + step * 10**9
@@ -149,8 +151,8 @@ def test_all_who_made_the_call_that_is_new_to_everybody_went_the_same_way(tmp_pa
             recorder.time_ns = EPOCH_NS + step * 10**9 + 5 * 10**8
             recorder.call("reduce_scatter", data, line=34, state=going)
             recorder.call("all_reduce", model, sizes=[[1]], line=35, state=going)
-            if step == 2 and replica == 2:
+            if step == 2 and replica == 4:
                 recorder.call("barrier", sizes=[[1]], line=90, function="save", state="started")
                 break
     write_all(recorders, tmp_path)
-    assert blame(analyze(tmp_path)) == ("hang", "rank_conditional_collective", (4, 5, 10, 11))
+    assert blame(analyze(tmp_path)) == ("hang", "rank_conditional_collective", (8, 9, 18, 19))

@@ -53,7 +53,7 @@ def came_late(case: Case) -> Match | None:
         "slow_rank",
         culprits,
         f"{ranks_phrase(culprits) if culprits else 'a rank'} came later than the timeout; the call that the others gave up on did complete",
-        strength=2 if culprits else 1,
+        strength=2 if culprits else 0,
         evidence=[
             quote(event),
             Evidence("dump", "no dump has an open call: what timed out is complete in every one"),
