@@ -27,7 +27,7 @@ from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.nameless import stopped, unknown
 from hangscope.verdict.references import call_ref, fingerprint
 from hangscope.verdict.several import with_the_others
-from hangscope.verdict.status import ended_well, status_without_verdict, still_moves
+from hangscope.verdict.status import ended_well, serves, status_without_verdict, still_moves
 
 LEVELS = ("low", "medium", "high")
 CROWD = 4  # a guess may name at most this part of the job's ranks, or one
@@ -47,7 +47,7 @@ class Judgement:
 
 def judge(case: Case) -> Judgement:
     """Return the verdict on a case and the status of its job."""
-    if ended_well(case):
+    if ended_well(case) or serves(case):
         return Judgement("no_hang", None)
     missing = confidence.missing_inputs(case)
     matches = match_all(case, case.incident.notes)

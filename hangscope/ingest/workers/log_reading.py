@@ -15,6 +15,7 @@ from hangscope.ingest.job_logs.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.exit_codes import ExitCodeParser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
+from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.job_logs.ray import RayParser
@@ -130,7 +131,8 @@ def read_log(
     own = rank is not None or local_rank is not None
     printed = printed_tail(found.windows, file) if own else []
     reading.tail = last_lines(found.windows) if own else ()
-    told = [*found.events, *progress_events(found.windows, file), *printed]
+    ends = good_ends(found.windows, file)
+    told = [*found.events, *progress_events(found.windows, file), *ends, *printed]
     events = sorted(told, key=lambda event: event.line)
     recorded = detail.recordings()
     reading.notes += contradiction(events)
