@@ -191,15 +191,15 @@ def _incomplete(event: UnmadeCommunicator, absent: tuple[int, ...], unproved: bo
 
 
 def _store(case: Case) -> Match | None:
-    waits: list[Event] = case.statements.all(StoreTimeout, StoreBarrier, RendezvousTimeout, StoreUnreachable)
+    # The store that the watchdog finds gone had been there, and is gone when a job ends, too.
+    unreachable = [e for e in case.statements.all(StoreUnreachable) if not e.what]
+    waits: list[Event] = [*case.statements.all(StoreTimeout, StoreBarrier, RendezvousTimeout), *unreachable]
     running = case.statements.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
     if not waits or running or (case.finding.culprits and not case.from_text):
         return None
     world = len(case.incident.ranks)
-    unreachable = case.statements.all(StoreUnreachable)
     tellers = _ranks(waits)
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
-    # A line without an address is the watchdog's, which asks the store while a job ends, too.
     asked = [e for e in unreachable if e.store_host or e.port]
     apart = _ranks(asked)
     missing: tuple[int, ...] = ()

@@ -9,8 +9,19 @@ from hangscope.causes.case import Case
 from hangscope.events import Event
 from hangscope.explain.finding import Lagging
 from hangscope.incident import State
-from hangscope.ingest.job_logs.endings import Exit, ExternalEnd, JobCompleted, WorkersEnded, WorkersSwept
+from hangscope.ingest.job_logs.deepspeed import Spawned
+from hangscope.ingest.job_logs.endings import (
+    Exit,
+    ExitOk,
+    ExternalEnd,
+    JobCompleted,
+    WorkersEnded,
+    WorkersSwept,
+)
 from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
+from hangscope.ingest.job_logs.good_ends import Served
+from hangscope.ingest.job_logs.printed import PrintedTail
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -27,6 +38,8 @@ _TROUBLE = (
     NcclWarn, ExternalEnd, HeartbeatTimeout, Desync, AsyncError, NoProgress, RendezvousTimeout, StoreUnreachable, CudaError, Xid,
     OomCuda, OomHost, DdpUnused, WorkersSwept, WorkerDied,
 )  # fmt: skip
+
+_PER_HOST = frozenset({2, 4, 8, 16})  # devices
 
 
 def still_moves(case: Case, named: Collection[int]) -> bool:
@@ -56,34 +69,90 @@ def ended_well(case: Case) -> bool:
     wait, and among them one of its.
     """
     statements = case.statements
-    if trouble(case, StoreUnreachable):  # who leaves before rank 0 does may find its store gone
+    if any(not _harmless_at_an_end(e) for e in _troubles(case)):
         return False
     agents = [e for e in statements.all(WorkersEnded) if not e.of_a_script]
     told = {e.everywhere for e in agents}
     if statements.all(JobCompleted) or len(told) == 2:
         return True
     if not case.graph.waiting:
-        return any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
+        return (
+            any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
+            or _all_processes_ended(case)
+            or _all_took_their_leave(case)
+        )
     hosts = Counter(r.host for r in case.incident.ranks.values() if r.host)
     free = len(case.incident.ranks) - len(case.graph.waiting)
     return False in told and free < max([2, *hosts.values()])
 
 
+def serves(case: Case) -> bool:
+    """Return whether a server answers in the last line that tells of its load, behind all that tells of a wait."""
+    last = max(case.statements.all(Served), key=lambda e: (e.file, e.line), default=None)
+    told = [e for events in case.statements.kinds.values() for e in events if not isinstance(e, Progress)]
+    trouble = [e for e in _troubles(case) if not isinstance(e, NoProgress) and not _harmless_at_an_end(e)]
+    behind = all(e.file == last.file and e.line <= last.line for e in told) if last is not None else False
+    return last is not None and last.well and behind and not trouble and not case.graph.waiting
+
+
 def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
-    """Return whether all ranks speak in the log of a good end, in no other one, and not behind it."""
+    """Return whether all ranks speak in the log of a good end, in no other one, and not behind it; of whom it counts all, those who speak."""
     ranks = sorted(case.incident.ranks)
     spoken = [[e for e in case.incident.ranks[r].events if not e.by_launcher] for r in ranks]
     before = all(
-        events and all(e.file == end.file and (e.line < end.line or not end.of_a_script) for e in events)
+        (events or (end.of_a_script and end.everywhere))
+        and all(e.file == end.file and (e.line <= end.line or not end.of_a_script) for e in events)
         for events in spoken
     )
+    if end.of_a_script and end.everywhere:
+        others = [e for events in case.statements.kinds.values() for e in events if e.rank is None]
+        return before and all(e.file == end.file and e.line <= end.line for e in others)
     return bool(ranks) and ranks == list(range(len(ranks))) and before
 
 
-def trouble(case: Case, *harmless: type[Event]) -> bool:
-    """Return whether a line tells of an error, a timeout or an end, kinds that are `harmless` here apart."""
-    told = case.statements.all(*(kind for kind in _TROUBLE if kind not in harmless))
-    return any(not (isinstance(e, Exit) and e.code == 0) for e in told)
+def _all_processes_ended(case: Case) -> bool:
+    """Return whether a launcher told of all its processes that they ended well: of those that it said to start.
+
+    Where the text holds their ends alone, those are as many as hosts have devices, and follow each other.
+    """
+    ended = {e.pid for e in case.statements.all(ExitOk) if e.pid is not None}
+    started = {e.pid for e in case.statements.all(Spawned)}
+    if started or not ended:
+        return bool(started) and started <= ended
+    row = len(ended) in _PER_HOST and max(ended) - min(ended) == len(ended) - 1
+    last = min(e.line for e in case.statements.all(ExitOk))
+    files = {e.file for events in case.statements.kinds.values() for e in events}
+    told = [e for kind, events in case.statements.kinds.items() if not kind.calm for e in events]
+    return row and len(files) == 1 and all(e.line < last for e in told)
+
+
+def _all_took_their_leave(case: Case) -> bool:
+    """Return whether the last that every rank printed is that its job is over, and no stack shows it anywhere."""
+    ranks = case.incident.ranks
+    if len(ranks) < 2 or sorted(ranks) != list(range(len(ranks))) or trouble(case):
+        return False
+    for record in ranks.values():
+        told = [e for e in record.events if not e.by_launcher and not isinstance(e, PrintedTail)]
+        last = max(told, key=lambda e: e.line, default=None)
+        if record.threads or not (isinstance(last, Progress) and last.over):
+            return False
+    return True
+
+
+def _harmless_at_an_end(event: Event) -> bool:
+    """Return whether jobs that end well print it: who leaves before rank 0 does may find its store gone, and NCCL its peers."""
+    if isinstance(event, NcclWarn):
+        return event.retrying or event.fault == "other"
+    return isinstance(event, StoreUnreachable)
+
+
+def trouble(case: Case) -> bool:
+    """Return whether a line tells of an error, a timeout or an end."""
+    return bool(_troubles(case))
+
+
+def _troubles(case: Case) -> list[Event]:
+    return [e for e in case.statements.all(*_TROUBLE) if not (isinstance(e, Exit) and e.code == 0)]
 
 
 def status_without_verdict(case: Case) -> str:

@@ -72,3 +72,41 @@ def test_who_counted_one_step_less_when_all_fell_silent_long_before_the_end_is_a
     cause, ranks, sure = short(told(tmp_path, logs))
     assert (cause, ranks) == ("stuck_rank" if blamed else "crashed_rank", blamed)
     assert not blamed or sure == "low"
+
+
+SIGTERM = "W0302 10:00:09.000000 77 torch/distributed/elastic/agent/server/api.py:753] Received {n} death signal, shutting down workers"
+BARRIER = "    barrier (torch/distributed/distributed_c10d.py:5356)\n    step (train.py:27)\n" + LOOP
+
+
+@pytest.mark.parametrize(
+    ("stacks", "answer"),
+    [
+        ({0: READING, 1: INSIDE, 2: INSIDE}, ("stuck_rank", (0,), "low")),
+        ({0: BARRIER, 1: INSIDE, 2: INSIDE}, ("rank_conditional_collective", (0,), "low")),
+        ({0: READING, 1: INSIDE, 2: NATIVE}, ("crashed_rank", (), "medium")),  # so stands a job that moves
+        ({0: READING, 1: INSIDE}, ("crashed_rank", (), "medium")),  # one of a pair is always the slower one
+    ],
+)
+def test_stacks_of_ranks_that_wait_for_one_before_a_sigterm_are_a_guess_at_a_freeze(
+    tmp_path: Path, stacks: dict[int, str], answer: tuple[str, tuple[int, ...], str]
+) -> None:
+    folder = _job(tmp_path, "", stacks, steps=0)
+    (folder / "slurm.out").write_text(SIGTERM.format(n=15) + "\n")
+    assert short(analyze(folder)) == answer
+
+
+def test_ctrl_c_at_one_rank_for_which_the_others_wait_hardly_tells_whether_it_was_frozen(
+    tmp_path: Path,
+) -> None:
+    at = '  File "{}", line 12, in {}'
+    inside = at.format(
+        "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", "barrier"
+    )
+    lines = [SIGTERM.format(n=2)]
+    for rank in range(3):
+        own = at.format("/workspace/train/train.py", "<module>")
+        stack = ["Traceback (most recent call last):", own, *([inside] if rank else []), "KeyboardInterrupt"]
+        lines += [f"[rank{rank}]: {line}" for line in stack]
+    report = told(tmp_path, lines)
+    assert short(report) == ("crashed_rank", (), "low")
+    assert report.verdict is not None and "stuck_rank" in {a.cause for a in report.verdict.alternatives}

@@ -12,6 +12,7 @@ from tests.text_lines import judged, short, told
 CLIENTS = "torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. {n}/{of} clients joined."
 REFUSED = "[E1120 15:13:24.220687360 socket.cpp:1028] [c10d] The client socket has timed out after 25000ms while trying to connect to (10.0.0.7, 29511)."
 KEY = "torch.distributed.DistStoreError: wait timeout after 25000ms, keys: /default_pg/0//cpu//0/0"
+GONE = '[rank{0}]:[W1120 15:13:25.111222333 ProcessGroupNCCL.cpp:1783] [PG ID 0 PG GUID 0(default_pg) Rank {0}] Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early), with error: Broken pipe'
 COUNTS = "RuntimeError: DDP expects same model across all ranks, but Rank {0} has {1} params, while rank {2} has inconsistent {3} params."
 SIZES = "RuntimeError: [{0}]: params[2] in this process with sizes [16, 4] appears not to match sizes of the same param in process 0."
 
@@ -116,3 +117,8 @@ def test_the_one_that_waits_for_no_key_in_the_log_of_all_is_the_one_for_whom_the
     assert short(told(tmp_path / "each", each))[:2] == ("init_hang", ())
     every = [*waits.values(), f"[rank{apart}]: {key}"]
     assert short(told(tmp_path / "every", every))[:2] == ("init_hang", ())
+
+
+def test_a_store_that_had_been_there_and_is_gone_tells_of_no_rendezvous(tmp_path: Path) -> None:
+    """It goes with rank 0 or the launcher, at a good end as well as at a bad one."""
+    assert told(tmp_path, [GONE.format(1), GONE.format(3)]).status == "inconclusive"

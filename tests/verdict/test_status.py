@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.dump_writer import Recorder, job
+from hangscope.api import Report
+from hangscope.errors import NoInputError
+from tests.conftest import analyze
+from tests.dump_writer import Recorder, job, write_all
 from tests.small_jobs import due, loop
 from tests.text_lines import timeout, told
-from tests.verdicts import blame, judged, level
+from tests.verdicts import blame, culprits, judged, level
 
 SIZE = 8
 GROUPS = {"0": ("default_pg", range(SIZE)), **{str(n): ("tp", (2 * n - 2, 2 * n - 1)) for n in range(1, 5)}}
@@ -155,3 +159,150 @@ def test_words_that_the_loop_is_over_make_a_freeze_in_dumps_a_guess(tmp_path: Pa
         due(recorder)
     for words, sure in (("training complete", "low"), ("step 12/40 loss 0.3", "high")):
         assert level(judged(tmp_path / sure, recorders, job=[words])) == sure
+
+
+# dumps of one moment
+
+
+def _dumped(folder: Path, seconds: float, op: str | None = None) -> Report:
+    """Return the report on four ranks of which rank 3 is one call behind, or in another one, by dumps that were written so long after."""
+    recorders = loop(4)
+    for recorder in recorders:
+        if recorder.rank < 3:
+            due(recorder)
+        elif op is not None:
+            recorder.call(op, line=77, state="started")
+    write_all(recorders, folder)
+    last = max(recorder.time_ns for recorder in recorders) / 1e9
+    for path in folder.iterdir():
+        os.utime(path, (last + seconds,) * 2)
+    return analyze(folder)
+
+
+def test_dumps_that_were_written_within_a_moment_of_the_last_call_show_no_standstill(tmp_path: Path) -> None:
+    report = _dumped(tmp_path, 0.2)
+    assert (report.status, report.verdict and report.verdict.culprit_ranks) == ("inconclusive", ())
+    assert "within a second of the last call" in report.to_text()
+
+
+@pytest.mark.parametrize("seconds", [5.0, -400.0])
+def test_later_ones_and_times_that_cannot_be_speak_for_themselves(tmp_path: Path, seconds: float) -> None:
+    assert blame(_dumped(tmp_path, seconds)) == ("hang", "stuck_rank", (3,))
+
+
+def test_calls_that_do_not_fit_wait_for_ever_however_young_they_are(tmp_path: Path) -> None:
+    assert culprits(_dumped(tmp_path, 0.2, "broadcast")) == (3,)
+
+
+STEPS = [f"[rank{rank}]: step {step}" for step in range(3) for rank in range(4)]
+RETRY = "node1:88:140 [0] NCCL INFO socketPollConnect: connect to 10.9.0.1<33211> returned Connection refused, retrying (1/34) after sleep for 100 msec"
+NOISE = '[rank3]:[W806 11:03:31.199494614 ProcessGroupNCCL.cpp:1783] [PG ID 0 PG GUID 0(default_pg) Rank 3] Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early), with error: Broken pipe'
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "[launch.sh] torchrun exit code: 0, elapsed 00:41:13",
+        "[exit code 0]",
+        "job over: exit status 0 on node0, exit status 0 on node1",
+        "srun: job 81 step 0 completed, all 4 tasks exited with exit code 0",
+        "launcher: all workers exited with code 0",
+        "launcher: 4/4 ranks returned 0",
+        "[launcher] 4 of 4 processes exited, codes [0, 0, 0, 0]",
+    ],
+)
+def test_a_scripts_line_of_a_good_end_is_read_in_the_forms_that_people_give_it(
+    tmp_path: Path, end: str
+) -> None:
+    assert told(tmp_path / "well", [RETRY, *STEPS, NOISE, end]).status == "no_hang"
+    assert told(tmp_path / "goes on", [*STEPS, end, "[rank0]: step 3"]).status == "inconclusive"
+    assert told(tmp_path / "frozen", [*STEPS, end, timeout(0)]).status == "hang"
+    asked = "it hangs on the second start"
+    assert told(tmp_path / "asked", [*STEPS, end, asked]).status == "inconclusive"
+    calmed = "so it did not hang, it was only slow"
+    assert told(tmp_path / "calmed", [*STEPS, end, calmed]).status == "no_hang"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "launcher: 3 of 4 workers exited with code 0",
+        "launcher: 14/4 ranks returned 0",
+        "all workers exited with code 01",
+        "all ranks finished step 0",
+        "the exit code of the last good run was 0",
+        "exit code 1",
+    ],
+)
+def test_what_tells_of_some_ranks_or_of_no_end_proves_none(tmp_path: Path, end: str) -> None:
+    assert told(tmp_path, [*STEPS, end]).status == "inconclusive"
+
+
+BLOCKED = "(EngineCore_DP0 pid=41) INFO 12-13 09:2{0}:53 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds."
+LOAD = "INFO 12-13 09:25:22 [loggers.py:123] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {0} tokens/s, Running: {1} reqs, Waiting: 0 reqs"
+ANSWER = 'INFO:     10.0.0.5:40112 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
+
+
+def test_a_server_that_answers_behind_its_warnings_does_not_hang(tmp_path: Path) -> None:
+    slow = [BLOCKED.format(1), BLOCKED.format(2)]
+    assert told(tmp_path / "answers", [*slow, ANSWER]).status == "no_hang"
+    assert told(tmp_path / "generates", [*slow, LOAD.format("211.0", 6)]).status == "no_hang"
+    assert told(tmp_path / "idle", [*slow, ANSWER, LOAD.format("0.0", 0)]).status == "no_hang"
+    for name, lines in {
+        "generates nothing": [*slow, ANSWER, LOAD.format("0.0", 3)],
+        "warns again": [slow[0], ANSWER, slow[1]],
+        "somebody says so": ["after the first request it is stuck", *slow, ANSWER],
+        "only starts": [*slow, "INFO:     Application startup complete."],
+    }.items():
+        assert told(tmp_path / name, lines).status != "no_hang", name
+    assert (
+        told(tmp_path / "gone", [ANSWER, "TimeoutError: RPC call to execute_model timed out."]).status
+        == "hang"
+    )
+
+
+WELL_ENDED = "[2026-01-19 08:27:40,021] [INFO] [launch.py:351:main] Process {0} exits successfully."
+
+
+def test_all_processes_of_a_launcher_ended_where_it_says_so_of_each(tmp_path: Path) -> None:
+    pids = (4410, 4411, 4413, 4412)
+    started = [
+        f"[2026-01-19 07:00:00,001] [INFO] [launch.py:256:main] process {pid} spawned with command: ['python', '-u', 'a.py', '--local_rank={local}']"
+        for local, pid in enumerate(sorted(pids))
+    ]
+    ends = [WELL_ENDED.format(pid) for pid in pids]
+    assert told(tmp_path / "all", [*started, *ends]).status == "no_hang"
+    assert told(tmp_path / "row", ends).status == "no_hang"
+    assert told(tmp_path / "one is left", [*started, *ends[:3]]).status != "no_hang"
+    assert told(tmp_path / "three", ends[:3]).status != "no_hang"
+    assert told(tmp_path / "more", [*ends, "[rank5]: step 7"]).status != "no_hang"
+
+
+@pytest.mark.parametrize("word", ["training complete", "bye", "exits with 0", "all done."])
+def test_a_job_all_of_whose_ranks_take_their_leave_is_over(tmp_path: Path, word: str) -> None:
+    leave = [f"[rank{rank}]: {word}" for rank in range(4)]
+    assert told(tmp_path / "all", [*STEPS, *leave]).status == "no_hang"
+    assert told(tmp_path / "but one", [*STEPS, *leave[:3]]).status != "no_hang"
+    assert told(tmp_path / "on", [*STEPS, *leave, "[rank1]: step 3"]).status != "no_hang"
+    assert told(tmp_path / "noise", [*STEPS, *leave, NOISE]).status == "inconclusive"
+    assert told(tmp_path / "frozen", [*STEPS, *leave, timeout(2)]).status == "hang"
+
+
+def test_an_epoch_that_is_done_is_not_the_job(tmp_path: Path) -> None:
+    lines = [f"[rank{rank}]: epoch 3 done" for rank in range(4)]
+    assert told(tmp_path, [*STEPS, *lines]).status == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "node1:27:27 [0] NCCL INFO P2P is disabled between connected GPUs 0 and 1.",
+        "[rank0]:[W225 11:54:51.986111855 ProcessGroupNCCL.cpp:1374] Warning: process group has NOT been destroyed",
+        "  AllReduce: opCount 12 count 512",
+        "03:26:36 r2 it=40023 loss=1.400",
+    ],
+)
+def test_what_is_plainly_of_a_job_is_an_input_though_it_tells_of_nothing(tmp_path: Path, line: str) -> None:
+    assert told(tmp_path / "job", [line]).status == "inconclusive"
+    with pytest.raises(NoInputError):
+        told(tmp_path / "letter", ["the rank and file met at 12:00, see you"])

@@ -10,7 +10,7 @@ from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, N
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.incident import Absence
-from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import DiskFull, NoProgress
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -25,6 +25,8 @@ _REASONS = {
     "sigterm": "was ended by SIGTERM from outside",
     "evicted": "was evicted by the cluster",
 }
+_OF_A_HOST = frozenset({"node_failure", "evicted"})  # ends for which the other hosts' ranks wait
+_SOME = 2  # ranks that wait for one before it is more than the slower one of a pair
 
 
 def ended_from_outside(case: Case) -> Match | None:
@@ -37,17 +39,23 @@ def ended_from_outside(case: Case) -> Match | None:
     still = stood_still(case.incident, case.statements, event)
     if named and (frozen or still or isinstance(finding, Different | Lagging)):
         return None
-    if not isinstance(finding, Nothing) and (
-        (still and (case.graph.waiting or finding.waiting)) or _looked_at(case, event)
+    if still and (
+        (case.graph.waiting and event.reason not in _OF_A_HOST)
+        or (finding.waiting and not isinstance(finding, Nothing))
     ):
         return None  # it was frozen, whoever ended it
+    waited = still is not False and shows_a_wait(case)
+    if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
+        return None
     told = _REASONS.get(str(event.reason), "was ended from outside")
     return Match(
         "crashed_rank",
         (),
         f"the whole job {told}",
         # People cancel jobs that are frozen, and platforms end those that stand still.
-        strength=1
+        strength=0
+        if waited  # when it was ended, in which moment a job that moves may wait as well
+        else 1
         if still is not False
         or event.signal == "SIGINT"
         or case.statements.all(CallFingerprint)  # calls that do not fit stop a job by themselves
@@ -63,15 +71,24 @@ def ended_from_outside(case: Case) -> Match | None:
     )
 
 
-def _looked_at(case: Case, end: ExternalEnd) -> bool:
-    """Return whether somebody took stacks, which show the culprits at work outside of all calls, and then cancelled the job.
+def shows_a_wait(case: Case) -> bool:
+    """Return whether where ranks stood, when somebody looked or interrupted them, shows them waiting for others.
 
-    A stack in a log that tells of other things may be of the end itself: a signal's handler prints it.
+    Those others are at work outside of all calls, or all ranks are in calls that do not meet.
     """
+    stood, culprits = case.statements.whereabouts, set(case.finding.culprits)
+    inside = {rank for rank, where in stood.items() if where.inside}
+    if isinstance(case.finding, Different):
+        return inside == set(case.incident.ranks) and looked_at(case, inside)
+    others = set(stood) - culprits
+    return bool(culprits) and culprits <= case.statements.busy and len(others) >= _SOME and others <= inside
+
+
+def looked_at(case: Case, ranks: set[int]) -> bool:
+    """Return whether the stacks of all of these are in files of their own: one in a log may be of a signal's handler, and of the end."""
     told = {event.file for events in case.statements.kinds.values() for event in events}
-    apart = {r for r in case.statements.busy if case.incident.ranks[r].stack_file not in told}
-    culprits = set(case.finding.culprits)
-    return end.reason == "cancelled" and end.signal is None and bool(culprits) and culprits <= apart
+    files = {case.incident.ranks[rank].stack_file for rank in ranks}
+    return bool(ranks) and None not in files and not files & told
 
 
 def died(case: Case) -> Match | None:

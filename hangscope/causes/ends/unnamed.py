@@ -262,6 +262,8 @@ def _swept(case: Case) -> Match | None:
     ]
     if not events or find_stop(case.statements) is not None or any(_went_on(case, e) for e in events):
         return None
+    if case.statements.external is not None:
+        return None  # that rule has its say: the signal came from outside
     failed = next((e.failed for e in events if isinstance(e, WorkersSwept) and e.failed), None)
     what = (
         f"the launcher reports that {failed} failed"

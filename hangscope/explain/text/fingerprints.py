@@ -14,6 +14,7 @@ from hangscope.align.group_ranks import Label, label_of
 from hangscope.align.matching import match_key
 from hangscope.explain.finding import Candidate, Different, Finding, Late, OwnCall, StuckCall
 from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.excerpt import traced
 from hangscope.explain.text.sides import two_sides
 from hangscope.incident import CallKind, Incident, Stack
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -116,7 +117,9 @@ def _from_one_side(
         assumed = assumed or guessed or event.rank_assumed
         if not event.garbled:  # else only the lengths were compared
             alike.update(statements.group_ranks.resolve(event, range(event.peer_group_rank))[0])
-    if not others or others & alike or 2 * len(alike) <= len(incident.ranks):
+    # Those behind the peer were not compared: where its number alone tells how many ranks there are, there may be one more.
+    behind = 1 if max(incident.ranks) in others - traced(incident, statements) else 0
+    if not others or others & alike or 2 * len(alike) <= len(incident.ranks) + behind:
         return None
     finding = two_sides(incident, statements, seq, [tuple(sorted(alike)), tuple(sorted(others))], kinds)
     first = min(events)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.incident import Event
+from hangscope.ingest.job_logs.endings import CleanupSignal, ExternalEnd
 from hangscope.ingest.workers.reading import Reading
 
 
@@ -42,6 +43,9 @@ class LocalRanks:
             and all(ranks == {local} for (_, local), ranks in self._known.items())
         )
 
+        for pid, rank in _signalled([e for r in readings for e in r.all_events]).items():
+            self._pids.setdefault(pid, {rank})
+
     def rank(self, host: str | None, local: int, file: str) -> int | None:
         """Return the global rank of a local one that `file` speaks of, or None."""
         if host and len(named := self._known.get((host, local), set())) == 1:
@@ -69,6 +73,21 @@ class LocalRanks:
         if event.rank is None and event.local_rank is not None:
             return replace(event, rank=self.rank(event.host, event.local_rank, event.file))
         return event
+
+
+def _signalled(events: Sequence[Event]) -> dict[int, int]:
+    """Return the ranks of processes by their ids, where the one agent of a job got a signal and passed it on to all of them.
+
+    It does so by local rank, to those that still run (torch/distributed/elastic/multiprocessing/api.py, `_close`); a worker that
+    failed is not among them, and of a job with several nodes other ranks are told of as well.
+    """
+    ended = {e.pid for e in events if isinstance(e, ExternalEnd) and e.signal is not None}
+    sent = [e for e in events if isinstance(e, CleanupSignal) and e.agent is not None]
+    pids = list(dict.fromkeys(e.pid for e in sent if e.pid is not None))
+    known = {e.rank for e in events if e.rank is not None}
+    if {e.agent for e in sent} != ended or len(ended) != 1 or not known <= set(range(len(pids))):
+        return {}
+    return {pid: rank for rank, pid in enumerate(pids)}
 
 
 def _folders(file: str) -> list[str]:

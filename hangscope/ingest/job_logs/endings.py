@@ -37,7 +37,7 @@ class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
     """An elastic agent's word that all its workers exited with 0, or (`everywhere`) that those of all other agents did as well.
 
     torch/distributed/elastic/agent/server/api.py, `_exit_barrier`. `of_a_script`: it is a line such as `exit code: 0`, which a script
-    prints of its last command, whichever that was.
+    prints of its last command, whichever that was, or (`everywhere`) of all workers that it started.
     """
 
     everywhere: bool

@@ -48,8 +48,6 @@ _WORDS = {
     "Out Of Memory": -9,
 }
 
-_ALL_WELL = r"(?i)^(?:[\w./-]{1,60}:? )?exit(?:ed with)?[ _](?:code|status)(?: ?[:=] ?| )0$"
-
 
 def _agent(line: Line, match: re.Match[str]) -> Event:
     code, local_rank, pid = (int(n) for n in match.groups())
@@ -243,11 +241,7 @@ RULES: tuple[Rule, ...] = (
         "COMPLETED",
         # a row of sacct is of the job, and not of a step of it, where no dot follows its number
         r"^State: COMPLETED \(exit code 0\)|\bJobState=COMPLETED\b|, COMPLETED, ExitCode 0\b"
-        r"|^(?:JobID )?\d{1,12}(?:_\d{1,9})? .{0,200}\bCOMPLETED +(?:ExitCode )?0:0$",
+        r"|^(?:JobID )?\d{1,12}(?:_\d{1,9})? .{0,200}\bCOMPLETED +(?:ExitCode )?0:0(?: |$)",
         told(JobCompleted),
-    ),
-    *(
-        rule(literal, _ALL_WELL, told(WorkersEnded, everywhere=False, of_a_script=True))
-        for literal in ("xit code", "xit status", "EXIT_CODE", "EXIT CODE")
     ),
 )

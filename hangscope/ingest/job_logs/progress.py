@@ -20,7 +20,7 @@ from hangscope.regex import regex
 
 _LINE = regex(rb"[^\r\n]+")
 _CANDIDATE = regex(
-    rb"[Ss]tep|STEP|[Ii]ter|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xiting|eaving|eturning|uitting|borting|hutting|bye"
+    rb"[Ss]tep|STEP|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye"
 )
 _CUT = 1000
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
@@ -37,6 +37,10 @@ _LEAVING = regex(
     r"(?i)\b(?:stop(?:ping|ped|s)? early|early[- ]stop(?:ping|ped)?|(?:stopping|leaving|quitting|aborting) (?:now|the job|training|the run)"
     r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|(?<=, )(?:stopping|leaving|quitting|exiting|returning)|all done|job done|nothing left to do|(?:good)?bye)\b"
 )
+_OVER = regex(
+    r"(?i)\b(?:(?:training|job|run|all) (?:is |has )?(?:done|finished|completed?|over|ended)|(?:finished|completed|done with|end of) (?:the )?(?:training|run|job)"
+    r"|exit(?:ed|s|ing) (?:cleanly|normally|with (?:code |status )?0)|(?:good)?bye|exiting)\b[\s.!]*$"
+)
 _STEP = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,12})"
 )
@@ -52,6 +56,7 @@ _NOT_PROGRESS = regex(
 class Progress(Event):
     """The last line of a rank's output that counts steps (of `total`, where it says so), or one that says that a loop or epoch ended (`done`) or that the process stops (`leaving`).
 
+    `over`: it says no more than that the whole job is over, or that the process ends well.
     `pace` is how many seconds before it the same was printed of the step before, where both carry times.
     """
 
@@ -61,10 +66,11 @@ class Progress(Event):
     epoch: int | None = None
     done: bool = False
     leaving: bool = False
+    over: bool = False
 
 
 def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Progress]:
-    """Return per writer the last `progress` event that counts, the last that says a loop ended and the last that says it leaves.
+    """Return per writer the last `progress` event that counts, the last that says a loop ended and the last that says it leaves or that all is over.
 
     `windows` are (number of the first line, bytes) as `log_scan.Scan` keeps them; the first line of each may
     be cut.
@@ -99,7 +105,9 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
             event = _progress(line)
             if event is None:
                 continue
-            key = (f"{line.origin}|{line.host}", "leaving" if event.leaving else "done" if event.done else "")
+            counts = event.step is not None or event.epoch is not None or not event.over
+            sort = "leaving" if event.leaving else "done" if event.done else "" if counts else "over"
+            key = (f"{line.origin}|{line.host}", sort)
             if key not in last or last[key].line < event.line:
                 last[key] = event
                 if event.step is not None and event.in_the_year is not None:
@@ -136,7 +144,8 @@ def _progress(line: Line) -> Progress | None:
         return None  # a line of a traceback or of a report
     counted = bar or _STEP.search(line.text)
     leaving = _LEAVING.search(line.text)
-    if done is None and counted is None and epoch is None and leaving is None:
+    over = _OVER.search(line.text)
+    if done is None and counted is None and epoch is None and leaving is None and over is None:
         return None
     of = _OF.match(line.text, counted.end(1)) if counted else None
     return line.event(
@@ -146,4 +155,5 @@ def _progress(line: Line) -> Progress | None:
         epoch=int(epoch.group(1)) if epoch else None,
         done=bool(done and not leaving),
         leaving=bool(leaving),
+        over=bool(over),
     )

@@ -26,6 +26,13 @@ def test_those_before_the_first_that_differs_made_the_reporters_call(tmp_path: P
     assert blame(told(tmp_path, log(0, OWN, 3, ODD), world_size=4)) == ("hang", "shape_mismatch", (3,))
 
 
+def test_two_alike_are_no_majority_where_the_peers_number_alone_tells_how_many_ranks_there_are(
+    tmp_path: Path,
+) -> None:
+    report = told(tmp_path, log(1, OWN, 2, ODD))
+    assert report.status == "hang" and blame(report)[2] == ()
+
+
 @pytest.mark.parametrize(
     "lines",
     [

@@ -50,3 +50,26 @@ def test_the_folder_of_one_agent_numbers_its_ranks_in_a_row() -> None:
     assert mapping.rank(None, 3, "logs/n0/none_x/attempt_0/3/stdout.log") == 3
     assert mapping.rank(None, 3, "logs/n2/none_x/attempt_0/3/stdout.log") is None
     assert mapping.rank(None, 0, "logs/n2.err") is None
+
+
+def _agent(pid: int, workers: tuple[int, ...], signal: str = "15") -> list[str]:
+    at = "W0302 10:00:09.000000 {} torch/distributed/elastic/"
+    return [
+        at.format(pid) + f"agent/server/api.py:753] Received {signal} death signal, shutting down workers",
+        *(
+            at.format(pid) + f"multiprocessing/api.py:1028] Sending process {worker} closing signal SIGTERM"
+            for worker in workers
+        ),
+    ]
+
+
+def test_an_agent_passes_its_own_signal_on_by_local_rank() -> None:
+    one = LocalRanks([reading("console.log", *_agent(70, (81, 80, 92)))])
+    assert [one.of_pid(pid) for pid in (81, 80, 92, 70)] == [0, 1, 2, None]
+
+
+def test_a_signal_that_an_agent_sends_on_its_own_or_beside_others_tells_no_rank() -> None:
+    failed = LocalRanks([reading("console.log", *_agent(70, (81, 80))[1:])])
+    nodes = LocalRanks([reading(f"n{n}.log", *_agent(70 + n, (81 + 9 * n,))) for n in range(2)])
+    second = LocalRanks([reading("n1.log", *_agent(70, (81, 80)), f"[rank3]: {CLOSED}")])
+    assert [mapping.of_pid(81) for mapping in (failed, nodes, second)] == [None] * 3
