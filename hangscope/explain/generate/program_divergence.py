@@ -66,8 +66,6 @@ class ProgramDivergence:
             guilty = {r for p in partings for r in p.broke} | broke
             guilty = guilty - {r for p in partings for r in p.kept} or odd
         culprits = tuple(sorted(guilty | self._company(told, guilty)))
-        if decided and len(culprits) * 2 > len(self.aligned.incident.ranks):
-            return None
         first = min((p for p in told if set(p.ranks) & guilty), key=lambda p: self._time(p))
         return self._finding(first, culprits)
 
