@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.incident import Event
+from hangscope.ingest.evidence.told_size import size_in_content
 from hangscope.ingest.workers.reading import Reading
 
 
@@ -27,6 +28,7 @@ class LocalRanks:
         self._bases: dict[str, set[int]] = {}
         for (folder, local), ranks in self._within.items():
             self._bases.setdefault(folder, set()).update(rank - local for rank in ranks)
+        self._bases |= self._left_over(readings)
         self._pids: dict[int, set[int]] = {}
         for reading in readings:
             for event in reading.all_events:
@@ -41,6 +43,21 @@ class LocalRanks:
             and len(hosts) <= 1
             and all(ranks == {local} for (_, local), ranks in self._known.items())
         )
+
+    def _left_over(self, readings: Sequence[Reading]) -> dict[str, set[int]]:
+        """Return the first rank of the one agent whose ranks no line tells, by what the job's other agents of as many leave."""
+        agents: dict[str, set[int]] = {}
+        for reading in readings:
+            if reading.log is not None and reading.log.local_rank is not None:
+                folder = reading.file.replace("\\", "/").rpartition(f"/{reading.log.local_rank}/")[0]
+                agents.setdefault(folder, set()).add(reading.log.local_rank)
+        left = [folder for folder in agents if not self._bases.get(folder)]
+        told = [base for folder in agents for base in self._bases.get(folder, ())]
+        size, own = size_in_content(readings), len(next(iter(agents.values()), ()))
+        gap = set(range(0, size, own or 1)).difference(told)
+        alike = all(local == set(range(own)) for local in agents.values()) and len({*told}) == len(told)
+        fits = len(left) == len(gap) == 1 and alike and len(agents) > 1 and size == own * len(agents)
+        return {left[0]: gap} if fits else {}
 
     def rank(self, host: str | None, local: int, file: str) -> int | None:
         """Return the global rank of a local one that `file` speaks of, or None."""
