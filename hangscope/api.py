@@ -189,7 +189,7 @@ def _require_something(readings: list[Reading], paths: list[str], notes: list[No
 
 
 def _is_evidence(reading: Reading) -> bool:
-    """Return whether a file says anything about the job; text without one telling line does not."""
+    """Return whether a file says anything about the job; text that shows no sign of one does not."""
     if reading.status != "used":
         return False
     log = reading.log
@@ -200,7 +200,7 @@ def _is_evidence(reading: Reading) -> bool:
         reading.nccl_recordings,
         reading.communicators,
     )
-    return any(told) or (log is not None and bool(log.events or log.recordings))
+    return any(told) or (log is not None and bool(log.events or log.recordings or log.of_a_job))
 
 
 __all__ = ["HangscopeError", "Report", "analyze", "analyze_safely"]

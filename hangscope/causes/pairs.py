@@ -23,14 +23,7 @@ def unpaired(case: Case) -> Match | None:
     facing = _facing(case)
     if facing:
         return _do_not_meet(case, facing)
-    if (
-        isinstance(finding, Absent)
-        and pair is not None
-        and finding.culprits
-        and _went_past(case, finding.culprits[0])
-    ):
-        pass
-    elif not isinstance(finding, Unpaired):
+    if not isinstance(finding, Unpaired):
         return None
     if pair is None:
         return _somewhere(case)
@@ -198,6 +191,7 @@ def _unequal(case: Case) -> Match:
             "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
         ],
     )
+<<<<<<< HEAD
 
 
 def _went_past(case: Case, rank: int) -> bool:
@@ -217,3 +211,5 @@ def _went_past(case: Case, rank: int) -> bool:
         if len(q) and int(q.created.max()) > half.created > 0
     ]
     return bool(later)
+=======
+>>>>>>> ablate

@@ -13,14 +13,14 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
 from hangscope.dataclass import dataclass
-from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Shifted, Unseen
+from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.torch_logs.c10d import DumpObserved
+from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.verdict.damage import damage, only_communication_failed, torn_death
 from hangscope.verdict.status import trouble
@@ -97,13 +97,14 @@ def even_sides(case: Case, match: Match) -> Doubt | None:
     return None
 
 
-def said_over(case: Case, match: Match) -> Doubt | None:
-    """Who waits says that its loop is over, and no line tells of trouble: the job may have gone on behind its dumps."""
-    over = [e for e in case.statements.all(Progress) if e.done and e.rank not in match.culprits]
-    if match.cause == "stuck_rank" and over and not trouble(case):
-        return Doubt(
-            LOW, "a line says that the loop ended, and none tells of trouble: the job may have gone on"
-        )
+def went_on(case: Case, match: Match) -> Doubt | None:
+    """Who waits counts further steps behind its timeout, or says that its loop is over and no line tells of trouble."""
+    gave_up = {(e.file, e.rank): e.line for e in case.statements.all(WatchdogTimeout)}
+    for e in case.statements.all(Progress) if match.cause != "slow_rank" else ():
+        if e.step is not None and gave_up.get((e.file, e.rank), e.line) < e.line and _by_calls(case, match):
+            return Doubt(LOW, f"{e.file} counts further steps behind the line of a timeout")
+        if e.done and e.rank not in match.culprits and match.cause == "stuck_rank" and not trouble(case):
+            return Doubt(LOW, "a line says that the loop ended, and none tells of trouble")
     return None
 
 
@@ -210,7 +211,7 @@ def half_unseen(case: Case, match: Match) -> Doubt | None:
     if (
         not _by_calls(case, match)
         or view is None
-        or not isinstance(case.finding, Absent | Different | Shifted | Lagging)
+        or not isinstance(case.finding, Absent | Different | Lagging)
     ):
         return None
     ranks, gid = case.incident.ranks, view.group.gid
@@ -286,7 +287,7 @@ def mostly_silent(case: Case, match: Match) -> Doubt | None:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubt | None], ...] = (
-    damaged, number_alone, raised_elsewhere, said_over, even_sides, explains_few, leaves_waiting, guessed, interrupted, died_beside, nothing_overdue, of_one_moment, others_unseen, assumed,
+    damaged, number_alone, raised_elsewhere, went_on, even_sides, explains_few, leaves_waiting, guessed, interrupted, died_beside, nothing_overdue, of_one_moment, others_unseen, assumed,
     members_unknown, half_unseen, text_alone, no_history, sides_not_here, not_here, no_frames, mostly_silent,
 )  # fmt: skip
 

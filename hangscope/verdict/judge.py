@@ -75,7 +75,7 @@ def judge(case: Case) -> Judgement:
             )
         return Judgement(
             status,
-            unknown(case, missing) if case.graph.waiting else None,
+            unknown(case, missing),
             missing=missing,
             candidates=list(case.explanation.set_aside),
         )

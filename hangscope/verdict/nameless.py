@@ -13,7 +13,7 @@ from hangscope.verdict.references import call_ref, fingerprint
 
 
 def unknown(case: Case, missing: list[str]) -> Verdict:
-    """Return the verdict on open calls of which nothing says that they stay open, or why."""
+    """Return the verdict on what does not tell whether a job stopped: open calls of which nothing says that they stay open, or none."""
     finding = case.finding
     kind = finding.stuck.kind
     return Verdict(
@@ -21,7 +21,9 @@ def unknown(case: Case, missing: list[str]) -> Verdict:
         confidence="low",
         culprit_ranks=(),
         category="unknown",
-        summary=f"Ranks {compress(case.graph.waiting)} have open calls, and what was left behind does not say why.",
+        summary=f"Ranks {compress(case.graph.waiting)} have open calls, and what was left behind does not say why."
+        if case.graph.waiting
+        else "What was left behind does not tell whether the job stopped, or where.",
         group=finding.stuck.view.group if finding.stuck.view is not None else None,
         op=(kind.op or None) if kind is not None else None,
         seq=finding.stuck.seq,

@@ -110,9 +110,8 @@ def test_an_attempt_that_no_input_is_of(tmp_path: Path, folders: tuple[int, ...]
     } or {"train.log": raised(2, "ValueError: a")}
     report = told(tmp_path, files, attempt=7)
     assert message in [n.message for n in report.warnings]
-    assert (report.verdict is None) == bool(
-        folders
-    )  # nothing of another attempt is taken for the one that was asked for
+    # nothing of another attempt is taken for the one that was asked for
+    assert report.verdict is not None and (report.verdict.cause == "unknown") == bool(folders)
 
 
 # --- stacks of all ranks in one file ---

@@ -115,3 +115,15 @@ def test_where_several_gave_no_word_who_came_late_is_a_guess() -> None:
     report = frozen(loop(6), (), lambda r, is_odd: due(r, "completed"), **logs)
     assert blame(report) == ("no_hang", "slow_rank", ())
     assert level(report) == "low"
+
+
+def test_steps_that_are_counted_behind_a_timeout_show_that_its_call_was_completed(tmp_path: Path) -> None:
+    recorders = loop(4)
+    logs = gave_up(4, 2)
+    for recorder in recorders:
+        if recorder.rank != 2:
+            due(recorder)
+    assert level(judged(tmp_path / "frozen", recorders, **logs)) == "high"
+    went_on = {name: [*lines, f"[{name}]: step 13 loss 2.1"] for name, lines in logs.items()}
+    report = judged(tmp_path / "late", recorders, **went_on)
+    assert (blame(report)[1:], level(report)) == (("stuck_rank", (2,)), "low")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hangscope.api import Report
+from hangscope.errors import NoInputError
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, job, write_all
 from tests.small_jobs import due, loop
@@ -290,3 +291,18 @@ def test_a_job_all_of_whose_ranks_take_their_leave_is_over(tmp_path: Path, word:
 def test_an_epoch_that_is_done_is_not_the_job(tmp_path: Path) -> None:
     lines = [f"[rank{rank}]: epoch 3 done" for rank in range(4)]
     assert told(tmp_path, [*STEPS, *lines]).status == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "node1:27:27 [0] NCCL INFO P2P is disabled between connected GPUs 0 and 1.",
+        "[rank0]:[W225 11:54:51.986111855 ProcessGroupNCCL.cpp:1374] Warning: process group has NOT been destroyed",
+        "  AllReduce: opCount 12 count 512",
+        "03:26:36 r2 it=40023 loss=1.400",
+    ],
+)
+def test_what_is_plainly_of_a_job_is_an_input_though_it_tells_of_nothing(tmp_path: Path, line: str) -> None:
+    assert told(tmp_path / "job", [line]).status == "inconclusive"
+    with pytest.raises(NoInputError):
+        told(tmp_path / "letter", ["the rank and file met at 12:00, see you"])

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.nodes import Host, Instance, Node, PairInstance
+from hangscope.align.nodes import Host, Instance, Node
 from hangscope.explain.aligned import Aligned
-from hangscope.explain.finding import Change, Different, Finding, OwnCall, StuckCall, Unpaired
+from hangscope.explain.finding import Change, Different, Finding, OwnCall, StuckCall
 from hangscope.explain.generate.interleaving import PROVEN_ALIKE, Parting
-from hangscope.explain.generate.pair_faults import PairFaults
 from hangscope.incident import CallKind
 
 PEERS = 2  # that a rank's program is compared with: of those looked at, the most like it
@@ -21,7 +20,6 @@ class ProgramDivergence:
 
     def __init__(self, aligned: Aligned) -> None:
         self.aligned = aligned
-        self.pairs = PairFaults(aligned)
 
     def find(self, nodes: set[Node], hosts: Sequence[int] | None = None) -> Finding | None:
         """Return a finding where ranks left their peers' program, by comparing those who made a call with those who did not."""
@@ -68,8 +66,6 @@ class ProgramDivergence:
             guilty = {r for p in partings for r in p.broke} | broke
             guilty = guilty - {r for p in partings for r in p.kept} or odd
         culprits = tuple(sorted(guilty | self._company(told, guilty)))
-        if decided and len(culprits) * 2 > len(self.aligned.incident.ranks):
-            return None
         first = min((p for p in told if set(p.ranks) & guilty), key=lambda p: self._time(p))
         return self._finding(first, culprits)
 
@@ -159,16 +155,6 @@ class ProgramDivergence:
         gid, seq, kind, _ = self.aligned.programs.call(peer, rows[peer])
         own_gid, own_seq, own_kind, _ = self.aligned.programs.call(odd, rows[odd])
         own = OwnCall(own_kind, own_seq, own_gid if own_gid != gid else None)
-        if parting.skipped and all(k.is_p2p for k in parting.skipped):
-            halves = [
-                n
-                for n in self.aligned.graph.nodes
-                if isinstance(n, PairInstance) and self.pairs.missing_half(n) in culprits
-            ]
-            if halves:
-                stuck = self.aligned.stuck_in(min(halves, key=self.aligned.when), culprits)
-                skipped = parting.skipped if len(culprits) == 1 else ()
-                return Unpaired(culprits, stuck, own, Change(skipped=skipped))
         history = self.aligned.histories.get(gid)
         edits = history.edits() if history is not None else []
         change = Change(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hangscope.incident import Event
 from hangscope.ingest.evidence.told_size import size_in_content
+from hangscope.ingest.job_logs.endings import CleanupSignal, ExternalEnd
 from hangscope.ingest.workers.reading import Reading
 
 
@@ -43,6 +44,8 @@ class LocalRanks:
             and len(hosts) <= 1
             and all(ranks == {local} for (_, local), ranks in self._known.items())
         )
+        for pid, rank in _signalled([e for r in readings for e in r.all_events]).items():
+            self._pids.setdefault(pid, {rank})
 
     def _left_over(self, readings: Sequence[Reading]) -> dict[str, set[int]]:
         """Return the first rank of the one agent whose ranks no line tells, by what the job's other agents of as many leave."""
@@ -86,6 +89,21 @@ class LocalRanks:
         if event.rank is None and event.local_rank is not None:
             return replace(event, rank=self.rank(event.host, event.local_rank, event.file))
         return event
+
+
+def _signalled(events: Sequence[Event]) -> dict[int, int]:
+    """Return the ranks of processes by their ids, where the one agent of a job got a signal and passed it on to all of them.
+
+    It does so by local rank, to those that still run (torch/distributed/elastic/multiprocessing/api.py, `_close`); a worker that
+    failed is not among them, and of a job with several nodes other ranks are told of as well.
+    """
+    ended = {e.pid for e in events if isinstance(e, ExternalEnd) and e.signal is not None}
+    sent = [e for e in events if isinstance(e, CleanupSignal) and e.agent is not None]
+    pids = list(dict.fromkeys(e.pid for e in sent if e.pid is not None))
+    known = {e.rank for e in events if e.rank is not None}
+    if {e.agent for e in sent} != ended or len(ended) != 1 or not known <= set(range(len(pids))):
+        return {}
+    return {pid: rank for rank, pid in enumerate(pids)}
 
 
 def _folders(file: str) -> list[str]:

@@ -20,7 +20,7 @@ from hangscope.regex import regex
 
 _LINE = regex(rb"[^\r\n]+")
 _CANDIDATE = regex(
-    rb"[Ss]tep|STEP|[Ii]ter|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye"
+    rb"[Ss]tep|STEP|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye"
 )
 _CUT = 1000
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")

@@ -37,6 +37,13 @@ from hangscope.ingest.torch_logs.traceback import TracebackParser
 from hangscope.ingest.torch_logs.two_ranks import contradiction
 from hangscope.ingest.workers.attempts import with_attempts
 from hangscope.ingest.workers.identity import merge_repeats
+from hangscope.regex import regex
+
+#: what only a job of this kind prints: text that holds it tells of one, if of nothing that went wrong
+_OF_A_JOB = regex(
+    rb"NCCL (?:INFO|WARN) |\[rank\d{1,7}\]:|ProcessGroup[A-Z]\w{2,10}|process_group_\w{2,20}\.cpp|torch[./]distributed|TCPStore"
+    rb"|\b[Hh]orovod|[a-z]: opCount \d|distributed init \(rank|shm_broadcast|\b(?:world_size|nranks)\b"
+)
 
 
 @dataclass(slots=True)
@@ -45,7 +52,7 @@ class LogReading:
 
     `local_to_global` maps (host or "", local rank) to the global rank where lines of this log carry both;
     `rank`, `local_rank` and `attempt` are those of the path. `lines` and `size` (bytes) count what was read. `tail` are the
-    last lines of a rank's own log, the oldest first.
+    last lines of a rank's own log, the oldest first. `of_a_job`: its end holds what only a distributed job prints.
     """
 
     file: str
@@ -59,6 +66,7 @@ class LogReading:
     attempt: int | None = None
     local_to_global: dict[tuple[str, int], int] = field(default_factory=dict)
     tail: tuple[str, ...] = ()
+    of_a_job: bool = False
 
     def to_wire(self) -> dict[str, Any]:
         """Return the plain-builtins form."""
@@ -76,6 +84,7 @@ class LogReading:
                 (host, local, rank) for (host, local), rank in sorted(self.local_to_global.items())
             ],
             "tail": self.tail,
+            "of_a_job": self.of_a_job,
         }
 
     @classmethod
@@ -93,6 +102,7 @@ class LogReading:
             attempt=wire["attempt"],
             local_to_global={(host, local): rank for host, local, rank in wire["local_to_global"]},
             tail=tuple(wire.get("tail", ())),
+            of_a_job=bool(wire.get("of_a_job")),
         )
 
 
@@ -130,6 +140,7 @@ def read_log(
     )
     own = rank is not None or local_rank is not None
     printed = printed_tail(found.windows, file) if own else []
+    reading.of_a_job = any(_OF_A_JOB.search(data) for _, data in found.windows)
     reading.tail = last_lines(found.windows) if own else ()
     ends = good_ends(found.windows, file)
     told = [*found.events, *progress_events(found.windows, file), *ends, *printed]
