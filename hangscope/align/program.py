@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hangscope.align.kind_keys import site_keys
-from hangscope.align.sequence_diff import continues, expected
+from hangscope.align.sequence_diff import continues
 from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind, Incident, Queue
 
@@ -180,13 +180,6 @@ class Programs:
         """Return whether a rank's call with this enqueue number leaves the pattern that the rank repeated before."""
         row = self.row_of(rank, order)
         return row is not None and self.keeps_pattern(rank, row) is False
-
-    def next_calls(self, rank: int) -> list[CallKind]:
-        """Return the calls that the pattern of a rank's program calls for behind its last one, the next of them first."""
-        program = self.of(rank)
-        tokens = program.tokens[-HISTORY:]
-        kind_of = dict(zip(tokens, program.kind[-HISTORY:], strict=True))
-        return [self.incident.kinds[int(kind_of[token])] for token in expected(tokens, 8)]
 
     def before(self, rank: int, row: int) -> list[CallKind]:
         """Return what a rank called before a row, oldest first."""

@@ -106,7 +106,6 @@ def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge
                 ),
             ),
         )
-<<<<<<< HEAD
     if own.stage == "step" and peer.stage in _BEHIND:
         why = (
             f"{who} {verb} in one more training step, while the others are at {_words(peer.stage)} of {loop}"
@@ -114,8 +113,6 @@ def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge
         if _in_a_hook(meeting.peer, peer, knowledge):  # of the user's, which may leave it out on a rank
             return Told("uneven_loader", why, 0, (_MISSED, _SKIPPED))
         return Told("uneven_loader", why, 1, (_SKIPPED,))
-=======
->>>>>>> ablate
     return None
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
-
-from hangscope.align.program import Programs
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
@@ -191,25 +188,3 @@ def _unequal(case: Case) -> Match:
             "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
         ],
     )
-<<<<<<< HEAD
-
-
-def _went_past(case: Case, rank: int) -> bool:
-    """Return whether a rank made calls after the point where its half is missing, and its own program does not call for it next."""
-    pair = case.finding.stuck.pair
-    half = (pair.send or pair.recv) if pair is not None else None
-    if half is None:
-        return False
-    made = case.incident.kinds[half.kind]
-    coming = takewhile(lambda kind: kind.is_p2p, Programs(case.incident).next_calls(rank))
-    if any((kind.src, kind.dst) == (made.src, made.dst) and kind.op != made.op for kind in coming):
-        return False
-    record = case.incident.ranks[rank]
-    later = [
-        q
-        for q in (*record.queues.values(), *record.p2p.values())
-        if len(q) and int(q.created.max()) > half.created > 0
-    ]
-    return bool(later)
-=======
->>>>>>> ablate
