@@ -117,7 +117,7 @@ def test_ctrl_c_at_one_rank_for_which_the_others_wait_hardly_tells_whether_it_wa
     [
         (CANCELLED.format(at="10:31:00"), (2,), ("init_hang", (2,), "medium")),
         (CANCELLED.format(at="10:31:00"), (), ("crashed_rank", (), "medium")),
-        (CANCELLED.format(at="10:31:00") + " DUE TO PREEMPTION", (2,), ("crashed_rank", (), "medium")),
+        (CANCELLED.format(at="10:31:00 DUE TO PREEMPTION"), (2,), ("crashed_rank", (), "medium")),
     ],
 )
 def test_who_never_began_what_all_others_wait_in_was_missing_before_somebody_cancelled(

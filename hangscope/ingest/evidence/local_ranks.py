@@ -48,7 +48,7 @@ class LocalRanks:
             self._pids.setdefault(pid, {rank})
 
     def _left_over(self, readings: Sequence[Reading]) -> dict[str, set[int]]:
-        """Return the first rank of the one agent whose ranks no line tells, by what the job's other agents of as many leave."""
+        """Return which may be the first rank of agents whose ranks no line tells: what the job's other agents of as many leave."""
         agents: dict[str, set[int]] = {}
         for reading in readings:
             if reading.log is not None and reading.log.local_rank is not None:
@@ -57,10 +57,10 @@ class LocalRanks:
         left = [folder for folder in agents if not self._bases.get(folder)]
         told = [base for folder in agents for base in self._bases.get(folder, ())]
         size, own = size_in_content(readings), len(next(iter(agents.values()), ()))
-        gap = set(range(0, size, own or 1)).difference(told)
         alike = all(local == set(range(own)) for local in agents.values()) and len({*told}) == len(told)
-        fits = len(left) == len(gap) == 1 and alike and len(agents) > 1 and size == own * len(agents)
-        return {left[0]: gap} if fits else {}
+        if not (alike and told and size == own * len(agents)):
+            return {}
+        return dict.fromkeys(left, set(range(0, size, own)).difference(told))
 
     def rank(self, host: str | None, local: int, file: str) -> int | None:
         """Return the global rank of a local one that `file` speaks of, or None."""
@@ -77,7 +77,7 @@ class LocalRanks:
             if found:
                 rank = next(iter(found))
                 return rank if len(found) == 1 and {rank - local} == bases else None
-        return local if self._identity else None
+        return local if self._identity and len(bases) < 2 else None
 
     def of_pid(self, pid: int | None) -> int | None:
         """Return the global rank of a process id that one rank alone is known by, or None."""
