@@ -58,7 +58,7 @@ class LocalRanks:
         told = [base for folder in agents for base in self._bases.get(folder, ())]
         size, own = size_in_content(readings), len(next(iter(agents.values()), ()))
         alike = all(local == set(range(own)) for local in agents.values()) and len({*told}) == len(told)
-        if not (alike and told and size == own * len(agents)):
+        if not (alike and told and own * len(agents) <= size):
             return {}
         return dict.fromkeys(left, set(range(0, size, own)).difference(told))
 
