@@ -83,8 +83,6 @@ def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge
     loop = own.loop.api if own.loop is not None else "the loop"
     who, verb = ranks_phrase(meeting.culprits), "is" if len(meeting.culprits) == 1 else "are"
     if own.by_user:
-        if meeting.before:
-            return None
         if own.stage in ("step", "") or (own.stage in _BEHIND and meeting.culprits == (0,)):
             alone = f"{who} alone called {own.api}{_at(own.caller)}, in {_words(own.stage)} of {loop}"
             return Told(
@@ -93,9 +91,6 @@ def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge
                 2 if own.stage == "step" and peer.stage == "step" else 1,
                 (_SHORT,),
             )
-        if peer.stage == "step":
-            why = f"{who} {verb} in {own.api}{_at(own.caller)}, which {loop} makes at {_words(own.stage)}, while the others are in a step"
-            return Told("uneven_loader", why, 1, (_ALONE, _SKIPPED))
         return None
     if own.stage in _BEHIND and peer.stage == "step":
         why = f"{who} {verb} at {_words(own.stage)} of {loop}, while the others are in a training step"
@@ -137,15 +132,11 @@ def _in_the_users_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge:
     if own.kind == "step":
         return None
     if own.kind == "epoch start":
-        if peer.kind == "epoch start":
-            return None
         why = f"{who} {verb} at {here}: it has begun the next loop, while the others are still inside one"
         return _short_or_skipped(who, why, even, meeting)
     if own.kind in _CONDITIONAL and not meeting.before:
         return Told("rank_conditional_collective", f"{who} alone called {here}", 1)
     if meeting.before:
-        if even is not None and behind and _is_step(peer):
-            return _short_or_skipped(who, f"{who} {verb} in {here} behind the loop", even, meeting)
         return None  # everybody calls it: who is early or late there is no matter of what the call is
     if behind and meeting.culprits != (0,):
         why = f"{who} {verb} in {here} behind the loop, while the others are in it"
@@ -193,10 +184,6 @@ def _after(meeting: Meeting) -> bool:
     """Return whether the culprits' line stands behind the others' in the function that both are in."""
     shared = shared_line(meeting.own, meeting.peer)
     return shared is not None and shared[0].line > shared[1].line
-
-
-def _is_step(reading: Reading) -> bool:
-    return reading.kind == "step" or reading.stage == "step"
 
 
 def _at(frame: Frame | None) -> str:

@@ -95,8 +95,6 @@ def _inside(d: Difference, told: Progress | None) -> bool:
     inside = d.in_loop_before or (d.position is not None and d.position[0] == "inside")
     if d.own is not None and not d.ends_epochs and told is None and inside:
         return True
-    if d.skipped and not d.ends_epochs and d.times_before(d.own):
-        return True
     return d.differs in ("shape", "dtype") and bool(d.same_site) and not d.another_call
 
 

@@ -39,10 +39,6 @@ def with_the_others(case: Case, best: Match) -> Faults:
     left = replay.stuck(_named(first, others)) & alone
     if left >= alone - _named(set(), others):
         return Faults(best)  # nobody but they themselves would be freed
-    for match in reversed(others):  # the surest come first
-        fewer = [other for other in others if other is not match]
-        if replay.stuck(_named(first, fewer)) & alone <= left | set(match.culprits):
-            others = fewer
     named = _named(first, others)
     reached = {rank for root in case.graph.roots if named.intersection(root.ranks) for rank in root.explains}
     explained = len(reached - left - named)

@@ -6,7 +6,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.conclusion import Evidence
 from hangscope.events import Event
-from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Shifted, Unseen
+from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Unseen
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.incident import Absence
@@ -37,7 +37,7 @@ def ended_from_outside(case: Case) -> Match | None:
     if event is None or case.statements.first_deaths:
         return None
     still = stood_still(case.incident, case.statements, event)
-    if named and (frozen or still or isinstance(finding, Different | Shifted | Lagging)):
+    if named and (frozen or still or isinstance(finding, Different | Lagging)):
         return None
     if still and (
         (case.graph.waiting and event.reason not in _OF_A_HOST)
@@ -127,11 +127,7 @@ def died(case: Case) -> Match | None:
         "crashed_rank",
         culprits,
         why,
-        strength=0
-        if doubtful and culprits != case.finding.culprits
-        else 2
-        if len(culprits) == 1 and not _undated(case, first)
-        else 1,
+        strength=0 if doubtful and culprits != case.finding.culprits else 2 if len(culprits) == 1 else 1,
         category="hardware"
         if first.event.kind in ("xid", "cuda_error")
         else "data"
@@ -166,7 +162,7 @@ def _is_the_root(case: Case, death: Death) -> bool:
         )
     if not case.solid:
         return True
-    if isinstance(finding, Different | Shifted | Extra | Late):
+    if isinstance(finding, Different | Extra | Late):
         return finding.tie and not finding.culprits and _raised_before_it_waited(case, death)
     # The dumps show this rank inside a call: it died there, of the freeze or after it.
     return death.rank not in case.graph.waiting and not (
@@ -186,13 +182,6 @@ def _raised_before_it_waited(case: Case, death: Death) -> bool:
 def _may_be_of_another_attempt(case: Case) -> bool:
     """Return whether the logs go on behind a restart: the dumps may be what the attempt before left."""
     return any(note.code == "several_attempts" for note in case.incident.notes)
-
-
-def _undated(case: Case, death: Death) -> bool:
-    """Return whether a death may be of the attempt before: no date, and no exit by itself in the attempt that is analysed."""
-    event, end = death.event, case.statements.exits.get(death.rank)
-    dated = event.attempt is not None or event.time is not None or event.stamp is not None
-    return _may_be_of_another_attempt(case) and not dated and not (end is not None and end.code > 0)
 
 
 def _remedy(case: Case, death: Death) -> list[str]:
