@@ -18,6 +18,7 @@ from hangscope.report.report import Report
 
 if TYPE_CHECKING:
     from hangscope.analysis import Analysis
+    from hangscope.ingest.files.sources import SourceFile
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.reading import Reading
     from hangscope.knowledge.library import Knowledge
@@ -77,7 +78,7 @@ def analyze(
                 progress=progress,
                 meanwhile=_load_stages,
             )
-            for reading in _readings_of(file.shown, wire, interner)
+            for reading in _readings_of(file, wire, interner)
         ]
     from hangscope.report.sources import SourceFolder
     from hangscope.report.view import build_document
@@ -134,10 +135,10 @@ def _load_stages() -> None:
         importlib.import_module(f"hangscope.{module}")
 
 
-def _readings_of(file: str, wire: dict[str, Any], interner: Interner) -> list[Reading]:
+def _readings_of(file: SourceFile, wire: dict[str, Any], interner: Interner) -> list[Reading]:
     from hangscope.ingest.workers.reading import readings_of
 
-    return readings_of(file, wire, interner)
+    return readings_of(file.shown, wire, interner, file.written)
 
 
 def _as_list(paths: Paths) -> list[str]:

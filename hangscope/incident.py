@@ -235,6 +235,7 @@ class RankRecord:
     events: list[Event] = field(default_factory=list)
     log_tails: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)  # file, its last lines
     unchanged_snapshots: int = 0
+    unchanged_stacks: int = 0  # earlier looks at it that show the stack of the last one
 
     @property
     def recorder(self) -> str:
@@ -269,3 +270,6 @@ class Incident:
     events: list[Event] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    momentary: bool = (
+        False  # every rank's dump was written within a second of the last call that any of them shows
+    )

@@ -179,8 +179,7 @@ class GroupHistory:
     def edits(self) -> list[RankEdit]:
         """Return the ranks whose calls differ from the largest class by an insertion or a deletion, call sites included.
 
-        With two classes of equal size, history decides which of them broke the pattern; where it does not, both edits
-        are returned, one as the mirror image of the other.
+        With two classes of equal size, history decides which of them broke the pattern.
         """
         length = self.sequences.last - self.sequences.first + 1
         classes = self.classes(self.site, length)
@@ -198,8 +197,6 @@ class GroupHistory:
                 sides = self.odd_side(edit.index, [tuple(own), tuple(base)])
                 if sides == tuple(base) and mirrored is not None:
                     own, base, edit = base, own, mirrored
-                elif sides is None and mirrored is not None:
-                    found.append(self._rank_edit(base, own, mirrored))
             found.append(self._rank_edit(own, base, edit))
         return found
 

@@ -70,15 +70,7 @@ class GroupRanks:
                 assumed = assumed or not self._is_world(label, pairs)
             else:
                 assumed = True
-                line = _line(pairs)
-                if line is not None:
-                    found.add(line[0] + line[1] * number)
         return tuple(sorted(found)), assumed
-
-    def members(self, event: Event) -> tuple[int, ...]:
-        """Return the ranks of an event's group up to the last one that printed a line, where their numbers lie on a grid."""
-        pairs = self._printed.get(label_of(event), {})
-        return self.resolve(event, range(max(pairs, default=-1) + 1))[0] if len(pairs) > 1 else ()
 
     def _is_world(self, label: Label, pairs: dict[int, set[int]]) -> bool:
         """Return whether a group's numbers are the global ones: the default group, or nothing in the job counts otherwise."""
@@ -91,15 +83,3 @@ def _is_a_subgroup(event: Event) -> bool:
         return False
     name, desc = event.group_name, event.group_desc
     return bool(name) and name not in ("0", "default_pg") and desc not in ("default_pg", "world")
-
-
-def _line(pairs: dict[int, set[int]]) -> tuple[int, int] | None:
-    """Return (first rank, stride) of a group whose known members lie on one grid line, as the groups of a mesh do."""
-    known = sorted((local, next(iter(ranks))) for local, ranks in pairs.items() if len(ranks) == 1)
-    if len(known) < 2 or len(known) < len(pairs):
-        return None
-    (local, rank), (last, end) = known[0], known[-1]
-    stride, rest = divmod(end - rank, last - local)
-    base = rank - local * stride
-    fits = all(r == base + n * stride for n, r in known)
-    return (base, stride) if fits and not rest and stride > 0 and base >= 0 else None

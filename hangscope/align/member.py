@@ -57,8 +57,6 @@ def member_of(incident: Incident, group: Group, rank: int, p2p_numbers: bool) ->
             q.overwritten or q.pending_only for q in (*record.queues.values(), *record.p2p.values())
         )
         member.enqueued = member.completed = 0 if whole and not p2p_numbers else None
-        if group.gid in record.p2p and not p2p_numbers:
-            member.enqueued = None
         return member
     frontier = queue.frontier
     # Counters that contradict each other count sends and receives, of which no row is left, with the collectives.

@@ -182,11 +182,4 @@ def _absent_from(
         return [rank for rank, half in halves if half is None]
     view, seq = views[node.gid], node.seq
     absent = [r for r in view.seen if (view.members[r].enqueued or 0) < seq]
-    return absent + (
-        [] if view.proven >= seq or not unseen else [r for r in view.unseen if not _entered(view, r, seq)]
-    )
-
-
-def _entered(view: GroupFrontier, rank: int, seq: int) -> bool:
-    """Return whether an early dump shows this call nevertheless."""
-    return rank in view.early and view.members[rank].last_row >= seq
+    return absent + ([] if view.proven >= seq or not unseen else list(view.unseen))

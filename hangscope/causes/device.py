@@ -9,14 +9,12 @@ from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.incident import Event
-from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
 _LOCAL = ("port_error", "catastrophic")
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
-_OTHER_ENDS = ("oom_host", "oom_cuda", "loader_worker_death")
 _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
 
 
@@ -71,8 +69,6 @@ def device_fault(case: Case) -> Match | None:
         and len(named) * 2 <= len(case.incident.ranks)
         and isinstance(finding, Nothing | Stalled | Unseen | Absent)
     ):
-        if any(d.rank in named and _ended_otherwise(d.event) for d in case.statements.first_deaths):
-            return None  # the device's error is what is left of a process that something else ended
         first = min(faults, key=_before)
         ranks = (first.rank,) if first.rank is not None else named
         return Match(
@@ -109,11 +105,6 @@ def _of_the_program(event: Event) -> bool:
         or "invalid argument" in text
         or "invalid configuration" in text
     )
-
-
-def _ended_otherwise(event: Event) -> bool:
-    """Return whether a process ended by something else than its device: for want of memory, or killed."""
-    return event.kind in _OTHER_ENDS or (isinstance(event, Exit) and event.code in (-9, 137))
 
 
 def _before(event: Event) -> tuple[int, float, str, int]:
@@ -255,15 +246,8 @@ def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
     ends = set(printers)
     for event in warnings:
         peer = event.peer_rank
-        on_host = [
-            r
-            for r, record in case.incident.ranks.items()
-            if record.host is not None and record.host == _peer_node(event)
-        ]
         if peer is not None:
             ends |= {peer, *(() if event.rank_a is None else (event.rank_a,))}
-        elif len(on_host) == 1:
-            ends.update(on_host)
     return tuple(sorted(ends))
 
 

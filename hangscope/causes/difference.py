@@ -249,8 +249,6 @@ class Difference:
     @cached_property
     def edited(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit left out or made in addition, where what follows matches again behind them."""
-        if self.finding.change.edit is None:
-            return ()
         return self.added if self.inserted else self.skipped
 
     @property

@@ -10,7 +10,7 @@ from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import aspects, describe
 from hangscope.conclusion import Evidence
-from hangscope.explain.finding import Different, Shifted
+from hangscope.explain.finding import Different
 from hangscope.incident import Event
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
 from hangscope.knowledge.callsite import in_constructor
@@ -41,7 +41,7 @@ def unused_parameters(case: Case) -> Match | None:
 
 def gradient_sets(case: Case) -> Match | None:
     """Backward reduced other buckets on one rank than on its peers, inside the loop."""
-    if not isinstance(case.finding, Different | Shifted):
+    if not isinstance(case.finding, Different):
         return None
     d = Difference(case)
     culprits = case.finding.culprits
@@ -67,16 +67,6 @@ def gradient_sets(case: Case) -> Match | None:
     )
     leaves = d.ends_epochs and not d.stays_inside
     if not d.cut_short and (not (missing or extra or other_buckets or goes_on or ahead) or leaves):
-        return None
-    if (
-        missing
-        and not d.cut_short
-        and not d.in_loop_before
-        and isinstance(case.finding, Different)
-        and d.times_before(d.own) == 0
-        and d.position is not None
-        and d.position[0] == "beyond"
-    ):
         return None
     if _by_hand(d) and not other_buckets and not d.cut_short:
         return None

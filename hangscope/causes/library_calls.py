@@ -7,6 +7,7 @@ made before. No name of the user's is looked at, and no script.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
@@ -56,6 +57,7 @@ _SKIPPED = (
     "a rank that left out a backward pass (no_sync, a skipped batch) is early at the end of the loop in the same way",
 )
 _SHORT = ("uneven_loader", "a rank with fewer batches makes the call behind the loop first")
+_MISSED = ("rank_conditional_collective", "a rank that left out that call by itself is in its next step, too")
 _ALONE = (
     "rank_conditional_collective",
     "a call that one rank alone makes behind the loop leaves the same record",
@@ -70,19 +72,17 @@ def tell(meeting: Meeting, knowledge: Knowledge) -> Told | None:
     ):  # autograd's device thread has no Python frames: a backward pass, of the loop that the others are in
         peer = Reading(stage="step", loop=own.loop)
     if own.loop is not None and peer.loop is not None:
-        return _in_a_librarys_loop(meeting, own, peer)
+        return _in_a_librarys_loop(meeting, own, peer, knowledge)
     if own.call is None or not own.by_user or (own.call is peer.call and own.caller == peer.caller):
         return None
     return _in_the_users_loop(meeting, own, peer, knowledge)
 
 
-def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Told | None:
+def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge: Knowledge) -> Told | None:
     """Compare where one library's loop stands on both sides."""
     loop = own.loop.api if own.loop is not None else "the loop"
     who, verb = ranks_phrase(meeting.culprits), "is" if len(meeting.culprits) == 1 else "are"
     if own.by_user:
-        if meeting.before:
-            return None
         if own.stage in ("step", "") or (own.stage in _BEHIND and meeting.culprits == (0,)):
             alone = f"{who} alone called {own.api}{_at(own.caller)}, in {_words(own.stage)} of {loop}"
             return Told(
@@ -91,9 +91,6 @@ def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Told |
                 2 if own.stage == "step" and peer.stage == "step" else 1,
                 (_SHORT,),
             )
-        if peer.stage == "step":
-            why = f"{who} {verb} in {own.api}{_at(own.caller)}, which {loop} makes at {_words(own.stage)}, while the others are in a step"
-            return Told("uneven_loader", why, 1, (_ALONE, _SKIPPED))
         return None
     if own.stage in _BEHIND and peer.stage == "step":
         why = f"{who} {verb} at {_words(own.stage)} of {loop}, while the others are in a training step"
@@ -113,8 +110,17 @@ def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Told |
         why = (
             f"{who} {verb} in one more training step, while the others are at {_words(peer.stage)} of {loop}"
         )
+        if _in_a_hook(meeting.peer, peer, knowledge):  # of the user's, which may leave it out on a rank
+            return Told("uneven_loader", why, 0, (_MISSED, _SKIPPED))
         return Told("uneven_loader", why, 1, (_SKIPPED,))
     return None
+
+
+def _in_a_hook(stack: Stack, reading: Reading, knowledge: Knowledge) -> bool:
+    """Return whether the user's code is called by a library's loop, and makes the call."""
+    inner = user_frame(stack)
+    outer = stack[stack.index(inner) + 1 :] if inner is not None else ()
+    return any(knowledge.at(frame) is reading.loop for frame in outer)
 
 
 def _in_the_users_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge: Knowledge) -> Told | None:
@@ -126,19 +132,15 @@ def _in_the_users_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge:
     if own.kind == "step":
         return None
     if own.kind == "epoch start":
-        if peer.kind == "epoch start":
-            return None
         why = f"{who} {verb} at {here}: it has begun the next loop, while the others are still inside one"
         return _short_or_skipped(who, why, even, meeting)
     if own.kind in _CONDITIONAL and not meeting.before:
         return Told("rank_conditional_collective", f"{who} alone called {here}", 1)
     if meeting.before:
-        if even is not None and behind and _is_step(peer):
-            return _short_or_skipped(who, f"{who} {verb} in {here} behind the loop", even, meeting)
         return None  # everybody calls it: who is early or late there is no matter of what the call is
     if behind and meeting.culprits != (0,):
         why = f"{who} {verb} in {here} behind the loop, while the others are in it"
-        return _short_or_skipped(who, why, even, meeting)
+        return replace(_short_or_skipped(who, why, even, meeting), strength=0)  # or at the end of its body
     rivals = (_SHORT, _SKIPPED) if behind or meeting.position is None else ()
     return Told(
         "rank_conditional_collective",
@@ -182,10 +184,6 @@ def _after(meeting: Meeting) -> bool:
     """Return whether the culprits' line stands behind the others' in the function that both are in."""
     shared = shared_line(meeting.own, meeting.peer)
     return shared is not None and shared[0].line > shared[1].line
-
-
-def _is_step(reading: Reading) -> bool:
-    return reading.kind == "step" or reading.stage == "step"
 
 
 def _at(frame: Frame | None) -> str:

@@ -20,14 +20,7 @@ def unpaired(case: Case) -> Match | None:
     facing = _facing(case)
     if facing:
         return _do_not_meet(case, facing)
-    if (
-        isinstance(finding, Absent)
-        and pair is not None
-        and finding.culprits
-        and _went_past(case, finding.culprits[0])
-    ):
-        pass
-    elif not isinstance(finding, Unpaired):
+    if not isinstance(finding, Unpaired):
         return None
     if pair is None:
         return _somewhere(case)
@@ -195,18 +188,3 @@ def _unequal(case: Case) -> Match:
             "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
         ],
     )
-
-
-def _went_past(case: Case, rank: int) -> bool:
-    """Return whether a rank made calls after the point where its half is missing."""
-    pair = case.finding.stuck.pair
-    half = (pair.send or pair.recv) if pair is not None else None
-    if half is None:
-        return False
-    record = case.incident.ranks[rank]
-    later = [
-        q
-        for q in (*record.queues.values(), *record.p2p.values())
-        if len(q) and int(q.created.max()) > half.created > 0
-    ]
-    return bool(later)

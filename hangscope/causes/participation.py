@@ -7,7 +7,7 @@ from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence, Source
-from hangscope.explain.finding import Absent, Different, Extra, Shifted
+from hangscope.explain.finding import Absent, Different, Extra
 from hangscope.incident import Frame
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
@@ -17,7 +17,7 @@ from hangscope.knowledge.callsite import user_frame
 def one_sided_call(case: Case) -> Match | None:
     """A call that some ranks made and the others did not, inside the loop."""
     finding = case.finding
-    if not isinstance(finding, Different | Shifted | Extra):
+    if not isinstance(finding, Different | Extra):
         return None
     d = Difference(case)
     if d.differs == "root" and not d.another_call:

@@ -1,8 +1,8 @@
 """Which finding explains a freeze best: all that the dumps allow, weighed by what each leaves unexplained.
 
-Order of suspicion at a root: calls that cannot match; a pair of unequal sizes; a seen member that is absent, or an inserted
-or dropped call that only shifted what followed; a device that lags; a member that left no dump; a circular wait; a call
-that all joined and none completes. What was not chosen is kept with the reason.
+Order of suspicion at a root: calls that cannot match; a pair of unequal sizes; a seen member that is absent; a device
+that lags; a member that left no dump; a circular wait; a call that all joined and none completes. What was not chosen is
+kept with the reason.
 """
 
 from __future__ import annotations

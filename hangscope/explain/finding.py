@@ -112,13 +112,6 @@ class Different(Finding):
 
 
 @dataclass(frozen=True, slots=True)
-class Shifted(Finding):
-    """The culprits made a call too many or too few that happened to fit, and shifted all behind it."""
-
-    name: ClassVar[str] = "shifted"
-
-
-@dataclass(frozen=True, slots=True)
 class Extra(Finding):
     """The culprits are the few who made a call that the others do not make."""
 

@@ -81,6 +81,7 @@ def assemble(
             {c.file for c in stale},
         ),
         notes=notes,
+        momentary=size == len(chosen) and snapshots.of_one_moment(chosen.values(), readings),
     )
 
 

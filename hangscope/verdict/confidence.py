@@ -47,6 +47,10 @@ def missing_inputs(case: Case) -> list[str]:
         ranks = [r for r, record in incident.ranks.items() if record.absence == absence]
         if ranks:
             result.append(f"{text} of {ranks_phrase(ranks)}")
+    if incident.momentary:
+        result.append(
+            "the dumps were written within a second of the last call: take them again a minute later"
+        )
     if not case.statements.whereabouts:
         result.append("no stacks: py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later")
     logged = [

@@ -91,8 +91,6 @@ def torn_death(case: Case, match: Match) -> str:
     for death in case.statements.first_deaths if match.cause == "crashed_rank" else []:
         event, told = death.event, case.statements.exits.get(death.rank)
         alone = told is None or told.code in (None, 0)
-        if death.rank not in match.culprits:
-            continue
         if isinstance(event, Exit) and event.code in _ABORTED and case.statements.all(WatchdogTimeout):
             return f"a watchdog aborts its process, too, as those of others did: what rank {death.rank} said of it may be lost"
         if not isinstance(event, RankException):

@@ -13,7 +13,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
 from hangscope.dataclass import dataclass
-from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Shifted, Unseen
+from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.standstill import stood_still
@@ -211,7 +211,7 @@ def half_unseen(case: Case, match: Match) -> Doubt | None:
     if (
         not _by_calls(case, match)
         or view is None
-        or not isinstance(case.finding, Absent | Different | Shifted | Lagging)
+        or not isinstance(case.finding, Absent | Different | Lagging)
     ):
         return None
     ranks, gid = case.incident.ranks, view.group.gid

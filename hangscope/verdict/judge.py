@@ -27,7 +27,7 @@ from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.nameless import stopped, unknown
 from hangscope.verdict.references import call_ref, fingerprint
 from hangscope.verdict.several import with_the_others
-from hangscope.verdict.status import ended_well, serves, status_without_verdict, still_moves
+from hangscope.verdict.status import ended_well, serves, status_without_verdict, still_moves, trouble
 
 LEVELS = ("low", "medium", "high")
 CROWD = 4  # a guess may name at most this part of the job's ranks, or one
@@ -116,7 +116,16 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
     told = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Where no recorder shows a call open, a stack beside it is of a moment as well.
     momentary = (by_calls and not told) or not case.graph.waiting
+    if case.incident.momentary and not told and not _do_not_fit(case):
+        return not trouble(case)
     return momentary and match.cause != "slow_rank" and still_moves(case, match.culprits)
+
+
+def _do_not_fit(case: Case) -> bool:
+    """Return whether members made calls at one number of their group that cannot match: these wait for ever."""
+    finding = case.finding
+    apart = finding.own.gid is not None or finding.own.seq != finding.stuck.seq
+    return isinstance(finding, Different) and not apart
 
 
 def _verdict(

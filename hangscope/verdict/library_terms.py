@@ -7,7 +7,7 @@ from dataclasses import replace
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.conclusion import Evidence, Source
-from hangscope.explain.finding import Different, Extra, Shifted, Stalled
+from hangscope.explain.finding import Different, Extra, Stalled
 from hangscope.incident import Frame, Stack
 from hangscope.knowledge.callsite import user_frame, user_frames
 from hangscope.knowledge.library import Knowledge, Reading, first_difference
@@ -27,7 +27,7 @@ def in_library_terms(case: Case, match: Match, knowledge: Knowledge) -> Match:
     """Return the match with its library call, told and advised in that library's own terms."""
     own, peer = _own_stack(case, match), _peer_stack(case)
     reading = knowledge.read(own)
-    made = isinstance(case.finding, Different | Shifted | Extra | Stalled) or bool(match.stack or match.api)
+    made = isinstance(case.finding, Different | Extra | Stalled) or bool(match.stack or match.api)
     called = match.cause in _CALLED and made and bool(own)
     api = reading.api if called else None
     frame = match.frame or (user_frame(own) if called else None)

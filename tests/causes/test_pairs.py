@@ -160,3 +160,24 @@ def test_ranks_that_send_another_size_in_groups_side_by_side_are_one_fault(tmp_p
         recorder.call("all_reduce", line=41, state="scheduled" if replica == 1 else "started")
     write_all(recorders, tmp_path)
     assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (4, 5))
+
+
+def test_who_has_not_come_to_its_half_is_stuck_whatever_the_clocks_say(tmp_path: Path) -> None:
+    """Rank 2 made two calls more after the send to it was enqueued; its own program calls for the receive next."""
+    groups = {"0": ("default_pg", range(4)), "1": ("tp", (0, 1)), "2": ("tp", (2, 3))}
+    recorders = [Recorder(rank, groups) for rank in range(4)]
+    for recorder in recorders:
+        first, rank = recorder.rank < 2, recorder.rank
+        for step in range(STEPS):
+            last = step == STEPS - 1
+            recorder.call("all_reduce", "1" if first else "2", line=50, times=2)
+            if first:
+                recorder.send(rank + 2, state="started" if last and rank == 0 else "completed")
+            elif not (last and rank == 2):
+                recorder.recv(rank - 2)
+        if rank in (1, 3):
+            recorder.call("all_reduce", "1" if first else "2", line=50, state="started")
+    recorders[2].entries[-1]["time_created_ns"] += 20_000_000
+    recorders[2].entries[-2]["time_created_ns"] += 20_000_000
+    write_all(recorders, tmp_path)
+    assert blame(analyze(tmp_path)) == ("hang", "stuck_rank", (2,))

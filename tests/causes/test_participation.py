@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.conftest import analyze
-from tests.dump_writer import Recorder, job, write_all
+from tests.dump_writer import EPOCH_NS, Recorder, job, write_all
 from tests.small_jobs import ODD_ONES, due, frozen, loop
 from tests.verdicts import blame, level, said
 
@@ -120,3 +120,39 @@ def test_a_call_more_than_all_that_was_kept_tells_no_kind_of_call() -> None:
     report = frozen(loop(4), (1,), last)
     assert blame(report) == ("hang", "rank_conditional_collective", (1,)) and level(report) != "high"
     assert "1 call more than the others" in report.to_text()
+
+
+# two pipeline stages of five replicas, of which one saves while the others begin the next step
+
+STAGES: dict[str, tuple[str, tuple[int, ...]]] = {
+    "0": ("default_pg", tuple(range(20))),
+    **{f"tp{n}": ("tp", (2 * n, 2 * n + 1)) for n in range(10)},
+    **{f"dp{n}": ("dp", tuple(range(10 * (n // 2) + n % 2, 10 * (n // 2) + 10, 2))) for n in range(4)},
+    **{f"mp{n}": ("mp", (2 * n, 2 * n + 1, 2 * n + 10, 2 * n + 11)) for n in range(5)},
+}
+
+
+def test_all_who_made_the_call_that_is_new_to_everybody_went_the_same_way(tmp_path: Path) -> None:
+    """The last stage calls so much that its rings hold the reduction of its gradients once only."""
+    recorders = [Recorder(rank, STAGES, ring=24) for rank in range(20)]
+    for recorder in recorders:
+        rank, last_stage = recorder.rank, recorder.rank >= 10
+        replica = rank % 10 // 2
+        tensor, data, model = f"tp{rank // 2}", f"dp{2 * last_stage + rank % 2}", f"mp{replica}"
+        for step in range(4):
+            recorder.time_ns = EPOCH_NS + step * 10**9
+            if not last_stage:
+                recorder.call("broadcast", tensor, line=30)
+            for _ in range(10 if last_stage else 3):
+                recorder.call("all_reduce", tensor, sizes=[[16]], line=31)
+                if last_stage:
+                    recorder.call("all_gather", tensor, outputs=[[8]] * 2, line=33)
+            going = "started" if step == 3 else "completed"
+            recorder.time_ns = EPOCH_NS + step * 10**9 + 5 * 10**8
+            recorder.call("reduce_scatter", data, line=34, state=going)
+            recorder.call("all_reduce", model, sizes=[[1]], line=35, state=going)
+            if step == 2 and replica == 4:
+                recorder.call("barrier", sizes=[[1]], line=90, function="save", state="started")
+                break
+    write_all(recorders, tmp_path)
+    assert blame(analyze(tmp_path)) == ("hang", "rank_conditional_collective", (8, 9, 18, 19))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from hangscope.api import Report
 from hangscope.errors import NoInputError
-from tests.dump_writer import Recorder, job
+from tests.conftest import analyze
+from tests.dump_writer import Recorder, job, write_all
 from tests.small_jobs import due, loop
 from tests.text_lines import timeout, told
-from tests.verdicts import blame, judged, level
+from tests.verdicts import blame, culprits, judged, level
 
 SIZE = 8
 GROUPS = {"0": ("default_pg", range(SIZE)), **{str(n): ("tp", (2 * n - 2, 2 * n - 1)) for n in range(1, 5)}}
@@ -46,6 +49,25 @@ def test_one_who_is_idle_while_all_others_wait_is_named(tmp_path: Path) -> None:
     recorders = loop(2)
     due(recorders[0])
     assert blame(judged(tmp_path, recorders))[::2] == ("hang", (1,))
+
+
+@pytest.mark.parametrize(
+    ("made", "answer"),
+    [
+        ((12, 12, 13, 12), ("inconclusive", ())),
+        ((11, 12, 13, 10), ("inconclusive", ())),
+        ((13, 12, 13, 10), ("hang", (1,))),
+    ],
+)
+def test_one_who_is_idle_beside_dumps_of_other_moments_may_have_come_later(
+    tmp_path: Path, made: tuple[int, ...], answer: tuple[str, tuple[int, ...]]
+) -> None:
+    recorders = job(4)
+    for recorder, number in zip(recorders, made, strict=True):
+        recorder.call("all_reduce", line=43, times=min(number, 12))
+        if number > 12:
+            recorder.call("all_reduce", line=43, state="started")
+    assert blame(judged(tmp_path, recorders))[::2] == answer
 
 
 def test_devices_here_and_there_that_lag_by_one_call_are_those_of_dumps_made_moments_apart(
@@ -156,6 +178,39 @@ def test_words_that_the_loop_is_over_make_a_freeze_in_dumps_a_guess(tmp_path: Pa
         due(recorder)
     for words, sure in (("training complete", "low"), ("step 12/40 loss 0.3", "high")):
         assert level(judged(tmp_path / sure, recorders, job=[words])) == sure
+
+
+# dumps of one moment
+
+
+def _dumped(folder: Path, seconds: float, op: str | None = None) -> Report:
+    """Return the report on four ranks of which rank 3 is one call behind, or in another one, by dumps that were written so long after."""
+    recorders = loop(4)
+    for recorder in recorders:
+        if recorder.rank < 3:
+            due(recorder)
+        elif op is not None:
+            recorder.call(op, line=77, state="started")
+    write_all(recorders, folder)
+    last = max(recorder.time_ns for recorder in recorders) / 1e9
+    for path in folder.iterdir():
+        os.utime(path, (last + seconds,) * 2)
+    return analyze(folder)
+
+
+def test_dumps_that_were_written_within_a_moment_of_the_last_call_show_no_standstill(tmp_path: Path) -> None:
+    report = _dumped(tmp_path, 0.2)
+    assert (report.status, report.verdict and report.verdict.culprit_ranks) == ("inconclusive", ())
+    assert "within a second of the last call" in report.to_text()
+
+
+@pytest.mark.parametrize("seconds", [5.0, -400.0])
+def test_later_ones_and_times_that_cannot_be_speak_for_themselves(tmp_path: Path, seconds: float) -> None:
+    assert blame(_dumped(tmp_path, seconds)) == ("hang", "stuck_rank", (3,))
+
+
+def test_calls_that_do_not_fit_wait_for_ever_however_young_they_are(tmp_path: Path) -> None:
+    assert culprits(_dumped(tmp_path, 0.2, "broadcast")) == (3,)
 
 
 STEPS = [f"[rank{rank}]: step {step}" for step in range(3) for rank in range(4)]

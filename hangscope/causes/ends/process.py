@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.init import lacks_a_member
 from hangscope.conclusion import Evidence
 from hangscope.events import Event
-from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Shifted, Unseen
+from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Unseen
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.incident import Absence
@@ -26,6 +27,7 @@ _REASONS = {
     "evicted": "was evicted by the cluster",
 }
 _OF_A_HOST = frozenset({"node_failure", "evicted"})  # ends for which the other hosts' ranks wait
+_BY_PEOPLE = frozenset({"cancelled", "time_limit"})  # or when all of its time was over
 _SOME = 2  # ranks that wait for one before it is more than the slower one of a pair
 
 
@@ -37,13 +39,15 @@ def ended_from_outside(case: Case) -> Match | None:
     if event is None or case.statements.first_deaths:
         return None
     still = stood_still(case.incident, case.statements, event)
-    if named and (frozen or still or isinstance(finding, Different | Shifted | Lagging)):
+    if named and (frozen or still or isinstance(finding, Different | Lagging)):
         return None
     if still and (
         (case.graph.waiting and event.reason not in _OF_A_HOST)
         or (finding.waiting and not isinstance(finding, Nothing))
     ):
         return None  # it was frozen, whoever ended it
+    if event.reason in _BY_PEOPLE and still is not False and lacks_a_member(case):
+        return None  # a start takes moments, and who cancels a job looked at it for longer
     waited = still is not False and shows_a_wait(case)
     if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
         return None
@@ -127,11 +131,7 @@ def died(case: Case) -> Match | None:
         "crashed_rank",
         culprits,
         why,
-        strength=0
-        if doubtful and culprits != case.finding.culprits
-        else 2
-        if len(culprits) == 1 and not _undated(case, first)
-        else 1,
+        strength=0 if doubtful and culprits != case.finding.culprits else 2 if len(culprits) == 1 else 1,
         category="hardware"
         if first.event.kind in ("xid", "cuda_error")
         else "data"
@@ -166,7 +166,7 @@ def _is_the_root(case: Case, death: Death) -> bool:
         )
     if not case.solid:
         return True
-    if isinstance(finding, Different | Shifted | Extra | Late):
+    if isinstance(finding, Different | Extra | Late):
         return finding.tie and not finding.culprits and _raised_before_it_waited(case, death)
     # The dumps show this rank inside a call: it died there, of the freeze or after it.
     return death.rank not in case.graph.waiting and not (
@@ -186,13 +186,6 @@ def _raised_before_it_waited(case: Case, death: Death) -> bool:
 def _may_be_of_another_attempt(case: Case) -> bool:
     """Return whether the logs go on behind a restart: the dumps may be what the attempt before left."""
     return any(note.code == "several_attempts" for note in case.incident.notes)
-
-
-def _undated(case: Case, death: Death) -> bool:
-    """Return whether a death may be of the attempt before: no date, and no exit by itself in the attempt that is analysed."""
-    event, end = death.event, case.statements.exits.get(death.rank)
-    dated = event.attempt is not None or event.time is not None or event.stamp is not None
-    return _may_be_of_another_attempt(case) and not dated and not (end is not None and end.code > 0)
 
 
 def _remedy(case: Case, death: Death) -> list[str]:

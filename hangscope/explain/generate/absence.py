@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from hangscope.align.nodes import Instance, Node
-from hangscope.align.rankset import ranks_phrase
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
     Absent,
     Candidate,
-    Change,
     Extra,
     Finding,
     OwnCall,
-    Shifted,
     StuckCall,
     Unseen,
 )
@@ -57,27 +54,10 @@ class Absence:
             return finding
         absent = tuple(r for r in hosts if r in view.members)
         joined = tuple(r for r in view.seen if (view.members[r].enqueued or 0) >= seq)
-        for edit in stuck.history.edits():
-            extra = edit.edit.kind == "extra"
-            if set(edit.ranks) <= set(joined if extra else absent):
-                why = f"{ranks_phrase(edit.ranks)} {'made' if extra else 'left out'} a call at seq {edit.seq} that shifted everything after it"
-                # The calls around the edit were made by both parts, though not together.
-                own = view.kinds[edit.calls[0]] if extra and edit.calls else finding.own.kind
-                return Shifted(
-                    edit.ranks, stuck, OwnCall(own, edit.seq), Change(edit=edit),
-                    set_aside=(Candidate(absent, Absent.name, why),),
-                )  # fmt: skip
         if not joined or len(joined) > len(absent):
             return finding
         goes_on = stuck.history.continues_pattern(joined[0], seq)
         if goes_on is False or (goes_on is None and len(joined) < len(absent)):
-            busy = tuple(
-                r
-                for r in view.seen
-                if r in self.aligned.stated.busy and (view.members[r].enqueued or 0) < seq
-            )
-            if busy and len(busy) * 2 <= len(view.members):
-                return Absent(busy, stuck)  # a majority lacks the call, and one of them is at work before it
             why = (
                 "they are the majority, and the call that the others wait in breaks the pattern of this group"
             )

@@ -106,10 +106,6 @@ class Interleaving:
             odd = behind
         elif keeps[ahead] is not True and keeps[behind] is True:
             odd = ahead
-        elif keeps[behind] is False and keeps[ahead] is None:
-            odd = behind
-        elif keeps[ahead] is False and keeps[behind] is None:
-            odd = ahead
         broke = tuple(r for r, keep in keeps.items() if keep is False)
         kept = tuple(r for r, keep in keeps.items() if keep)
         parting = Parting((behind, ahead), (i, j), None, broke=broke, kept=kept)

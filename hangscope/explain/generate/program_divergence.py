@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.nodes import Host, Instance, Node, PairInstance
+from hangscope.align.nodes import Host, Instance, Node
 from hangscope.explain.aligned import Aligned
-from hangscope.explain.finding import Change, Different, Finding, OwnCall, StuckCall, Unpaired
-from hangscope.explain.generate.interleaving import Parting
-from hangscope.explain.generate.pair_faults import PairFaults
+from hangscope.explain.finding import Change, Different, Finding, OwnCall, StuckCall
+from hangscope.explain.generate.interleaving import PROVEN_ALIKE, Parting
 from hangscope.incident import CallKind
 
 PEERS = 2  # that a rank's program is compared with: of those looked at, the most like it
@@ -21,7 +20,6 @@ class ProgramDivergence:
 
     def __init__(self, aligned: Aligned) -> None:
         self.aligned = aligned
-        self.pairs = PairFaults(aligned)
 
     def find(self, nodes: set[Node], hosts: Sequence[int] | None = None) -> Finding | None:
         """Return a finding where ranks left their peers' program, by comparing those who made a call with those who did not."""
@@ -63,14 +61,38 @@ class ProgramDivergence:
                 for r in waiting
                 if (cs := self.aligned.graph.open_calls.get(r))
                 and self.aligned.programs.breaks_pattern(r, cs[0].order)
+                and self._has_history(r, cs[0].order)
             }
             guilty = {r for p in partings for r in p.broke} | broke
             guilty = guilty - {r for p in partings for r in p.kept} or odd
-        culprits = tuple(sorted(guilty))
-        if decided and len(culprits) * 2 > len(self.aligned.incident.ranks):
-            return None
+        culprits = tuple(sorted(guilty | self._company(told, guilty)))
         first = min((p for p in told if set(p.ranks) & guilty), key=lambda p: self._time(p))
         return self._finding(first, culprits)
+
+    def _has_history(self, rank: int, order: int) -> bool:
+        """Return whether a rank's own history can tell of a call: the first of its kind in a ring that lost the beginning may be routine."""
+        row, program = self.aligned.programs.row_of(rank, order), self.aligned.programs.of(rank)
+        return row is not None and (program.whole or program.tokens[row] in program.tokens[PROVEN_ALIKE:row])
+
+    def _company(self, told: Sequence[Parting], guilty: set[int]) -> set[int]:
+        """Return who made the very call by which the guilty parted, where nobody in sight had made its like: they went the same way."""
+        found: set[int] = set()
+        for parting in told:
+            if parting.odd not in guilty or parting.skipped:
+                continue
+            row = dict(zip(parting.ranks, parting.rows, strict=True))[parting.odd]
+            gid, seq, kind, _ = self.aligned.programs.call(parting.odd, row)
+            token, view = self.aligned.programs.of(parting.odd).tokens[row], self.aligned.views[gid]
+            if kind.is_p2p or any(
+                token in self.aligned.programs.of(r).tokens[:at]
+                for r, at in zip(parting.ranks, parting.rows, strict=True)
+            ):
+                continue
+            made = {
+                r for r in view.seen if (own := view.kind_of(r, seq)) is not None and own.stack == kind.stack
+            }
+            found |= made if 2 * len(made) < len(view.members) else set()
+        return found
 
     def _alone(self, partings: Sequence[Parting]) -> int | None:
         """Return the one rank that parted from each of at least three others, if there is one."""
@@ -133,16 +155,6 @@ class ProgramDivergence:
         gid, seq, kind, _ = self.aligned.programs.call(peer, rows[peer])
         own_gid, own_seq, own_kind, _ = self.aligned.programs.call(odd, rows[odd])
         own = OwnCall(own_kind, own_seq, own_gid if own_gid != gid else None)
-        if parting.skipped and all(k.is_p2p for k in parting.skipped):
-            halves = [
-                n
-                for n in self.aligned.graph.nodes
-                if isinstance(n, PairInstance) and self.pairs.missing_half(n) in culprits
-            ]
-            if halves:
-                stuck = self.aligned.stuck_in(min(halves, key=self.aligned.when), culprits)
-                skipped = parting.skipped if len(culprits) == 1 else ()
-                return Unpaired(culprits, stuck, own, Change(skipped=skipped))
         history = self.aligned.histories.get(gid)
         edits = history.edits() if history is not None else []
         change = Change(

@@ -171,8 +171,8 @@ def _extend(
     if record.seen and not seqs and not further:
         return
     if own is not None and record.dump_file is not None:
-        if counts_sends or not (further or seqs):
-            return
+        if counts_sends:
+            return  # its seqs count otherwise than the line's
         # The dump was taken before the line was printed: what it shows is kept, and its frontier is the line's.
         record.queues[gid] = _continued(
             own, told, seqs, [kinds.call(gid, s, bounds.calls[s], statements) for s in seqs]

@@ -23,7 +23,6 @@ from hangscope.ingest.torch_logs.c10d import (
     WatchdogStatus,
     WatchdogTimeout,
 )
-from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
 from hangscope.knowledge.callsite import user_frame
@@ -69,7 +68,7 @@ def own_death(rank: int, statements: Statements) -> Death | None:
                 user_frame(own[0].frames) if own else None,
                 own[0].type if own else "",
             )
-    if own and not _contradicted(rank, statements):
+    if own:
         return Death(
             rank,
             f"raised {own[0].type or 'an exception'}",
@@ -136,7 +135,14 @@ def _unheard_abort(rank: int, statements: Statements) -> bool:
 
 
 def _went_on(rank: int, event: Event, statements: Statements) -> bool:
-    """Return whether a rank went on with its steps after an error, so that it caught it, and lived."""
+    """Return whether a rank went on after an error, with its steps or into a call in which it waited: it caught it, and lived.
+
+    A traceback of a library's frames alone was printed by that library, which caught the error.
+    """
+    if isinstance(event, RankException) and event.frames and user_frame(event.frames) is None:
+        later = (e for e in statements.of(rank, RankException) if e.symptom)
+        if any(e.file == event.file and e.line > event.line for e in later):
+            return True
     return any(
         e.file == event.file
         and e.line > event.line
@@ -145,8 +151,3 @@ def _went_on(rank: int, event: Event, statements: Statements) -> bool:
         and not e.leaving
         for e in statements.of(rank, Progress)
     )
-
-
-def _contradicted(rank: int, statements: Statements) -> bool:
-    """Return whether a rank's exception is DDP's own complaint about how ranks differ, which says who differs, not who died."""
-    return bool(statements.of(rank, DdpParams, DdpShape, DdpUnused, DdpUnfinished))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabouts
 from hangscope.frames import Stack
 from hangscope.incident import Incident
@@ -53,8 +51,6 @@ def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
     inside = inside or (bool(stack) and calls_collectives(stack[0]))
     # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
     inside = inside or kind == "log"
-    if re.search(r"batch_isend_irecv|monitored_barrier", op or ""):
-        op = None if op and "batch" in op else op
     innermost = stack[0].name.rpartition(".")[2] if stack else ""
     if innermost in _WAITS and stack[0].file.endswith(_COLLECTIVE_FILES):
         inside = True

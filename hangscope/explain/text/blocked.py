@@ -1,7 +1,8 @@
 """Who alone is blocked where no other rank stands, while all others wait for their devices.
 
 Hosts of an NCCL job wait for their devices outside of any collective, at one line: that of the first result that they need.
-Whether it is such a wait torch's `synchronize` says itself; of another line it must be known that the job has stopped.
+Whether it is such a wait torch's `synchronize` says itself; of another line it must be known that the job has stopped, or that
+all stood at the same lines when they were looked at before.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
     if len(odd) != 1 or times != len(stood) - 1 or not _of_the_program(place):
         return None
     waits, stopped = _waits_for_its_device(place), _stopped(incident, statements)
+    still = all(record.unchanged_stacks for record in incident.ranks.values())
     own = stood[odd[0]]
-    if not (waits or stopped) or user_frame(own) is None:
+    if not (waits or stopped or still) or user_frame(own) is None:
         return None
     if _of_the_program(own[0]) and not (waits and is_user(own[0])):
         return None  # it waits for its device at another line, or computes

@@ -83,8 +83,6 @@ def desync(incident: Incident, statements: Statements) -> Finding | None:
     reports = statements.all(Desync)
     kind = next((CallKind(str(e.op), "nccl") for e in reports if e.op), None)
     waiting = tuple(sorted(joined - absent)) or tuple(r for r in sorted(incident.ranks) if r not in absent)
-    if not waiting and absent:
-        return None
     stuck = StuckCall(None, seq, waiting[0] if waiting else None, kind)
     of = Absent if absent else Stalled
     return of(

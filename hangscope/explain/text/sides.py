@@ -21,9 +21,7 @@ def two_sides(
     tie = len(sides) > 1 and 2 * len(sides[0]) <= sum(map(len, sides))
     majority, odd = sides[0], tuple(sorted(r for side in sides[1:] for r in side))
     if tie and len(sides) == 2:
-        off = off_the_step(
-            _stack(sides[0], kinds, statements), _stack(sides[1], kinds, statements), own_knowledge()
-        )
+        off = off_the_step(_stack(sides[0], kinds), _stack(sides[1], kinds), own_knowledge())
         if off is not None:
             majority, odd, tie = sides[1 - off], sides[off], False
     waiting = tuple(r for r in sorted(incident.ranks) if tie or r not in odd)
@@ -32,11 +30,9 @@ def two_sides(
     return Different(() if tie else odd, stuck, own, waiting=waiting, reached=frozenset(waiting), tie=tie)
 
 
-def _stack(side: Sequence[int], kinds: Mapping[int, CallKind], statements: Statements) -> Stack:
+def _stack(side: Sequence[int], kinds: Mapping[int, CallKind]) -> Stack:
     for rank in side:
-        kind, where = kinds.get(rank), statements.whereabouts.get(rank)
+        kind = kinds.get(rank)
         if kind is not None and kind.stack:
             return kind.stack
-        if where is not None:
-            return where.stack
     return ()

@@ -74,7 +74,9 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         # Who is past the making of a group may have left it out, or was let through by those who now wait for each other.
         return replace(apart, culprits=(), tie=True, guess=True, events=events)
     alone = not apart.tie and set(ordered[0]) == set(paired)
-    return replace(apart, events=events, guess=alone or of_a_moment)
+    # Of even sides the one off the step is odd, unless ranks that nobody saw stand with it.
+    even = 2 * len(ordered[0]) <= len(inside) < len(incident.ranks)
+    return replace(apart, events=events, guess=alone or of_a_moment or even)
 
 
 def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int]]) -> bool:

@@ -9,6 +9,7 @@ from hangscope.explain.finding import Absent, Different, Late, OwnCall, StuckCal
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.debug_pages import NoAnswer
@@ -87,13 +88,17 @@ def nothing_under_way(incident: Incident, statements: Statements) -> Absent | No
 def heart_stopped(incident: Incident, statements: Statements) -> Absent | None:
     """Name the one rank whose own watchdog stood still before any other rank's call timed out: a thread of it blocks it.
 
-    A watchdog that stands still later may have been stopped by the abort of a call that had timed out.
+    A watchdog that stands still later may have been stopped by the abort of a call that had timed out. Where no call timed out,
+    the launcher tells that this rank alone failed: its monitor ended it before its peers' time was up.
     """
     still = [e for e in statements.all(HeartbeatTimeout) if e.what == "watchdog_stuck" and e.rank is not None]
     timeouts = statements.all(WatchdogTimeout)
     waiting = tuple(sorted({e.rank for e in timeouts if e.rank is not None and e.rank in incident.ranks}))
     moments = [e.in_the_year for e in timeouts]
     rank, at = (still[0].rank, still[0].in_the_year) if still else (None, None)
+    failed = {e.rank for e in statements.all(Exit) if e.code != 0}
+    if not timeouts and failed == {rank}:
+        waiting = tuple(r for r in sorted(incident.ranks) if r != rank)
     if rank is None or at is None or len({e.rank for e in still}) != 1 or rank in waiting or not waiting:
         return None
     if any(moment is None or moment <= at for moment in moments):
@@ -101,7 +106,7 @@ def heart_stopped(incident: Incident, statements: Statements) -> Absent | None:
     told = statements.of(rank, HeartbeatTimeout)
     stuck = StuckCall(rank=waiting[0])
     return Absent(
-        (rank,), stuck, waiting=waiting, reached=frozenset(waiting), events=(*told[:2], timeouts[0])
+        (rank,), stuck, waiting=waiting, reached=frozenset(waiting), events=(*told[:2], *timeouts[:1])
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.claim import Claim, world_of
@@ -12,7 +12,9 @@ from hangscope.ingest.files.naming import rank_of_dump, says_rank
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.torchcomms import NAMELESS
+from hangscope.ingest.workers.reading import Reading
 
+_MOMENT = 1.0  # seconds after a call in which nothing can be told to stand still
 _OF_LOGS = (".err", ".out", ".log", ".stderr", ".stdout")
 
 
@@ -127,3 +129,15 @@ def choose(
             )
         )
     return chosen, unchanged, stale
+
+
+def of_one_moment(claims: Collection[Claim], readings: Sequence[Reading]) -> bool:
+    """Return whether each of these dumps was written within a moment of the last call that any of them shows.
+
+    Then a call that is open is no older than that: nothing shows that the job stands still. Who copies files makes them younger,
+    which tells nothing; a file that is older than its own last call has no time that can be believed.
+    """
+    written = {reading.file: reading.written for reading in readings}
+    times = [(written.get(claim.file), claim.last_created / 1e9) for claim in claims]
+    last = max((made for _, made in times), default=0.0)
+    return last > 0 and all(at is not None and made - _MOMENT <= at <= last + _MOMENT for at, made in times)

@@ -12,6 +12,7 @@ from hangscope.ingest.workers.reading import Reading, Thread
 from hangscope.regex import regex
 
 _NUMBER = regex(r"\d{1,7}")
+_NO_IDS: Mapping[str, int | None] = {}
 
 
 def owners(reading: Reading, mapping: LocalRanks, rank: int | None) -> tuple[dict[int, list[Thread]], int]:
@@ -38,12 +39,14 @@ def owners(reading: Reading, mapping: LocalRanks, rank: int | None) -> tuple[dic
     return placed, len(missed)
 
 
-def numbered(files: Mapping[str, int | None]) -> dict[str, int]:
+def numbered(
+    files: Mapping[str, int | None], processes: Mapping[str, int | None] = _NO_IDS
+) -> dict[str, int]:
     """Return the rank of each of these files where their names differ in one number alone and count ranks: `py-spy.2.txt`.
 
     They do that count from 0 on, and those in which the ranks (values; None: not known) that process ids tell are the
     numbers of two at least. Process ids do not count from 0, and of one file alone nothing tells that its number counts;
-    what is there twice counts within its node.
+    what is there twice counts within its node, unless it is the same of the `processes` (ids; None: not known) at another time.
     """
     series: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for file in files:
@@ -53,7 +56,8 @@ def numbered(files: Mapping[str, int | None]) -> dict[str, int]:
             series[(name[: found[0].start()], name[found[0].end() :])].append((int(found[0].group()), file))
     counted: dict[str, int] = {}
     for of_names in series.values():
-        numbers = sorted(number for number, _ in of_names)
+        looks = {(number, processes.get(file) or file) for number, file in of_names}
+        numbers = sorted(number for number, _ in looks)
         known = [files[file] == number for number, file in of_names if files[file] is not None]
         from_0 = len(numbers) > 1 and numbers == list(range(len(numbers)))
         if from_0 or (len(known) > 1 and all(known) and len(set(numbers)) == len(numbers)):

@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event
+from hangscope.frames import Stack
 from hangscope.incident import Group, RankRecord
 from hangscope.ingest.evidence.actors import with_the_one_left
 from hangscope.ingest.evidence.claim import Claim
@@ -42,6 +43,9 @@ class TextEvidence:
 
     events: list[Event] = field(default_factory=list)
     threads: dict[int, tuple[str, list[Thread]]] = field(default_factory=dict)
+    unchanged: dict[int, int] = field(
+        default_factory=dict
+    )  # looks before the last one that show the same stack
     files: dict[int, list[str]] = field(default_factory=dict)
     tails: dict[int, list[tuple[int, str, tuple[str, ...]]]] = field(
         default_factory=dict
@@ -81,6 +85,13 @@ class TextEvidence:
             claim for claim in self.recorded if claim.rank not in dumped and claim.recording.source == chosen
         ]
 
+    def look(self, rank: int, file: str, threads: list[Thread]) -> None:
+        """Take the stacks of a rank's threads; of several looks the last one speaks, and earlier ones that were like it count."""
+        before = self.threads.get(rank)
+        same = before is not None and _main(before[1]) == _main(threads)
+        self.unchanged[rank] = self.unchanged.get(rank, 0) + 1 if same else 0
+        self.threads[rank] = (file, threads)
+
     def attach(self, ranks: dict[int, RankRecord], groups: Sequence[Group]) -> None:
         """Put threads, hosts, files and events to their ranks, and mark the text recordings whose end may be missing."""
         names = {group.gid: group.name for group in groups}
@@ -93,6 +104,7 @@ class TextEvidence:
                     (t.name, t.stack) for t in sorted(threads, key=lambda t: not t.is_main)
                 ]
                 ranks[rank].stack_file = file
+                ranks[rank].unchanged_stacks = self.unchanged[rank]
                 ranks[rank].files.append(file)
         for rank, files in self.files.items():
             if rank in ranks:
@@ -114,6 +126,10 @@ class TextEvidence:
                     record.pid = event.pid
 
 
+def _main(threads: Sequence[Thread]) -> list[Stack]:
+    return [thread.stack for thread in threads if thread.is_main]
+
+
 def _without_from(event: Event, limit: int) -> Event:
     """Return an event that names no rank from `limit` on, nor lets one be concluded from its number in a group."""
     if event.rank is not None and event.rank >= limit:
@@ -130,13 +146,8 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     readings, job_numbers = without_job_numbers(readings)
     readings = with_those_of_a_row(readings)
     mapping = LocalRanks(readings)
-    by_number = numbered(
-        {
-            r.file: mapping.of_pid(r.threads[0].pid)
-            for r in readings
-            if r.threads and rank_of_log(r.file) == (None, None)
-        }
-    )
+    pids = {r.file: r.threads[0].pid for r in readings if r.threads and rank_of_log(r.file) == (None, None)}
+    by_number = numbered({file: mapping.of_pid(pid) for file, pid in pids.items()}, pids)
     events: list[Event] = []
     for reading in readings:
         rank = reading.log.rank if reading.log else None
@@ -146,14 +157,15 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
             rank = mapping.rank(None, reading.log.local_rank, reading.file)
         named = sorted({t.rank for t in reading.threads if t.rank is not None})
         for member in named:
-            text.threads[member] = (reading.file, [t for t in reading.threads if t.rank == member])
+            text.look(member, reading.file, [t for t in reading.threads if t.rank == member])
         if reading.threads and not named:
             if rank is None and reading.file not in job_numbers:
                 rank = rank_of_log(reading.file)[0]
                 rank = by_number.get(reading.file) if rank is None else rank
             placed, missed = owners(reading, mapping, rank)
             rank = next(iter(placed)) if rank is None and len(placed) == 1 and not missed else rank
-            text.threads |= {member: (reading.file, threads) for member, threads in placed.items()}
+            for member, threads in placed.items():
+                text.look(member, reading.file, threads)
             notes += unplaced(reading.file, len(placed), missed)
         if rank is not None and reading.log is not None:
             text.files.setdefault(rank, []).append(reading.file)

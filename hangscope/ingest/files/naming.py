@@ -17,6 +17,7 @@ _RANK = regex(r"(?<![a-z])rank[_\-.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LOCAL = regex(r"local[_-]?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _ATTEMPT = regex(r"(?:^|/)(?:attempt|restart)[_-]?(\d{1,9})(?:/(?:(\d{1,6})/)?|$)")
 _TRAILING = regex(r"(?<!\d)(\d{1,7})$")  # eight digits are a date
+_LEADING = regex(r"(\d{1,7})[._-][^\d/]*$")  # and no other number: `4.pipe_dump`
 #: `stack_traces/3.log`, as Ray Train's first hang detector names them
 _OF_A_RANK = regex(r"(?:^|/)(?:stack_traces|flight_recorder)/(\d{1,7})\.(?:log|txt|json)(?:\.gz|\.zst)?$")
 # not `train.log.1`, which is an older part of the same log
@@ -29,14 +30,16 @@ _NUMBERED = regex(
 def rank_of_dump(path: str) -> int | None:
     """Return the global rank that a dump's path names, or None.
 
-    The word `rank` before a number wins, else the number that ends the stem, else the same two in the folder's name.
+    The word `rank` before a number wins, else the number that ends the stem, or the only one, which begins it; else the same in
+    the folder's name.
     """
     parts = _plain(path).split("/")
+    alone = _LEADING.match(parts[-1])
     for part in [_SUFFIXES.sub("", parts[-1]), *reversed(parts[:-1])]:
         named = _RANK.findall(part)
         if named:
             return int(named[-1])
-        numbered = _TRAILING.search(part) if part is not parts[0] or len(parts) == 1 else None
+        numbered = alone or (_TRAILING.search(part) if part is not parts[0] or len(parts) == 1 else None)
         if numbered:
             return int(numbered.group(1))
     return None

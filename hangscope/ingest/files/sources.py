@@ -25,11 +25,15 @@ MAX_DEPTH = 4  # archives inside archives
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file to read: where it lies (a local path or a URL), how it is shown, and its size in bytes."""
+    """One file to read: where it lies (a local path or a URL), how it is shown, its size in bytes, and when it was last written.
+
+    That time is in seconds since the epoch, None where it is not told. Copies are younger than what they are of, and never older.
+    """
 
     path: str
     shown: str
     size: int
+    written: float | None = None
 
 
 @contextmanager
@@ -115,7 +119,7 @@ class _Search:
         if not stat.S_ISREG(info.st_mode):
             self._note("not_a_file", "is a pipe, socket or device and was not read", shown)
         elif not _may_be_archive(path):
-            yield SourceFile(path, shown, info.st_size)
+            yield SourceFile(path, shown, info.st_size, info.st_mtime)
         elif depth >= MAX_DEPTH and is_named_so(path):
             self._note("bad_archive", f"lies inside {depth} archives and was not unpacked", shown)
         elif depth >= MAX_DEPTH or (folder := self._unpacked(path, shown)) is None:

@@ -43,6 +43,7 @@ class Reading:
     log: LogReading | None = None
     nccl_recordings: list[Recording] = field(default_factory=list)
     communicators: list[Communicator] = field(default_factory=list)
+    written: float | None = None  # when the file was last written (s since the epoch), as far as that is told
 
     @property
     def all_events(self) -> list[Event]:
@@ -73,10 +74,12 @@ class Reading:
         )
 
 
-def readings_of(file: str, wire: Wire, interner: Interner) -> list[Reading]:
+def readings_of(file: str, wire: Wire, interner: Interner, written: float | None = None) -> list[Reading]:
     """Return the reading of a file and, where it is a pack, of every file that is packed in it."""
     inner = wire.get("files", ())
+    first = Reading.from_wire(file, wire, interner)
+    first.written = written
     return [
-        Reading.from_wire(file, wire, interner),
+        first,
         *(Reading.from_wire(name, answer, interner) for name, _, answer in inner),
     ]

@@ -86,3 +86,37 @@ def test_a_function_of_the_users_that_is_called_synchronize_is_no_wait(tmp_path:
     own = [f'  File "{SCRIPT}", line 7 in synchronize']
     odd = [f'  File "{SCRIPT}", line 12 in swap_in', *LOAD]
     assert told(tmp_path, _synchronized(odd, own)).status == "inconclusive"
+
+
+ITEM = [f'  File "{TORCH}/_tensor.py", line 5 in item']
+
+
+def _looked_at(odd: list[list[str]]) -> dict[str, str | list[str]]:
+    """Return py-spy's stacks of five processes at several times, of which rank 2's are `odd`."""
+
+    def spied(pid: int, stack: list[str]) -> list[str]:
+        frames = [line.split('"')[1::2] + line.split(", line ")[1].split(" in ") for line in stack]
+        lines = [f"    {name} ({file}:{line})" for file, line, name in frames]
+        return [
+            f"Process {pid}: python3 -u train.py",
+            "Python v3.11.7 (/usr/bin/python3.11)",
+            "",
+            f'Thread {pid} (idle): "MainThread"',
+            *lines,
+        ]
+
+    return {
+        f"look_{time}/{rank}.txt": spied(700 + rank, stack if rank == 2 else [*ITEM, *STEP])
+        for time, stack in enumerate(odd)
+        for rank in range(5)
+    }
+
+
+def test_who_stood_at_the_same_line_when_all_were_looked_at_twice_is_named(tmp_path: Path) -> None:
+    report = told(tmp_path, _looked_at([[*READ, *LOAD]] * 2))
+    assert short(report) == ("stuck_rank", (2,), "low")
+
+
+@pytest.mark.parametrize("looks", [[[*READ, *LOAD]], [[*LOAD], [*READ, *LOAD]]])
+def test_one_look_or_another_place_proves_nothing(tmp_path: Path, looks: list[list[str]]) -> None:
+    assert told(tmp_path, _looked_at(looks)).status == "inconclusive"

@@ -11,6 +11,11 @@ from tests.dump_writer import SCRIPT, TORCH
 from tests.text_lines import short, status, timeout, told
 from tests.verdicts import TIMED_OUT, blame
 
+BACKWARD = (
+    ("autograd/graph.py", "_engine_run_backward"),
+    ("autograd/__init__.py", "backward"),
+    ("_tensor.py", "backward"),
+)
 HEAD = "Current thread 0x00007f4b7d1296c0 (most recent call first):"
 
 
@@ -110,3 +115,16 @@ def test_calls_on_groups_of_their_own_are_not_held_against_anybody(tmp_path: Pat
     case = told(tmp_path, lines)._analysis.case
     assert set(case.statements.whereabouts) == {0, 1, 3, 4, 5}
     assert sites(case.incident, case.statements) is None
+
+
+@pytest.mark.parametrize(("size", "level"), [(2, "medium"), (4, "low")])
+def test_one_against_one_of_four_is_a_guess(tmp_path: Path, size: int, level: str) -> None:
+    """Ranks that nobody saw may stand on either side."""
+    save = _in("gather_object", 31)
+    save.insert(2, f'  File "{TORCH}/distributed/checkpoint/state_dict_saver.py", line 180 in save')
+    step = [f'  File "{TORCH}/{file}", line 9 in {name}' for file, name in BACKWARD]
+    step = [HEAD, *step, f'  File "{SCRIPT}", line 29 in main']
+    files: dict[str, str | list[str]] = {"stack_rank_0.txt": save, "stack_rank_1.txt": step}
+    files["job.log"] = [f"[rank{rank}]: {TIMED_OUT}" for rank in range(size)]
+    cause, ranks, sure = short(told(tmp_path, files))
+    assert (cause, ranks, sure) == ("rank_conditional_collective", (0,), level)

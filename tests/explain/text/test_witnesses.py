@@ -95,3 +95,37 @@ def test_whose_monitor_cannot_get_the_interpreters_lock_keeps_the_others_waiting
     assert verdict.culprit_ranks == named
     if named:
         assert verdict.cause == "stuck_rank" and any("GIL" in item.text for item in verdict.evidence)
+
+
+def _ended_by_its_monitor(rank: int) -> list[str]:
+    table = [
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "============================================================",
+        "train.py FAILED",
+        "------------------------------------------------------------",
+        "Failures:",
+        "  <NO_OTHER_FAILURES>",
+        "------------------------------------------------------------",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2026-10-16_03:31:50",
+        "  host      : gpu01",
+        f"  rank      : {rank} (local_rank: {rank})",
+        "  exitcode  : -6 (pid: 4102)",
+        "  error_file: <N/A>",
+        "  traceback : Signal 6 (SIGABRT) received by PID 4102",
+        "============================================================",
+    ]
+    return [_stuck_watchdog(rank, 10), *table]
+
+
+def test_who_alone_is_ended_by_its_own_monitor_before_any_call_timed_out_blocks_itself(
+    tmp_path: Path,
+) -> None:
+    report = told(tmp_path, _ended_by_its_monitor(2))
+    assert short(report) == ("stuck_rank", (2,), "medium")
+
+
+def test_whose_watchdog_stood_still_on_several_ranks_is_not_told_by_one_of_their_ends(tmp_path: Path) -> None:
+    report = told(tmp_path, [_stuck_watchdog(1, 9), *_ended_by_its_monitor(2)])
+    assert report.verdict is None or report.verdict.culprit_ranks == ()

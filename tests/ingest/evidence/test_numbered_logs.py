@@ -63,6 +63,8 @@ def test_stacks_named_by_a_job_number_are_of_no_rank() -> None:
         ("dump_3", 3),
         ("nccl_trace_rank_3", 3),
         ("x/rank_17.pkl.gz", 17),
+        ("job/node-18/4.pipe_dump", 4),
+        ("7b_trace.pkl", None),
     ],
 )
 def test_a_date_in_the_name_of_a_dump(name: str, rank: int | None) -> None:

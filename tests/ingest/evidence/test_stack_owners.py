@@ -54,3 +54,10 @@ def test_the_busy_rank_is_found_by_stacks_alone_and_at_its_own_line(tmp_path: Pa
     verdict = analyze(tmp_path).verdict
     assert verdict is not None and (verdict.cause, verdict.culprit_ranks) == ("stuck_rank", (2,))
     assert verdict.location is not None and (verdict.location.file, verdict.location.line) == ("train.py", 8)
+
+
+def test_numbers_of_the_same_processes_at_another_time_count_once() -> None:
+    files = [f"look_{time}/{rank}.txt" for time in (1, 2) for rank in (0, 1)]
+    same = {file: 70 + int(file[-5]) for file in files}
+    assert numbered(_unknown(*files), same) == {file: int(file[-5]) for file in files}
+    assert numbered(_unknown(*files), {**same, files[0]: 90}) == {}

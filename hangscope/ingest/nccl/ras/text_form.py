@@ -43,6 +43,9 @@ class _Block:
     problem: str = ""
     op: str | None = None
     groups: list[tuple[int, int]] = field(default_factory=list)  # (ranks, count)
+    listed: int | None = (
+        None  # the count of the ranks that are listed from here on, each on a line of its own
+    )
     ranks: list[tuple[int, int, NcclRas]] = field(default_factory=list)  # (rank, count, event without `what`)
 
 
@@ -98,8 +101,13 @@ def _text_line(line: str, number: int, block: _Block, snapshot: RasSnapshot) -> 
             what=what, comm=block.comm, comm_rank=rank, op=block.op, **more,
         )  # fmt: skip
 
+    listed, block.listed = block.listed, None
     if (some := _SOME.match(line)) is not None:
-        block.groups.append((int(some["n"]), int(some["count"] or 0)))
+        block.listed = int(some["count"] or 0)
+        block.groups.append((int(some["n"]), block.listed))
+    elif listed is not None and (own := _MISSING.match(line)) is not None and own["pid"]:
+        block.listed = listed
+        block.ranks.append((int(own["rank"]), listed, event(own, "behind", count=listed)))
     elif (one := _ONE.match(line)) is not None:
         count = int(one["count"] or 0)
         block.ranks.append((int(one["rank"]), count, event(one, "behind", count=count)))
@@ -113,8 +121,8 @@ def _text_line(line: str, number: int, block: _Block, snapshot: RasSnapshot) -> 
         snapshot.events.append(event(process, "dead" if block.problem == "DEAD" else "missing"))
     elif "INCOMPLETE" in block.problem and (missing := _MISSING.match(line)) is not None:
         snapshot.events.append(event(missing, "missing"))
-    elif (listed := _MISSING_LIST.match(line)) is not None:
-        for rank in _rank_list(listed["ranks"]):
+    elif (missed := _MISSING_LIST.match(line)) is not None:
+        for rank in _rank_list(missed["ranks"]):
             snapshot.events.append(
                 NcclRas(
                     snapshot.file,

@@ -58,6 +58,21 @@ def test_the_ranks_listed_may_be_the_ones_ahead() -> None:
     assert found == [("ahead", 3, 42, None), ("behind", None, 41, 14)]
 
 
+def test_several_ranks_are_listed_below_the_count_that_they_have_in_common() -> None:
+    listed = "".join(f"  Rank {r} -- GPU {r} managed by process 4{r} on node n1\n" for r in (3, 5))
+    data = (
+        HEAD.format("2.27.5")
+        + "Warnings\n========\n\n#0-0 (00ab34cd56ef7812) MISMATCH\n"
+        + "  Communicator ranks have different AllReduce operation counts\n"
+        + "  14 ranks have launched up to operation 41\n  2 ranks have launched up to operation 40\n"
+        + listed
+        + "  1 rank has status ABORT\n  Rank 6 -- GPU 6 managed by process 46 on node n1\n"
+    )
+    [snapshot], _ = ras.read(data.encode(), "ras.txt")
+    found = [(e.what, e.group_rank, e.pid, e.count) for e in snapshot.events]
+    assert found == [("behind", 3, 43, 40), ("behind", 5, 45, 40)]
+
+
 def test_other_text_lines() -> None:
     data = (
         HEAD.format("2.27.3")
