@@ -113,15 +113,6 @@ def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | 
             return None  # a loop of hand-made calls: an extra call at its end looks the same
         strength = 1
         why = f"{its} call stands at {d.position[1]}, beyond the lines of the loop that {its} peers are in"
-    elif (
-        d.peer_gradient
-        and not d.own_gradient
-        and d.own is not None
-        and not d.own.of_a_thread
-        and d.position is None
-        and not d.times_before(d.own)
-    ):
-        why = f"{its} peers began one more backward pass while {it_is} in a call that the loop never made"
     if told is None:
         return Reading(strength, why) if why else None
     says = f"{its} own output says that the loop is over"
