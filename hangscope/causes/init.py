@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, quote
@@ -141,7 +142,9 @@ def _communicator(case: Case) -> Match | None:
             unproved = beyond_the_text(case.incident, case.statements) & set(absent)
             if unproved and find_stop(case.statements) is None:
                 continue  # the text may end, or begin, in the middle of a start that went well
-            return _incomplete(event, absent, bool(unproved))
+            match = _incomplete(event, absent, bool(unproved))
+            # Whoever ended the job in its start may have done so within the moment that a start takes.
+            return replace(match, strength=min(1, match.strength)) if case.statements.external else match
         if event.phase == "fewer":
             return Match(
                 "init_hang",
@@ -154,6 +157,16 @@ def _communicator(case: Case) -> Match | None:
                 ],
             )
     return None
+
+
+def lacks_a_member(case: Case) -> bool:
+    """Return whether all but few ranks wait in a communicator for members that never began it, and no step was made."""
+    unproved = beyond_the_text(case.incident, case.statements)
+    return not case.statements.all(Progress) and any(
+        e.phase == "incomplete" and e.absent and not e.absent_unknown and not unproved.intersection(e.absent)
+        and len(e.absent) < len(e.starting) + len(e.connecting)
+        for e in case.statements.all(UnmadeCommunicator)
+    )  # fmt: skip
 
 
 def _incomplete(event: UnmadeCommunicator, absent: tuple[int, ...], unproved: bool) -> Match:

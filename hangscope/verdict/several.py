@@ -15,6 +15,7 @@ from hangscope.causes.rules import match_all
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Explanation, Finding
 from hangscope.explain.predict import Replay
+from hangscope.verdict.doubts import EXPLAINS
 
 MOST = 4  # faults of one freeze that are told apart; more at once have one reason, which is looked for first
 
@@ -42,7 +43,10 @@ def with_the_others(case: Case, best: Match) -> Faults:
     named = _named(first, others)
     reached = {rank for root in case.graph.roots if named.intersection(root.ranks) for rank in root.explains}
     explained = len(reached - left - named)
-    return Faults(_joined(best, others), explained) if others else Faults(best)
+    if not others:
+        return Faults(best)
+    whole = explained >= EXPLAINS * len(set(case.graph.waiting) - named)
+    return Faults(_joined(best, others, whole), explained)
 
 
 def _named(first: set[int], others: Sequence[Match]) -> set[int]:
@@ -71,14 +75,17 @@ def _told(match: Match) -> bool:
     return match.cause == "crashed_rank" or any(item.kind in ("stack", "log") for item in match.evidence)
 
 
-def _joined(best: Match, added: Sequence[Match]) -> Match:
-    """Return one match that names all; cause, line and first advice are those of the first."""
+def _joined(best: Match, added: Sequence[Match], whole: bool) -> Match:
+    """Return one match that names all; cause, line and first advice are those of the first.
+
+    Where it is not the `whole` story, there is a fault more that nobody named.
+    """
     others = "; ".join(f"{match.why} ({match.cause})" for match in added)
     return replace(
         best,
         culprits=tuple(sorted({rank for match in (best, *added) for rank in match.culprits})),
         why=f"{best.why}; and, by a fault of {'its' if len(added) == 1 else 'their'} own, {others}",
-        strength=min(best.strength, 1),
+        strength=min(best.strength, int(whole)),
         evidence=[item for match in (best, *added) for item in match.evidence],
         advice=[
             *best.advice[:1],

@@ -58,7 +58,8 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     free = seen - waiting
     if not waiting:
         return 0 < len(seen) == len(case.incident.ranks) and not trouble(case)
-    alone = free == set(named) and len(free) == 1
+    # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
+    alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)
     return not alone and len(free) >= len(waiting) and not trouble(case)
 
 

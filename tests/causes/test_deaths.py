@@ -17,6 +17,7 @@ from tests.text_lines import (
     timeout,
     told,
 )
+from tests.verdicts import TIMED_OUT
 
 BARRIER = "CollectiveFingerPrint(SequenceNumber=4OpType=BARRIER)"
 
@@ -182,3 +183,25 @@ def test_of_two_ranks_in_two_calls_the_one_that_raised_before_is_the_cause(
     assert (verdict.cause, verdict.culprit_ranks) == (
         ("crashed_rank", (1,)) if handled else ("rank_conditional_collective", ())
     )
+
+
+@pytest.mark.parametrize(
+    ("place", "dies"),
+    [
+        ("/opt/venv/lib/python3.11/site-packages/torch/distributed/checkpoint/filesystem.py", False),
+        ("/workspace/train/shards.py", True),
+    ],
+)
+def test_an_error_that_a_library_prints_and_outlives_is_no_death(
+    tmp_path: Path, place: str, dies: bool
+) -> None:
+    """The traceback of one that a library caught begins in its own frames, and the rank waits until its timeout later."""
+    begin = "Traceback (most recent call last):"
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: 'ckpt/.metadata'"
+    waits = [begin, '  File "/workspace/train/train.py", line 18, in main', TIMED_OUT]
+    logs: dict[str, str | list[str]] = {
+        f"rank_{rank}.log": [f"[rank{rank}]: {line}" for line in waits] for rank in range(3)
+    }
+    odd = [begin, f'  File "{place}", line 929, in read_metadata', missing]
+    logs["rank_2.log"] = [*odd, *logs["rank_2.log"]]
+    assert (short(told(tmp_path, logs))[:2] == ("crashed_rank", (2,))) == dies

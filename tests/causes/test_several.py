@@ -49,6 +49,22 @@ def test_a_stuck_host_and_a_dead_process_are_two_faults(tmp_path: Path) -> None:
     assert culprits(report) == (1, 4)
 
 
+def test_two_faults_that_do_not_explain_all_are_a_part_at_best(tmp_path: Path) -> None:
+    """A third group waits for rank 7's device, which lags by one call, or whose dump is older."""
+    recorders = job(9, groups={**GROUPS, "0": ("default_pg", range(9)), "3": ("pp", (6, 7, 8))})
+    for recorder in recorders:
+        rank, own = recorder.rank, str(recorder.rank // 3 + 1)
+        for _ in range(10):
+            recorder.call("all_reduce", own, line=41).call("all_reduce", line=43)
+        lags = {4: 3, 7: 1}.get(rank, 0)
+        for _ in range({"1": 0, "2": 2, "3": 1}[own]):
+            recorder.call("all_reduce", own, line=41, state="started" if lags else "completed")
+        if rank not in (1, 7):
+            recorder.call("all_reduce", own, line=41, state="started")
+    report = judged(tmp_path, recorders)
+    assert (culprits(report), level(report)) == ((1, 4), "low")
+
+
 def test_beside_a_dead_rank_a_lag_in_counts_accuses_nobody(tmp_path: Path) -> None:
     """The peers of a rank that died abort their communicators, which finishes calls of some and not of others."""
     recorders = job(6)

@@ -51,6 +51,25 @@ def test_one_who_is_idle_while_all_others_wait_is_named(tmp_path: Path) -> None:
     assert blame(judged(tmp_path, recorders))[::2] == ("hang", (1,))
 
 
+@pytest.mark.parametrize(
+    ("made", "answer"),
+    [
+        ((12, 12, 13, 12), ("inconclusive", ())),
+        ((11, 12, 13, 10), ("inconclusive", ())),
+        ((13, 12, 13, 10), ("hang", (1,))),
+    ],
+)
+def test_one_who_is_idle_beside_dumps_of_other_moments_may_have_come_later(
+    tmp_path: Path, made: tuple[int, ...], answer: tuple[str, tuple[int, ...]]
+) -> None:
+    recorders = job(4)
+    for recorder, number in zip(recorders, made, strict=True):
+        recorder.call("all_reduce", line=43, times=min(number, 12))
+        if number > 12:
+            recorder.call("all_reduce", line=43, state="started")
+    assert blame(judged(tmp_path, recorders))[::2] == answer
+
+
 def test_devices_here_and_there_that_lag_by_one_call_are_those_of_dumps_made_moments_apart(
     tmp_path: Path,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.init import lacks_a_member
 from hangscope.conclusion import Evidence
 from hangscope.events import Event
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Unseen
@@ -26,6 +27,7 @@ _REASONS = {
     "evicted": "was evicted by the cluster",
 }
 _OF_A_HOST = frozenset({"node_failure", "evicted"})  # ends for which the other hosts' ranks wait
+_BY_PEOPLE = frozenset({"cancelled", "time_limit"})  # or when all of its time was over
 _SOME = 2  # ranks that wait for one before it is more than the slower one of a pair
 
 
@@ -44,6 +46,8 @@ def ended_from_outside(case: Case) -> Match | None:
         or (finding.waiting and not isinstance(finding, Nothing))
     ):
         return None  # it was frozen, whoever ended it
+    if event.reason in _BY_PEOPLE and still is not False and lacks_a_member(case):
+        return None  # a start takes moments, and who cancels a job looked at it for longer
     waited = still is not False and shows_a_wait(case)
     if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
         return None

@@ -135,7 +135,14 @@ def _unheard_abort(rank: int, statements: Statements) -> bool:
 
 
 def _went_on(rank: int, event: Event, statements: Statements) -> bool:
-    """Return whether a rank went on with its steps after an error, so that it caught it, and lived."""
+    """Return whether a rank went on after an error, with its steps or into a call in which it waited: it caught it, and lived.
+
+    A traceback of a library's frames alone was printed by that library, which caught the error.
+    """
+    if isinstance(event, RankException) and event.frames and user_frame(event.frames) is None:
+        later = (e for e in statements.of(rank, RankException) if e.symptom)
+        if any(e.file == event.file and e.line > event.line for e in later):
+            return True
     return any(
         e.file == event.file
         and e.line > event.line

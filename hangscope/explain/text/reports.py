@@ -1,4 +1,4 @@
-"""What reports say of all ranks at once: a monitored barrier, NCCL's desync report, torch's own analyzer."""
+"""What reports say of all ranks at once: a monitored barrier, NCCL's desync report, torch's own analyzer, Horovod."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from hangscope.explain.finding import (
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.fingerprints import absent_of, other_calls
 from hangscope.incident import CallKind, Incident
+from hangscope.ingest.job_logs.horovod import HorovodStall
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
@@ -109,3 +111,21 @@ def analyzer(incident: Incident, statements: Statements) -> Finding | None:
             events=(report,),
         )
     return None
+
+
+def horovod(incident: Incident, statements: Statements) -> Finding | None:
+    """Name those without whom Horovod cannot reduce: one, or surely the fewer. Nobody where steps are counted behind its last report."""
+    stalls = statements.all(HorovodStall)
+    last = max(stalls, key=lambda e: (e.file, e.line), default=None)
+    if last is None or any(e.file == last.file and e.line > last.line for e in statements.all(Progress)):
+        return None
+    named = last.missing
+    if (
+        not named
+        or any(e.missing != named for e in stalls)
+        or (len(named) > 1 and 2 * len(named) >= len(incident.ranks))
+    ):
+        return None
+    waiting = tuple(r for r in sorted(incident.ranks) if r not in named)
+    stuck = StuckCall(rank=waiting[0] if waiting else None)
+    return Absent(named, stuck, waiting=waiting, reached=frozenset(waiting), guess=True, events=(last,))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.incident import Event
+from hangscope.ingest.evidence.told_size import size_in_content
 from hangscope.ingest.job_logs.endings import CleanupSignal, ExternalEnd
 from hangscope.ingest.workers.reading import Reading
 
@@ -28,6 +29,7 @@ class LocalRanks:
         self._bases: dict[str, set[int]] = {}
         for (folder, local), ranks in self._within.items():
             self._bases.setdefault(folder, set()).update(rank - local for rank in ranks)
+        self._bases |= self._left_over(readings)
         self._pids: dict[int, set[int]] = {}
         for reading in readings:
             for event in reading.all_events:
@@ -42,9 +44,23 @@ class LocalRanks:
             and len(hosts) <= 1
             and all(ranks == {local} for (_, local), ranks in self._known.items())
         )
-
         for pid, rank in _signalled([e for r in readings for e in r.all_events]).items():
             self._pids.setdefault(pid, {rank})
+
+    def _left_over(self, readings: Sequence[Reading]) -> dict[str, set[int]]:
+        """Return which may be the first rank of agents whose ranks no line tells: what the job's other agents of as many leave."""
+        agents: dict[str, set[int]] = {}
+        for reading in readings:
+            if reading.log is not None and reading.log.local_rank is not None:
+                folder = reading.file.replace("\\", "/").rpartition(f"/{reading.log.local_rank}/")[0]
+                agents.setdefault(folder, set()).add(reading.log.local_rank)
+        left = [folder for folder in agents if not self._bases.get(folder)]
+        told = [base for folder in agents for base in self._bases.get(folder, ())]
+        size, own = size_in_content(readings), len(next(iter(agents.values()), ()))
+        alike = all(local == set(range(own)) for local in agents.values()) and len({*told}) == len(told)
+        if not (alike and told and own * len(agents) <= size):
+            return {}
+        return dict.fromkeys(left, set(range(0, size, own)).difference(told))
 
     def rank(self, host: str | None, local: int, file: str) -> int | None:
         """Return the global rank of a local one that `file` speaks of, or None."""
@@ -61,7 +77,7 @@ class LocalRanks:
             if found:
                 rank = next(iter(found))
                 return rank if len(found) == 1 and {rank - local} == bases else None
-        return local if self._identity else None
+        return local if self._identity and len(bases) < 2 else None
 
     def of_pid(self, pid: int | None) -> int | None:
         """Return the global rank of a process id that one rank alone is known by, or None."""

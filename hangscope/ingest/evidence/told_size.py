@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hangscope.events import Event
+from hangscope.ingest.job_logs.horovod import HorovodStall
 from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
@@ -33,6 +34,8 @@ def sizes(event: Event) -> Iterator[int]:
         told = [event.world]
     elif isinstance(event, (NcclInit, UnmadeCommunicator)):
         told = [event.nranks]
+    elif isinstance(event, HorovodStall):
+        told = [rank + 1 for rank in event.missing]
     elif isinstance(event, AnalyzerReport):
         told = [rank + 1 for rank in (*event.named, *event.expected)]
     else:

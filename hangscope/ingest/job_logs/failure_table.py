@@ -41,6 +41,10 @@ _HEADLESS = regex(
 _ROOT = regex(r"^\s*Root Cause\b")
 _OTHERS = regex(r"^\s*(?:Failures|Other Failures):\s*$")
 _ENTRY = regex(r"^\s*\[(\d{1,7})\]:\s*$")
+#: an entry whose line breaks a page, a mail or a picture's text lost
+_JOINED = regex(
+    r"\brank ?:? ?(\d{1,7}) ?\(local[_ ]rank ?: ?(\d{1,6})\) ?exitcode ?: ?(-?\d{1,4}) {0,6}\(pid ?: ?(\d{1,9})\)"
+)
 _ALWAYS = {"time", "rank", "exitcode"}
 _RULER = regex(r"^\s*={20,}\s*$")
 
@@ -80,6 +84,8 @@ class FailureTableParser(LineParser):
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Read one line of the table."""
+        if joined := list(_JOINED.finditer(line.text)):
+            return [self._one_line(line, match) for match in joined]
         if self._origin is None:
             beheaded = _FIELD.match(line.text)  # an excerpt that begins within an entry
             headed = _START in line.text or _ROOT.match(line.text) or _OTHERS.match(line.text)
@@ -133,6 +139,14 @@ class FailureTableParser(LineParser):
         elif self._where is not None and re.match(r"^\s+\S", line.text) and "traceback" in self._entry:
             self._entry["message"] = line.text.strip()
         return done
+
+    def _one_line(self, line: Line, match: re.Match[str]) -> Event:
+        """Return the event of an entry that stands in one line."""
+        rank, local, code, pid = (int(number) for number in match.groups())
+        self._where, self._entry, self._head, self._begun = None, {}, None, False
+        where = replace(line, rank=rank, local_rank=local)
+        root = self._root or "Root Cause" in line.text[: match.start()]
+        return exit_event(where, code, pid=pid, via="table", first=root)
 
     def _flush(self, ended: bool = False) -> list[Event]:
         """Return the event of the entry that is being read; `ended`: the text ends in it."""

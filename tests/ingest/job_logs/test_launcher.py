@@ -257,3 +257,17 @@ def test_an_end_whose_code_stands_in_a_later_line(lines: list[str], code: int, t
 def test_a_scheduler_without_a_code_failed_all_the_same() -> None:
     (event,) = events("\n".join([SCHEDULER, *["x"] * 9, "Exit code: 1"]))
     assert event.kind == "workers_swept" and event.rank is None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "rank 3 (local rank: 1)exitcode: -9 (pid: 29461)error file: <N/A>",
+        "time : 2026-11-20_15:31:49 host : gpu07 rank : 3 (local_rank: 1) exitcode : -9 (pid: 29461) error_file: <N/A>",
+    ],
+)
+def test_an_entry_that_lost_its_line_breaks_is_one_all_the_same(entry: str) -> None:
+    head = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\nRoot Cause (first observed failure):\n[0]:\n"
+    (event,) = events(head + entry + "\ntraceback : Signal 9 (SIGKILL) received by PID 29461\n")
+    assert isinstance(event, Exit) and (event.rank, event.local_rank, event.pid) == (3, 1, 29461)
+    assert (event.code, event.first) == (-9, True)

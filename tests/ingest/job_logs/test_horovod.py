@@ -1,0 +1,41 @@
+"""Horovod's stall inspector: without whom a tensor cannot be reduced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.text_lines import told
+from tests.verdicts import blame, level
+
+HEAD = "WARNING: One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds."
+OLD = [HEAD, "Stalled ops:", "grad_3 [missing ranks: 5]", "grad_4 [missing ranks: 5]"]
+NEW = [
+    f"[2026-02-02 21:19:07.345988: W horovod/common/stall_inspector.cc:105] {HEAD}",
+    "Missing ranks:",
+    "5: [grad_3, grad_4 ...]",
+]
+
+
+@pytest.mark.parametrize("lines", [OLD, NEW, [*OLD, *OLD], [f"[1,0]<stderr>:{line}" for line in NEW]])
+def test_the_rank_that_all_tensors_wait_for_is_named(tmp_path: Path, lines: list[str]) -> None:
+    report = told(tmp_path, lines)
+    assert blame(report) == ("hang", "stuck_rank", (5,)) and level(report) == "low"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [HEAD, "Stalled ops:", "grad_3 [missing ranks: 5]", "grad_4 [missing ranks: 2]"],  # different tensors
+        [HEAD, "Missing ranks:", "2: [grad_4]", "5: [grad_3]"],
+        [
+            HEAD,
+            "Stalled ops:",
+            "grad_3 [missing ranks: 1, 2, 3]",
+        ],  # of four: one rank submits what others do not
+        [*OLD, "step 12 loss 2.1", "step 13 loss 2.0"],  # it was slow
+    ],
+)
+def test_nobody_is_named_where_ranks_differ_or_steps_go_on(tmp_path: Path, lines: list[str]) -> None:
+    assert blame(told(tmp_path, lines))[::2] == ("inconclusive", ())
