@@ -101,7 +101,7 @@ def ask(excerpt: Excerpt) -> Answer:
         except hangscope.HangscopeError as error:
             return Answer(excerpt, type(error).__name__, (), None, None)
         verdict = report.verdict
-        if verdict is None:
+        if verdict is None or (report.status, verdict.cause) == ("inconclusive", "unknown"):  # no claim either
             return Answer(excerpt, report.status, (), None, None)
         named = tuple(sorted(verdict.culprit_ranks))
         return Answer(excerpt, report.status, named, verdict.cause, verdict.confidence)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from hangscope.align.components import components
-from hangscope.align.nodes import Host, PairInstance, Unnamed, Untold
+from hangscope.align.nodes import Host, Node, PairInstance, Unnamed, Untold
 from hangscope.align.waitgraph import Root, WaitGraph
 from hangscope.incident import Incident
 
@@ -69,7 +69,7 @@ def _root(
         members = tuple(
             r for r, calls in sorted(graph.open_calls.items()) if any(c.node in nodes for c in calls)
         )
-        return Root("call", nodes, members, explains, True)
+        return Root("cycle" if _face_each_other(graph, nodes) else "call", nodes, members, explains, True)
     if len(nodes) > 1:
         return Root("cycle", nodes, hosts, explains, certain)
     if hosts:
@@ -82,3 +82,13 @@ def _root(
         return Root("host" if known else "unseen", nodes, hosts, explains - set(hosts), True)
     open_on = tuple(dict.fromkeys(rank for rank, _ in graph.calls_of(nodes[0])))
     return Root("call", nodes, open_on, explains, True)
+
+
+def _face_each_other(graph: WaitGraph, nodes: Sequence[Node]) -> bool:
+    """Return whether two ranks wait in calls to each other that each posted in an order of its own: both sent first, say.
+
+    What one pair exchanges goes through one communicator, and in order; calls of other pairs overtake each other.
+    """
+    pairs = {frozenset((n.source, n.destination)) for n in nodes if isinstance(n, PairInstance)}
+    posted = [{c.batch for c in calls if c.node in nodes} for calls in graph.open_calls.values()]
+    return len(pairs) == 1 and sum(len(batches) > 1 for batches in posted) > 1

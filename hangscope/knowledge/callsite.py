@@ -135,13 +135,14 @@ def loop_lines(function: Frame, history: Iterable[Stack]) -> list[int]:
 def position_to_loop(odd: Stack, peer: Stack, history: list[Stack]) -> tuple[str, Frame] | None:
     """Return (`inside`, `beyond` or `before`, the odd side's frame) relative to the loop that the peers are in.
 
-    None where the stacks share no function or the shared one holds no repeated line.
+    None where the stacks share no function or the shared one holds no repeated line, or the peers are past the odd side, which is
+    past those.
     """
     shared = shared_line(odd, peer)
     if shared is None:
         return None
     lines = loop_lines(shared[0], history)
-    if not lines:
+    if not lines or lines[-1] < shared[0].line < shared[1].line:
         return None
     where = "beyond" if shared[0].line > lines[-1] else "before" if shared[0].line < lines[0] else "inside"
     return where, shared[0]

@@ -112,6 +112,21 @@ def test_ctrl_c_at_one_rank_for_which_the_others_wait_hardly_tells_whether_it_wa
     assert report.verdict is not None and "stuck_rank" in {a.cause for a in report.verdict.alternatives}
 
 
+@pytest.mark.parametrize(("steps", "sure", "other"), [(0, "low", "init_hang"), (3, "medium", "unknown")])
+def test_one_rank_that_left_nothing_may_never_have_begun_where_nobody_tells_a_step(
+    tmp_path: Path, steps: int, sure: str, other: str
+) -> None:
+    logs: dict[str, str | list[str]] = {
+        f"rank_{rank}.log": [f"[rank {rank}/4] joining the group"]
+        + [f"[rank {rank}/4] step {n} loss 2.5" for n in range(steps)]
+        for rank in (0, 1, 3)
+    }
+    logs["slurm.out"] = [CANCELLED.format(at="10:31:00")]
+    report = told(tmp_path, logs)
+    assert short(report) == ("crashed_rank", (), sure)
+    assert report.verdict is not None and other in {a.cause for a in report.verdict.alternatives}
+
+
 @pytest.mark.parametrize(
     ("end", "missing", "answer"),
     [

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import analyze
-from tests.dump_writer import Recorder, write_all
+from tests.dump_writer import Recorder, world, write_all
 from tests.verdicts import blame, said
 
 STEPS = 12
@@ -181,3 +181,30 @@ def test_who_has_not_come_to_its_half_is_stuck_whatever_the_clocks_say(tmp_path:
     recorders[2].entries[-2]["time_created_ns"] += 20_000_000
     write_all(recorders, tmp_path)
     assert blame(analyze(tmp_path)) == ("hang", "stuck_rank", (2,))
+
+
+def _exchange(folder: Path, rounds: int, *, batched: bool = False) -> tuple[str, str | None, tuple[int, ...]]:
+    """Return who is blamed where rank 1 receives first, and in the last round sends first as rank 0 does, or posts both at once."""
+    recorders = [Recorder(rank, world(2)) for rank in range(2)]
+    for recorder in recorders:
+        peer = 1 - recorder.rank
+        for _ in range(rounds):
+            (recorder.recv(peer).send(peer) if recorder.rank else recorder.send(peer).recv(peer))
+        if batched:
+            recorder.batch([("send", peer), ("recv", peer)], state="started")
+        else:
+            recorder.send(peer, state="started").recv(peer, state="scheduled")
+    write_all(recorders, folder)
+    return blame(analyze(folder))
+
+
+def test_two_that_send_to_each_other_first_wait_in_a_circle(tmp_path: Path) -> None:
+    assert _exchange(tmp_path / "used", 4) == ("hang", "p2p_mismatch", (1,))
+    status, cause, named = _exchange(tmp_path / "first", 0)
+    assert (
+        status == "hang" and cause in ("p2p_mismatch", "collective_order_mismatch") and named in ((), (0, 1))
+    )
+
+
+def test_two_that_post_both_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    assert _exchange(tmp_path, 4, batched=True)[1] not in ("p2p_mismatch", "collective_order_mismatch")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hangscope.incident import CallKind, Frame
-from hangscope.knowledge.callsite import is_buffer_sync
+from hangscope.knowledge.callsite import is_buffer_sync, position_to_loop
 
 
 @pytest.mark.parametrize(("op", "buffers"), [("broadcast", True), ("all_gather_into_tensor", False)])
@@ -13,3 +13,16 @@ def test_only_a_broadcast_of_the_forward_hook_is_one_of_buffers(op: str, buffers
     """FSDP's hook of the same name gathers parameters."""
     stack = (Frame("_pre_forward", "/opt/venv/torch/nn/parallel/distributed.py", 1600),)
     assert is_buffer_sync(CallKind(op, "nccl", (), (), (), (), None, None, stack, None)) is buffers
+
+
+@pytest.mark.parametrize(("line", "peers", "where"), [(31, 29, "beyond"), (14, 29, "before"), (31, 40, None)])
+def test_a_line_that_the_peers_are_past_is_not_behind_their_loop(
+    line: int, peers: int, where: str | None
+) -> None:
+    """Lines that several calls before came from (a constructor's, say) need not be of the loop that the peers are in."""
+
+    def at(number: int) -> tuple[Frame, ...]:
+        return (Frame("main", "/workspace/train/train.py", number),)
+
+    found = position_to_loop(at(line), at(peers), [at(29)] * 3)
+    assert (found[0] if found is not None else None) == where

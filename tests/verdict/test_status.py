@@ -325,3 +325,16 @@ def test_what_is_plainly_of_a_job_is_an_input_though_it_tells_of_nothing(tmp_pat
     assert told(tmp_path / "job", [line]).status == "inconclusive"
     with pytest.raises(NoInputError):
         told(tmp_path / "letter", ["the rank and file met at 12:00, see you"])
+
+
+def test_a_launchers_exit_code_is_that_of_all_its_workers_and_a_scripts_is_not(tmp_path: Path) -> None:
+    """Nothing tells which rank printed what."""
+    printed = ["client 1: round 7", "client 0: round 7"]
+    assert told(tmp_path / "launcher", [*printed, "[fed.sh] torchrun exit code: 0"]).status == "no_hang"
+    assert told(tmp_path / "script", [*printed, "[fed.sh] exit code: 0"]).status == "inconclusive"
+
+
+def test_a_message_of_another_size_is_a_stop_of_nobody_that_is_known(tmp_path: Path) -> None:
+    warning = "node1:7:9 [0] transport/net_ib.cc:1038 NCCL WARN NET/IB : req 0/1 tag 0 peer 10.0.0.6<583> collective mismatch error, local size 4960 remote size 655"
+    report = told(tmp_path, [warning])
+    assert blame(report) == ("hang", "collective_mismatch", ()) and level(report) == "low"

@@ -10,6 +10,7 @@ from hangscope.events import Event
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Unseen
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Death
+from hangscope.explain.text.excerpt import traced
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import NoProgress
@@ -28,6 +29,7 @@ _REASONS = {
 }
 _OF_A_HOST = frozenset({"node_failure", "evicted"})  # ends for which the other hosts' ranks wait
 _BY_PEOPLE = frozenset({"cancelled", "time_limit"})  # or when all of its time was over
+_UNTOLD = _BY_PEOPLE | {"sigterm"}  # of which nobody tells why
 _SOME = 2  # ranks that wait for one before it is more than the slower one of a pair
 
 
@@ -51,6 +53,7 @@ def ended_from_outside(case: Case) -> Match | None:
     waited = still is not False and shows_a_wait(case)
     if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
         return None
+    lost = _never_seen(case) if event.reason in _UNTOLD else []
     told = _REASONS.get(str(event.reason), "was ended from outside")
     return Match(
         "crashed_rank",
@@ -58,7 +61,7 @@ def ended_from_outside(case: Case) -> Match | None:
         f"the whole job {told}",
         # People cancel jobs that are frozen, and platforms end those that stand still.
         strength=0
-        if waited  # when it was ended, in which moment a job that moves may wait as well
+        if waited or lost  # when it was ended, in which moment a job that moves may wait as well
         else 1
         if still is not False
         or event.signal == "SIGINT"
@@ -67,12 +70,21 @@ def ended_from_outside(case: Case) -> Match | None:
         category="external",
         rivals=[]
         if still is False
+        else [("init_hang", f"rank {lost[0]} alone left nothing, and no rank tells of a step")]
+        if lost
         else [("unknown", "nothing shows that it still made progress: it may have been frozen before")],
         evidence=[quote(event)],
         advice=[
             f"This is no bug of the job: it {told}. Write a checkpoint on SIGTERM and let the scheduler requeue it."
         ],
     )
+
+
+def _never_seen(case: Case) -> list[int]:
+    """Return the one rank that left nothing while all others left something, in a job of which nobody tells a step or a call."""
+    unseen = set(case.incident.ranks) - traced(case.incident, case.statements)
+    begun = case.solid or any(e.step is not None for e in case.statements.all(Progress))
+    return [] if begun or len(unseen) != 1 or len(case.incident.ranks) <= _SOME else sorted(unseen)
 
 
 def shows_a_wait(case: Case) -> bool:

@@ -103,6 +103,11 @@ _OF_NCCL = (
     ("shm", "NCCL got no shared memory", "Enlarge /dev/shm (docker's --shm-size, or --ipc=host) on the host that printed it."),
 )  # fmt: skip
 
+_UNLIKE = {
+    "collective_mismatch": "NCCL's own check says that calls did not match",
+    "size_mismatch": "a message was larger than its receiver expected (calls that do not match, or hosts with other settings of NCCL)",
+}
+
 
 def _memory(case: Case) -> Match | None:
     warned = {e.fault: e for e in reversed(case.statements.all(NcclWarn)) if e.fault in ("oom", "shm")}
@@ -140,13 +145,13 @@ def _mismatch(case: Case) -> Match | None:
     halves = [e for e in case.statements.all(CallFingerprint) if e.context == "mismatch"]
     if halves:
         return _unlike(halves)
-    warnings = [e for e in case.statements.all(NcclWarn) if e.fault == "collective_mismatch"]
+    warnings = [e for e in case.statements.all(NcclWarn) if e.fault in _UNLIKE]
     if not warnings:
         return None
     return _match(
         "collective_mismatch",
         warnings,
-        "NCCL's own check says that calls did not match",
+        _UNLIKE[warnings[0].fault],
         "code",
         [
             "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the calls rank by rank."

@@ -46,6 +46,7 @@ _SCRIPT = regex(
     rf"(?i)^[\[(+]?(?:[\[\w./-]{{1,60}}[\]:]{{0,2}} ){{0,4}}{_CODE}(?:, {_CODE}){{0,64}}"
     r"(?:,? (?:elapsed|after|in|took) [^,]{1,40})?[\])]?$"
 )
+_LAUNCHER = regex(r"\b(?:torchrun|srun|mpirun|mpiexec|deepspeed|accelerate)\b")
 _LOAD = regex(r"Avg generation throughput: (\d{1,9}(?:\.\d{1,9})?) tokens/s, Running: (\d{1,9}) req")
 _DECODED = regex(r"Decode batch.{0,300}gen throughput \(token/s\): (\d{1,9}(?:\.\d{1,9})?)")
 _WAITS = regex(r"No available shared memory broadcast block|(?i:\bno progress (?:for|in|within|since)\b)")
@@ -100,7 +101,10 @@ def _end(line: Line) -> WorkersEnded | None:
     all_of_them = _ALL.search(line.text)
     if all_of_them is not None and all_of_them[1] == all_of_them[2]:
         return line.event(WorkersEnded, everywhere=True, of_a_script=True)
-    return line.event(WorkersEnded, everywhere=False, of_a_script=True) if _SCRIPT.match(line.text) else None
+    if not _SCRIPT.match(line.text):
+        return None
+    # a launcher ends with 0 where all its workers did
+    return line.event(WorkersEnded, everywhere=_LAUNCHER.search(line.text) is not None, of_a_script=True)
 
 
 def _served(line: Line) -> Served | None:

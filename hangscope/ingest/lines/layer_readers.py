@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from hangscope.ingest.files.naming import rank_of_log, says_rank
 from hangscope.regex import regex
 
 Found = dict[str, Any]
@@ -78,6 +79,13 @@ def take_vllm(found: Found, level: str, month: str, day: str, h: str, m: str, s:
     """Take the time and the level."""
     _clock(found, int(month), int(day), h, m, s, 0.0)
     found["level"] = level[0]
+
+
+def take_file(found: Found, name: str) -> None:
+    """Take the rank that the name of a file says, with this word."""
+    rank = rank_of_log(name)[0] if says_rank(name) else None
+    if rank is not None:
+        found.setdefault("rank", rank)
 
 
 def take_role_pipe(found: Found, rank: str, local: str) -> None:

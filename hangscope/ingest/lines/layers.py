@@ -11,6 +11,7 @@ from hangscope.ingest.lines.layer_readers import (
     Reader,
     take_c10,
     take_ctime,
+    take_file,
     take_glog,
     take_iso,
     take_level,
@@ -51,6 +52,14 @@ LAYERS = {
     layer.name: layer
     for layer in (
         Layer("rank", r"\[rank(\d{1,7})[\]\[]:? ?", takes("rank"), of_writer=True),
+        # grep over several files, with and without line numbers; a program puts a blank behind the colon
+        Layer(
+            "grep",
+            r"((?:[\w.-]{0,100}/){0,12}[\w.-]{1,100}\.(?:log|txt|out|err|stdout|stderr)):(?:\d{1,9}[:-])?(?=\S)",
+            take_file,
+            of_writer=True,
+            outside=True,
+        ),
         # a launcher's own template, `[${role_name}${rank}|${local_rank}]:`
         Layer(
             "role_pipe",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Container
 from itertools import pairwise
 
 from hangscope.dataclass import dataclass
@@ -25,13 +26,15 @@ _NUMBERED = 3  # lines that must be numbered on end before numbers are taken for
 
 _WRITERS = 0.9  # of the lines that begin with a writer's name, where a collector put it before each
 
-_WRITER = regex(r" {0,6}(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|))(?= |$)")
+_WRITER = regex(
+    r" {0,6}(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|)|[\w.-]{1,100} \[std(?:out|err)\])(?= |$)"
+)
 _QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
 _NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 #: What a line of a job begins with: such a line is never the rest of another.
 _BEGINS = regex(
     r"\s{0,4}(?:\[rank\d|\[(?:default|trainer)\d|\[[EWIF]\d{3,4} |\[[EWIF] \w|[EWIF]\d{4} \d\d:|\[\d{1,9},\d{1,7}\]|\d{4}-\d\d-\d\d|"
-    r"\[\d{4}-\d\d-\d\d|Traceback |File \"|\(\w{1,60} (?:pid|rank)=|[\w.-]{1,100}:\d{1,10}:\d{1,10} \[|terminate called|"
+    r"\[\d{4}-\d\d-\d\d|Traceback |File \"|\(\w{1,60} (?:pid|rank)=|(?:[\w./-]{1,200}\.(?:log|txt|out|err):)?[\w.-]{1,100}:\d{1,10}:\d{1,10} \[|\[-?\d{1,5}\] NCCL |terminate called|"
     r"slurmstepd: |srun: |```|#\d{1,4} |Thread (?:0x|\d)|Current thread 0x|Process \d{1,9}: |[\w.]{1,100}(?:Error|Exception): )"
 )
 #: Forms that are long enough to be broken, as a pair: a word that must stand in the joined text, and the whole form.
@@ -55,7 +58,7 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("Duplicate GPU", r"Duplicate GPU detected ?: rank \d{1,7} and rank \d{1,7} both on CUDA device [0-9a-f]{2,16}"),
         ("remote peer", r"Connection closed by remote peer [\w.-]{1,255}<\d{1,5}>"),
         ("connect to ", r"connect to \S{1,255}<\d{1,5}> returned [^\n]{3,200}\(\d{1,6}/\d{1,6}\)"),
-        ("opCount", r"opCount [0-9a-f]{1,16} sendbuff \S{1,20} recvbuff \S{1,20} count \d{1,18} datatype \d{1,3} op \d{1,3} root \d{1,7} comm \S{1,20} \[nranks=\d{1,7}\] stream \S{3,20}"),
+        ("opCount", r"opCount [0-9a-f]{1,16} sendbuff \S{1,20} recvbuff \S{1,20} count \d{1,18} datatype \d{1,3} op \d{1,3} root \d{1,7} comm \S{1,20} \[nranks=\d{1,7}\] stream (?:0x[0-9a-f]{1,16}|\(nil\))"),
         (" - Init ", r"comm 0x[0-9a-f]{1,16} rank \d{1,7} nranks \d{1,7} [^\n]{0,200} - Init (?:START|COMPLETE)"),
         ("CUDA error", r"thread terminated with exception: CUDA error: [a-z][^\n]{8,80}"),
         ("DataLoader worker", r"DataLoader worker \(pid\(?s?\)? [\d, ]{1,200}\) (?:is killed by signal: \w{3,20}|exited unexpectedly)"),
@@ -86,13 +89,15 @@ def mend(data: bytes) -> Mended:
     """Return a text as it was printed, with as many line feeds as before. Linear in its length."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
     lines = _undented(_unnumbered([_unquoted(line) for line in lines]))
-    if _named(lines):
+    writers = _writers(lines)
+    if sum(writers.values()) >= max(_NUMBERED, _WRITERS * sum(1 for line in lines if line.strip())):
+        # a collector put the writer's name before each line, and so no line is the rest of another: pdsh's `host: `
         return Mended("\n".join(lines).encode("utf-8", "surrogateescape"), 0)
     joined = 0
     at = 0
     widths: set[int] = set()
     while at < len(lines) - 1:
-        parts, full = _parts(lines, at)
+        parts, full = _parts(lines, at, writers)
         count, text = _join(parts, full, widths) if len(parts) > 1 else (1, "")
         if count > 1:
             widths.add(len(lines[at]))
@@ -103,11 +108,10 @@ def mend(data: bytes) -> Mended:
     return Mended("\n".join(lines).encode("utf-8", "surrogateescape"), joined)
 
 
-def _named(lines: list[str]) -> bool:
-    """Return whether a collector put the writer's name before each line, and so no line is the rest of another: pdsh's `host: `."""
+def _writers(lines: list[str]) -> Counter[str]:
+    """Return the names of writers that a collector put before lines, each with how often, as far as they repeat."""
     found = Counter(match[0] for line in lines if (match := _WRITER.match(line)))
-    often = sum(times for times in found.values() if times >= _NUMBERED)
-    return often >= _NUMBERED and often >= _WRITERS * sum(1 for line in lines if line.strip())
+    return Counter({name: times for name, times in found.items() if times >= _NUMBERED})
 
 
 def _unquoted(line: str) -> str:
@@ -138,10 +142,10 @@ def _undented(lines: list[str]) -> list[str]:
     return result
 
 
-def _parts(lines: list[str], at: int) -> tuple[list[str], int]:
+def _parts(lines: list[str], at: int, writers: Container[str]) -> tuple[list[str], int]:
     """Return a line and those behind it that may be its rest, and how many of them fill the width of what is broken in a word.
 
-    None of them begins like a line. A terminal breaks where its width ends, whereas a mail is broken between words.
+    None of them begins like a line, or with the name of one of the writers. A terminal breaks where its width ends, whereas a mail is broken between words.
     """
     parts = [lines[at]]
     if not _NARROW <= len(lines[at].rstrip()) <= _WIDTH:
@@ -149,6 +153,8 @@ def _parts(lines: list[str], at: int) -> tuple[list[str], int]:
     full = 1
     for line in lines[at + 1 : at + _PARTS]:
         if not line.strip() or len(line) > _WIDTH or _BEGINS.match(line):
+            break
+        if (writer := _WRITER.match(line)) and writer[0] in writers:
             break
         fits = len(line) * _FULL <= len(parts[0]) and len(parts[-1]) >= len(parts[0]) * _FULL
         parts.append(line)
@@ -162,6 +168,7 @@ def _join(parts: list[str], full: int, widths: set[int]) -> tuple[int, str]:
     The first `full` of them may be put together without a blank.
     """
     for glue, most in (("", full), (" ", len(parts))):
+        parts = [part.rstrip() for part in parts] if glue else parts
         whole = glue.join(parts[:most])
         forms = [pattern for word, pattern in _FORMS if word in whole]
         for count in range(2, most + 1) if forms else ():

@@ -172,6 +172,7 @@ class NcclParser(BulkParser):
             if not self._room(line):
                 return
             self._made += 1
+        process.device = message.dev
         process.record(call, line.number, int(line.time * _NS) if line.time else 0, self._processes.keep)
 
     def _tear(self, process: Process, pointer: str | None, line: Line) -> None:

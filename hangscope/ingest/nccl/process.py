@@ -53,6 +53,7 @@ class Process:
     ip: str | None = None
     network: str | None = None
     task: int | None = None
+    device: int | None = None  # of the thread that made its last call
     traced: bool = False
     recording: Recording = field(default_factory=lambda: Recording(source="nccl_log"))
     communicators: list[Communicator] = field(default_factory=list)
@@ -78,7 +79,7 @@ class Process:
         track = self.live.get(call.pointer)
         if track is None:
             track = self.create(call.pointer, line)
-            track.comm.nranks = call.nranks
+            track.comm.nranks, track.comm.cuda_dev = call.nranks, self.device
             self.late = True
         comm = track.comm
         comm.last_line = line

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 from hangscope.dataclass import dataclass
@@ -39,6 +40,8 @@ def rank_members(
     Members of an earlier attempt are taken out of the list.
     """
     hinted = _hints(members, hints)
+    if not hinted:
+        _take_devices_for_ranks(members, notes)
     sizes = [c.nranks for m in members for c in m.comms if c.nranks is not None and c.comm_rank is not None]
     size = max(sizes, default=0)
     least = max([world_size or 0, *(rank + 1 for rank in hinted.values())])
@@ -68,6 +71,28 @@ def rank_members(
             )
         )
     return least or None
+
+
+def _take_devices_for_ranks(members: list[Member], notes: list[Note]) -> None:
+    """Take devices for ranks, where a communicator of as many ranks holds the processes of one host and nothing tells its ranks.
+
+    So launchers start them; the note says that it is assumed. Who calls on a communicator has made it.
+    """
+    size = len(members)
+    firsts = [member.comms[0] for member in members]
+    numbered = any(c.comm_rank is not None for m in members for c in m.comms)
+    devices = {c.cuda_dev for c in firsts}
+    if size < 2 or numbered or len({c.host for c in firsts}) > 1 or devices != set(range(size)):
+        return
+    if any(c.nranks != size for c in firsts):
+        return
+    for member, first in zip(members, firsts, strict=True):
+        member.comms = [
+            replace(c, comm_rank=first.cuda_dev, completed=True) if c.nranks == size else c
+            for c in member.comms
+        ]
+    text = f"the {size} processes of the only host are numbered by their devices: nothing tells their ranks"
+    notes.append(Note("assumed_rank", text, firsts[0].file, firsts[0].first_line or None))
 
 
 def _of_size(member: Member, size: int) -> Communicator | None:

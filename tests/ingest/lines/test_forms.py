@@ -344,3 +344,20 @@ def test_no_line_is_the_rest_of_another_where_each_begins_with_its_writer(name: 
     )
     text = "\n".join(name.format(n=n) + line.format(n=n) for n in (3, 4, 3, 4) for line in told)
     assert mend(text.encode()) == Mended(text.encode(), 0)
+
+
+def test_what_begins_with_the_name_that_a_collector_repeats_is_no_rest_of_a_line() -> None:
+    """The rest of a broken line has no name before it, and stands behind a blank that the line ends in."""
+    name = "bench.gpu07.nolog [stderr] "
+    status = "[rank3]:[E907 10:55:46.99 ProcessGroupNCCL.cpp:1709] [PG 0 (default_pg) Rank 3] Timeout at NCCL work: 19, last enqueued NCCL work: 20, last completed NCCL work: 18."
+    at = status.index("NCCL work: 20")
+    frames = [f"{name}frame #{n}: <unknown function> + 0x94ac3 (0x7f172433b98c in libc.so.6)" for n in (5, 6)]
+    text = "\n".join([*frames, name.rstrip() + " ", name + status[:at], status[at:], f"{name}done"])
+    (event,) = of_kind(text + "\n", "watchdog_status")
+    assert (event.rank, event.told()["seq"], event.line) == (3, 19, 4)
+
+
+def test_calls_of_processes_behind_the_names_of_their_files_stay_lines_of_their_own() -> None:
+    call = "LOG.{0}.txt:node1:70{0}:70{0} [{0}] NCCL INFO AllReduce: opCount 0 sendbuff 0x7f recvbuff 0x7f count 53 datatype 7 op 0 root 0 comm 0x7fa [nranks=4] stream 0x55c{0}"
+    text = "\n".join(call.format(n) for n in range(4))
+    assert mend(text.encode()) == Mended(text.encode(), 0)

@@ -22,6 +22,10 @@ MESSAGE = "Watchdog caught it"
         (f"[rank3]:[E1016 03:31:38.928019586 ProcessGroupNCCL.cpp:607] {MESSAGE}", {"rank": 3, "level": "E"}),
         (f"[rank3]:[W129 03:31:38.928019586 TCPStore.cpp:106] {MESSAGE}", {"rank": 3, "level": "W"}),
         (f"E0317 04:20:31.123456 1234 ProcessGroupNCCL.cpp:474] {MESSAGE}", {"rank": None, "level": "E"}),
+        # grep over several files
+        (f"logs/rank3.log:{MESSAGE}", {"rank": 3}),
+        (f"out/train-rank_3.err:77:[E ProcessGroupNCCL.cpp:828] {MESSAGE}", {"rank": 3, "level": "E"}),
+        (f"job.12.txt:[rank3]:[E ProcessGroupNCCL.cpp:828] {MESSAGE}", {"rank": 3, "level": "E"}),
         # torch's Python loggers and the agent's
         (f"[rank3]:W1120 15:13:24.451000 17250 torch/_dynamo/x.py:12] {MESSAGE}", {"rank": 3, "pid": 17250}),
         (f"[2025-08-12 01:00:25,401] torch.distributed.elastic.agent: [ERROR] {MESSAGE}", {"level": "E"}),
@@ -74,6 +78,7 @@ def test_prefixes_are_taken_off_and_read(raw: str, expected: dict[str, object]) 
     "raw",
     [
         "RuntimeError: no",
+        "config.txt: loaded",
         "step3: loss 1",
         "plain text",
         "node1:11:12 [0] NCCL INFO x",

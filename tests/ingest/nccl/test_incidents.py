@@ -18,6 +18,8 @@ from hangscope.ingest.nccl.log import NcclParser
 from hangscope.ingest.recorder.recording import Recording
 from tests.nccl_jobs import FAULTS, RANKS, Answer, incident_lines, write_incident
 from tests.nccl_writer import NcclWriter
+from tests.text_lines import told
+from tests.verdicts import blame, level
 
 VERSIONS = [
     (2, 4, 8),
@@ -291,3 +293,25 @@ def test_any_bytes_are_survived(tmp_path: Path) -> None:
 def test_nothing_gives_nothing() -> None:
     joined = join_processes([], [])
     assert (joined.recordings, joined.notes, joined.members_of_group) == ([], [], {})
+
+
+def _call(device: int, count: int, name: str = "", pid: int = 700) -> str:
+    return (
+        f"{name}node1:{pid + device}:{pid + device} [{device}] NCCL INFO Broadcast: opCount 0 sendbuff 0x7f0{device} recvbuff 0x7f0{device} "
+        f"count {count} datatype 4 op 0 root 0 comm 0x7fa{device} [nranks=4] stream 0x55c{device}"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "LOG.{0}.txt:"])
+def test_the_processes_of_one_host_are_numbered_by_their_devices_where_nothing_else_tells(
+    tmp_path: Path, name: str
+) -> None:
+    """A grep over the files holds the calls alone, so that no line tells a rank."""
+    lines = [_call(device, 53 if device else 9000, name.format(device)) for device in (2, 0, 3, 1)]
+    report = told(tmp_path, lines)
+    assert blame(report) == ("hang", "shape_mismatch", (0,)) and level(report) == "low"
+    assert any(note.code == "assumed_rank" for note in report.warnings)
+    for number, other in enumerate(
+        ([_call(1, 53), *lines[1:]], lines[:3], [_call(0, 53, pid=800), *lines[:3]])
+    ):
+        assert blame(told(tmp_path / str(number), other))[2] == ()
