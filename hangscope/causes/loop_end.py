@@ -28,7 +28,10 @@ def left_the_loop(case: Case) -> Match | None:
     culprits = finding.culprits
     exhausted = case.statements.all(JoinExhausted)
     if exhausted:
-        culprits = tuple(sorted({e.rank for e in exhausted if e.rank is not None})) or culprits
+        own = {
+            e.rank for e in exhausted if e.rank is not None and e.group_rank is not None
+        }  # the others name no number
+        culprits = tuple(sorted(own)) or culprits
         it = "it" if len(culprits) < 2 else "they"
         return _left(
             case, d, culprits, Reading(2, f"{it} ran out of inputs", tuple(map(quote, exhausted[:2])))

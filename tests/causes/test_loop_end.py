@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, job, write_all
 from tests.small_jobs import ODD_ONES, frozen
+from tests.text_lines import raised, short, told
 from tests.verdicts import blame, level
 
 RING = {"0": ("default_pg", range(4))}
@@ -113,3 +114,11 @@ def test_own_output_without_a_skip_makes_an_epoch_that_ended_early_sure(tmp_path
     write_all(recorders, tmp_path)
     report = analyze(tmp_path)
     assert blame(report) == ("hang", "uneven_loader", (1,)) and level(report) == "high"
+
+
+def test_what_join_raises_on_every_rank_names_the_one_that_ran_out(tmp_path: Path) -> None:
+    """torch.distributed.algorithms.join with `throw_on_early_termination`: the rank that ran out raises, and so do all others."""
+    others = "RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all ranks."
+    logs: dict[str, str | list[str]] = {f"rank{rank}.log": raised(rank, others) for rank in range(4)}
+    logs["rank1.log"] = raised(1, "RuntimeError: Rank 1 exhausted all inputs.")
+    assert short(told(tmp_path, logs))[:2] == ("uneven_loader", (1,))

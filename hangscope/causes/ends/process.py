@@ -13,7 +13,7 @@ from hangscope.explain.statements.statements import Death
 from hangscope.explain.text.excerpt import traced
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.endings import Exit
-from hangscope.ingest.job_logs.faults import DiskFull, NoProgress
+from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
@@ -144,11 +144,7 @@ def died(case: Case) -> Match | None:
         culprits,
         why,
         strength=0 if doubtful and culprits != case.finding.culprits else 2 if len(culprits) == 1 else 1,
-        category="hardware"
-        if first.event.kind in ("xid", "cuda_error")
-        else "data"
-        if isinstance(first.event, DiskFull)
-        else "code",
+        category="hardware" if first.event.kind in ("xid", "cuda_error") else "code",
         evidence=evidence,
         advice=_remedy(case, first),
         frame=first.frame,
@@ -229,8 +225,6 @@ def _remedy(case: Case, death: Death) -> list[str]:
             f"Find what killed rank {rank}'s data loader worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).",
             keep,
         ]
-    if kind == "disk_full":
-        return [f"Free disk space where rank {rank} writes.", keep]
     if kind == "exception":
         return [
             f"Mend the {death.exception or 'exception'} that rank {rank} raised{where}.",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import FIXTURES
 from tests.dump_writer import SCRIPT, TORCH
 from tests.text_lines import CLOSED, DEFAULT, c10, judged, short, timeout, told
 from tests.verdicts import TIMED_OUT
@@ -129,3 +130,16 @@ def test_who_alone_is_ended_by_its_own_monitor_before_any_call_timed_out_blocks_
 def test_whose_watchdog_stood_still_on_several_ranks_is_not_told_by_one_of_their_ends(tmp_path: Path) -> None:
     report = told(tmp_path, [_stuck_watchdog(1, 9), *_ended_by_its_monitor(2)])
     assert report.verdict is None or report.verdict.culprit_ranks == ()
+
+
+@pytest.mark.parametrize(
+    ("waited", "first"), [(None, False), ("rank2", False), ("rank0", True)], ids=["left", "waited", "later"]
+)
+def test_who_left_first_waited_for_nobody_and_left_before_the_first_timeout(
+    tmp_path: Path, waited: str | None, first: bool
+) -> None:
+    lines = (FIXTURES / "text" / "service_thread_one_node.txt").read_text().splitlines()
+    if waited is not None:
+        theirs = lines[-1].replace("rank0", waited).replace("Rank 0", f"Rank {waited[-1]}")
+        lines = [theirs, *lines[:-1]] if first else [*lines, theirs]
+    assert short(told(tmp_path, lines))[1] == ((2,) if waited is None else ())
