@@ -61,7 +61,10 @@ def circular_wait(case: Case) -> Match | None:
         culprits,
         f"{ranks_phrase(ranks)} wait for each other in a circle: each holds a group that another needs"
         + (f"; the order of {ranks_phrase(odd)} is the odd one" if odd else ""),
-        strength=2 if (opposite or stacks) and odd else 1,
+        # One host that is busy elsewhere while its call is pending makes the same circle; where there are lines, they tell of it.
+        strength=2
+        if (opposite or stacks) and odd
+        else int(len(culprits) != 1 or bool(case.statements.kinds)),
         evidence=evidence,
         frame=case.frame_of(kind),
         frame_rank=first,

@@ -51,3 +51,14 @@ def test_whatever_is_lost_the_report_is_whole_and_names_only_ranks_of_the_job(
             assert all(0 <= r < data["world_size"] for r in report.verdict.culprit_ranks)
             assert report.verdict.explained <= len(report.verdict.waiting_ranks)
             assert report.verdict.evidence
+
+
+@pytest.mark.parametrize(("fault", "seed"), [("stuck_pending", 34000), ("stuck_pending", 34002)])
+def test_dumps_alone_do_not_tell_a_busy_host_from_an_order_of_its_own(
+    fault: str, seed: int, tmp_path: Path
+) -> None:
+    """Its last call is pending on a group that its peers have not come to: the circle is the same."""
+    write_incident(tmp_path, fault, seed, way="dumps only")
+    verdict = analyze(tmp_path / "dumps").verdict
+    assert verdict is not None and verdict.confidence == "low"
+    assert "stuck_rank" in {verdict.cause, *(other.cause for other in verdict.alternatives)}

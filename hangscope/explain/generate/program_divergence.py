@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.nodes import Host, Instance, Node
+from hangscope.align.nodes import Host, Instance, Node, PairInstance
 from hangscope.explain.aligned import Aligned
-from hangscope.explain.finding import Change, Different, Finding, OwnCall, StuckCall
+from hangscope.explain.finding import Change, Different, Finding, OwnCall, StuckCall, Unpaired
 from hangscope.explain.generate.interleaving import PROVEN_ALIKE, Parting
+from hangscope.explain.generate.pair_faults import PairFaults
 from hangscope.incident import CallKind
 
 PEERS = 2  # that a rank's program is compared with: of those looked at, the most like it
@@ -20,6 +21,7 @@ class ProgramDivergence:
 
     def __init__(self, aligned: Aligned) -> None:
         self.aligned = aligned
+        self.pairs = PairFaults(aligned)
 
     def find(self, nodes: set[Node], hosts: Sequence[int] | None = None) -> Finding | None:
         """Return a finding where ranks left their peers' program, by comparing those who made a call with those who did not."""
@@ -155,6 +157,16 @@ class ProgramDivergence:
         gid, seq, kind, _ = self.aligned.programs.call(peer, rows[peer])
         own_gid, own_seq, own_kind, _ = self.aligned.programs.call(odd, rows[odd])
         own = OwnCall(own_kind, own_seq, own_gid if own_gid != gid else None)
+        if parting.skipped and all(k.is_p2p for k in parting.skipped):
+            halves = [
+                n
+                for n in self.aligned.graph.nodes
+                if isinstance(n, PairInstance) and self.pairs.missing_half(n) in culprits
+            ]
+            if halves:
+                stuck = self.aligned.stuck_in(min(halves, key=self.aligned.when), culprits)
+                skipped = parting.skipped if len(culprits) == 1 else ()
+                return Unpaired(culprits, stuck, own, Change(skipped=skipped))
         history = self.aligned.histories.get(gid)
         edits = history.edits() if history is not None else []
         change = Change(
