@@ -31,10 +31,7 @@ from switches import ROOT, SWITCHES, Finder
 ROOMS = ("align", "explain", "causes", "verdict")
 TESTS = ("tests/align", "tests/causes", "tests/explain", "tests/verdict")
 INCIDENTS, SECONDS = 40, 3.0  # that are judged again for one switch, drawn; for each of them
-RUNS, TEST_SECONDS = (
-    150,
-    20.0,
-)  # tests that are run again for one switch, the quickest first; for each of them
+RUNS, TEST_SECONDS = 150, 20.0  # tests that are run again for one switch; for each of them
 _FIXTURES = ROOT / "fixtures"
 
 
@@ -154,7 +151,7 @@ class _Loop:
         signal.setitimer(signal.ITIMER_REAL, TEST_SECONDS)
         try:
             item = self.items[place]
-            return any(report.failed for report in runtestprotocol(item, log=False, nextitem=item))
+            return any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
         except _Over:
             return True
         finally:
