@@ -270,6 +270,7 @@ ORDER = (
     "mismatch.received_sizes",
     "mismatch.received_types",
     "mismatch.different_calls",
+    "mismatch.refused",
     "ends.silence.lost_by_peers",
     "left_over.held_at_its_exit",
     "participation.busy_elsewhere",

@@ -357,5 +357,6 @@ def test_ctrl_c_without_a_sign_of_a_freeze_is_the_verdict_and_the_freeze_an_alte
         "crashed_rank",
         "external",
     )
-    assert (report.verdict.culprit_ranks, report.verdict.confidence) == ((), "medium")
+    # Three stood in a call when the key was pressed, and one outside of all: in a job that moves it may be so for a moment.
+    assert (report.verdict.culprit_ranks, report.verdict.confidence) == ((), "low")
     assert "stuck_rank" in {other.cause for other in report.verdict.alternatives}

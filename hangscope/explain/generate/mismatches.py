@@ -26,7 +26,7 @@ class Mismatches:
         found: list[tuple[int, int, int, Mismatch]] = []
         for gid, history in sorted(self.aligned.histories.items()):
             mismatch = history.mismatch()
-            if mismatch is None:
+            if mismatch is None or self._only_on_the_way(history, mismatch):
                 continue
             if not self._legal_offset(history, mismatch):
                 when = min(
@@ -44,6 +44,14 @@ class Mismatches:
             self._finding(self.aligned.histories[gid], seq, m) for _, gid, seq, m in found[:_MOST_GROUPS]
         ]
         return one_fault(self.aligned, findings[0], findings[1:]) if findings else None
+
+    def _only_on_the_way(self, history: GroupHistory, mismatch: Mismatch) -> bool:
+        """Return whether calls that DETAIL has not let through differ in their lines only, and some member has not come yet."""
+        view, seq = history.view, mismatch.seq
+        kinds = [view.kind_of(side[0], seq) for side in mismatch.sides]
+        unlike = any(kind is not None and not kind.op for kind in kinds)
+        ranks = view.group.ranks if view.group.members_known else self.aligned.incident.ranks
+        return unlike and not all(r in view.members and (view.members[r].enqueued or 0) >= seq for r in ranks)
 
     def _legal_offset(self, history: GroupHistory, mismatch: Mismatch) -> bool:
         """Return whether seqs merely count differently: everything matches again under one constant shift.
