@@ -46,6 +46,11 @@ class Answer:
         return self.ranks_exact and self.cause_exact
 
     @property
+    def holds(self) -> bool:
+        """Whether what is claimed is right: ranks and cause, or, where nothing tells the culprits apart, the cause and nobody."""
+        return self.right or (not self.told and not self.ranks and self.cause_exact)
+
+    @property
     def kind(self) -> str:
         """Return right, part (some of the culprits), silent (nobody named) or wrong, by the ranks alone."""
         if self.ranks_exact:
@@ -105,11 +110,11 @@ def compare(path: str | list[str], truth: Truth, seed: int, way: str, *, told: b
 
 
 def reliability(answers: Sequence[Answer], word: str | None) -> str:
-    """Return "n, share right, lower 95% bound" of the answers with a confidence word, as cells of a table."""
+    """Return "n, share whose claim holds, lower 95% bound" of the answers with a confidence word, as cells of a table."""
     rows = [a for a in answers if a.confidence == word]
     if not rows:
         return "0 |  | "
-    right = sum(a.right for a in rows)
+    right = sum(a.holds for a in rows)
     return f"{len(rows)} | {right / len(rows):.1%} | {lower_bound(right, len(rows)):.1%}"
 
 

@@ -1,9 +1,9 @@
 """Print how far the confidence words can be trusted: `python benchmarks/calibrate.py [--per-fault 2]`.
 
 One table each for incidents with full data, for lossy ones (every other way of collecting), for logs alone, and for
-real jobs of frameworks, where those lie beside the checkout. A word is right when ranks and cause are. What a word
-promises is in `PROMISE`; it is claimed of a kind of incident from `CLAIMED_FROM` verdicts on, whose lower bound is
-printed too.
+real jobs of frameworks, where those lie beside the checkout. A word is right when ranks and cause are, or the cause with
+nobody named where nothing tells who it was. What a word promises is in `PROMISE`; it is claimed of a kind of incident
+from `CLAIMED_FROM` verdicts on, whose lower bound is printed too.
 
 Seeds below `PRINTED_FROM` are for setting weights (README's score starts at 0); this program prints from later ones.
 """
@@ -86,7 +86,7 @@ def table(title: str, answers: list[Answer]) -> str:
 def _kept(word: str | None, rows: list[Answer]) -> str:
     if word not in PROMISE:
         return ""
-    share = sum(one.right for one in rows) / len(rows)
+    share = sum(one.holds for one in rows) / len(rows)
     kept = "kept" if share >= PROMISE[word] else f"broken: {PROMISE[word]:.0%} is promised"
     return kept if len(rows) >= CLAIMED_FROM else f"{kept} (of {len(rows)}, too few to claim)"
 

@@ -15,6 +15,7 @@ from hangscope.incident import CallKind
 from hangscope.knowledge.callsite import user_frame
 
 LEAST_BEFORE = 4  # calls of a rank before one that may leave its pattern
+FEW = 4  # ranks of a circle of which nobody is odd that are named; more of them mostly wait in their turn
 LOOKED_AT = 64  # ranks on either side of a circle whose orders are compared
 
 
@@ -43,7 +44,7 @@ def circular_wait(case: Case) -> Match | None:
                 Source(case.incident.ranks[rank].calls_file or ""),
             )
         )
-    culprits = odd or members
+    culprits = odd or (members if len(members) <= FEW else ())
     first = next((r for r in culprits or ranks if r in heads), next(iter(sorted(heads)), None))
     kind = _kind(case, first, heads[first][0]) if first is not None else None
     blocked = all(len(calls) == 1 for calls in heads.values())
@@ -64,7 +65,7 @@ def circular_wait(case: Case) -> Match | None:
         # One host that is busy elsewhere while its call is pending makes the same circle; where there are lines, they tell of it.
         strength=2
         if (opposite or stacks) and odd
-        else int(len(culprits) != 1 or bool(case.statements.kinds)),
+        else int(len(members) <= FEW and (len(culprits) != 1 or bool(case.statements.kinds))),
         evidence=evidence,
         frame=case.frame_of(kind),
         frame_rank=first,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hangscope.api import Report
 from tests.conftest import analyze
 from tests.dump_writer import SCRIPT, TORCH, Recorder, job, write_all
-from tests.verdicts import blame, level, said
+from tests.verdicts import blame, judged, level, said
 
 
 def test_two_open_calls_in_opposite_orders_show_which_is_first(tmp_path: Path) -> None:
@@ -94,6 +96,20 @@ def test_where_all_ranks_are_blocked_each_alone_in_its_call_a_circle_waits(tmp_p
     report = _in_pairs(tmp_path, ("exchange",) * 4)
     assert blame(report) == ("hang", "collective_order_mismatch", ())
     assert level(report) == "medium" and "Ranks 0-3 wait for each other in a circle" in said(report)
+
+
+@pytest.mark.parametrize("size", [4, 6])
+def test_of_a_circle_of_many_in_which_nobody_is_odd_nobody_is_named(tmp_path: Path, size: int) -> None:
+    """Each is in a call with its neighbour, who is in one with the next."""
+    pairs = {str(n + 1): ("edge", (n, (n + 1) % size)) for n in range(size)}
+    recorders = job(size, groups={"0": ("default_pg", range(size)), **pairs})
+    for recorder in recorders:
+        recorder.call("all_reduce", times=4, line=12)
+        recorder.call("all_reduce", str(recorder.rank + 1), line=20, state="started")
+    report = judged(tmp_path, recorders, rank0=["[rank0]: step 4"])
+    named = tuple(range(size)) if size == 4 else ()
+    assert blame(report) == ("hang", "collective_order_mismatch", named)
+    assert level(report) == ("medium" if named else "low")
 
 
 def test_a_rank_that_is_in_no_call_may_be_the_one_they_wait_for(tmp_path: Path) -> None:

@@ -67,6 +67,14 @@ def test_a_word_has_a_number_a_share_and_a_bound() -> None:
     assert share([True] * 999 + [False]) == "99.9%"
 
 
+def test_who_names_nobody_where_nothing_tells_claims_nothing_wrong() -> None:
+    nobody = dataclasses.replace(RIGHT, ranks_exact=False, ranks=(), told=False)
+    assert nobody.holds and not nobody.right
+    assert not dataclasses.replace(nobody, told=True).holds
+    assert not dataclasses.replace(nobody, cause_exact=False).holds
+    assert not dataclasses.replace(WRONG, told=False).holds
+
+
 @pytest.mark.parametrize(("status", "allowed"), [("inconclusive", True), ("no_hang", True), ("hang", False)])
 def test_what_cannot_be_told_may_be_shown_to_be_no_hang(status: str, allowed: bool) -> None:
     assert Truth("still_moving", [], status="inconclusive").allows(status) is allowed
