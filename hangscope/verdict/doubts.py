@@ -148,12 +148,14 @@ def interrupted(case: Case, match: Match) -> Doubt | None:
 
 
 def died_beside(case: Case, match: Match) -> Doubt | None:
-    """Who seems to lag may be the peer of a rank that died, whose communicators are aborted."""
+    """Another rank died of its own fault: its peers abort their communicators, which finishes calls unevenly, or wait for it."""
     died = {death.rank for death in case.statements.deaths} - set(match.culprits)
-    doubtful = _doubtful(case, match) or sorted(died)
-    if doubtful and isinstance(case.finding, Lagging) and match.cause == "gpu_stall":
+    lags = isinstance(case.finding, Lagging) and match.cause == "gpu_stall"
+    stuck = isinstance(case.finding, Absent) and match.cause == "stuck_rank"
+    doubtful = (_doubtful(case, match) if lags else []) or sorted(died)
+    if doubtful and (lags or stuck):
         why = f"{ranks_phrase(doubtful)} may have died, whose peers' communicators then finish calls unevenly"
-        return Doubt(LOW, why)
+        return Doubt(LOW, why if lags else f"{ranks_phrase(doubtful)} died of a fault of its own")
     return None
 
 
