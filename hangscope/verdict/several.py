@@ -1,7 +1,7 @@
 """Several faults at once: roots that no other explains, each named beside the first.
 
 The wait-for graph is run on as if the named ranks had done what is expected of them. Where ranks are still stuck, the other
-findings that leave no other reading are added, as few of them as free the most: two roots are two faults.
+findings that leave no other reading are added if they free anybody but those they name: two roots are two faults.
 """
 
 from __future__ import annotations
