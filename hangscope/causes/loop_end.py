@@ -114,13 +114,14 @@ def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | 
         handmade = not (d.peer_gradient or told or d.finding.stuck.history is None) and not _forward(d)
         if handmade and not d.left_between_rounds:
             return None  # a loop of hand-made calls: an extra call at its end looks the same
-        strength = 1
+        # In the loop's own function, the handler of an exception or an extra call of one rank looks the same.
+        strength = int(len(culprits) > 1 or d.out_of_their_function)
         why = f"{its} call stands at {d.position[1]}, beyond the lines of the loop that {its} peers are in"
     if told is None:
         return Reading(strength, why) if why else None
     says = f"{its} own output says that the loop is over"
     line = quote(told, f"rank {told.rank}'s output: {told.text}")
-    return Reading(max(strength, 1) + bool(strength), f"{why} and {says}" if why else says, (line,))
+    return Reading(max(strength, 1) + bool(why), f"{why} and {says}" if why else says, (line,))
 
 
 def _said_so(case: Case, culprits: tuple[int, ...], told: Progress) -> Reading:
