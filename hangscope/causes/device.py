@@ -184,7 +184,8 @@ def network_fault(case: Case) -> Match | None:
         "network_stall",
         culprits,
         why + named + (pair if warnings else ""),
-        strength=2 if local else 1 if warnings else 0,
+        # Who is at one end of a path alone may be the one that suffers.
+        strength=2 if local else int(bool(warnings) and len(culprits) != 1),
         category="network",
         evidence=evidence,
         frame=case.frame_of(finding.stuck.kind),

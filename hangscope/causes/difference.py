@@ -18,6 +18,7 @@ from hangscope.knowledge.callsite import (
     loop_lines,
     position_to_loop,
     shared_line,
+    user_frame,
     user_frames,
 )
 
@@ -110,6 +111,17 @@ class Difference:
             if found is not None:
                 return found
         return None
+
+    @property
+    def out_of_their_function(self) -> bool:
+        """Return whether the culprit's call stands in a function that called the one in which its peers are."""
+        theirs = self.peer.stack if self.peer is not None else ()
+        theirs = theirs or next((kind.stack for kind in reversed(self.history) if kind.stack), ())
+        inner = user_frame(theirs)
+        if self.position is None or inner is None:
+            return False
+        outer = self.position[1]
+        return (inner.file, inner.name) != (outer.file, outer.name)
 
     def times_before(self, kind: CallKind | None) -> int:
         """Return how often the members made this very call, site included, before the divergence."""

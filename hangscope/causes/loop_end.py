@@ -119,7 +119,9 @@ def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | 
     if told is not None:
         return Reading(1 if beyond is None else 2, _OVER, (_line(told),))
     what = f"left the loop: its call stands at {beyond}, beyond the lines of the loop that the others are in"
-    return Reading(1, what) if beyond is not None else None
+    # In the loop's own function, the handler of an exception or an extra call of one rank looks the same.
+    sure = int(len(culprits) > 1 or d.out_of_their_function)
+    return Reading(sure, what) if beyond is not None else None
 
 
 def _forward(d: Difference) -> bool:

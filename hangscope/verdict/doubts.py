@@ -123,9 +123,17 @@ def leaves_waiting(case: Case, match: Match) -> Doubt | None:
     unseen = {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks}
     freed = {*match.culprits, *(unseen if isinstance(case.finding, Different) else ())}
     left = Replay(case.graph).stuck(freed) - freed - _nowhere(case)
-    if len(left) > LEFT * len(case.graph.waiting):
-        return Doubt(MEDIUM, f"it leaves unexplained why {ranks_phrase(left)} would wait")
-    return None
+    if len(left) <= LEFT * len(case.graph.waiting):
+        return None
+    others = (
+        root.ranks
+        for root in case.graph.roots
+        if root.kind != "unseen" and not freed.intersection(root.ranks) and left <= {*root.explains, *freed}
+    )
+    beside = next(others, None)
+    if beside:
+        return Doubt(LOW, f"{ranks_phrase(beside)} would keep {ranks_phrase(left)} waiting without it")
+    return Doubt(MEDIUM, f"it leaves unexplained why {ranks_phrase(left)} would wait")
 
 
 def guessed(case: Case, match: Match) -> Doubt | None:

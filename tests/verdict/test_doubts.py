@@ -48,3 +48,39 @@ def test_who_is_idle_beside_a_rank_that_raised_an_error_of_its_own_is_a_guess(tm
     left.write(tmp_path, collect(left, "a quarter gone"))
     report = analyze(tmp_path)
     assert level(report) == "low" and "rank 0 died of a fault of its own" in said(report)
+
+
+@pytest.mark.parametrize(
+    ("fault", "seed", "most"),
+    [("handler_barrier", 52003, "low"), ("rebuilt_group", 52003, "low"), ("uneven_loader", 52002, "medium")],
+)
+def test_one_rank_behind_the_lines_of_the_loop_is_a_guess_where_it_is_still_in_the_function_of_the_loop(
+    fault: str, seed: int, most: str, tmp_path: Path
+) -> None:
+    """A call of an exception's handler, or an extra one, stands there as well."""
+    left = Remains(simulate(fault, seed))
+    left.write(tmp_path, collect(left, "dumps only"))
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "uneven_loader", tuple(left.job.truth.culprits))
+    assert level(report) == most
+
+
+def test_a_rank_beside_whom_another_root_keeps_the_same_ranks_waiting_is_a_guess(tmp_path: Path) -> None:
+    """Rank 1 sits in its host code and rank 6's device stopped: by dumps alone, that may be a dump of a moment before."""
+    left = Remains(simulate("several_roots", 52000))
+    left.write(tmp_path, collect(left, "dumps only"))
+    report = analyze(tmp_path)
+    assert level(report) == "low" and "rank 6 would keep" in said(report)
+
+
+def test_the_only_known_end_of_a_path_that_failed_is_a_guess(tmp_path: Path) -> None:
+    left = Remains(simulate("network_stall", 52000))
+    for way, found, most in (
+        ("full", left.job.truth.culprits, ("medium", "high")),
+        ("one node only", (6,), ("low",)),
+    ):
+        folder = tmp_path / way
+        folder.mkdir()
+        left.write(folder, collect(left, way))
+        report = analyze(folder)
+        assert blame(report) == ("hang", "network_stall", tuple(found)) and level(report) in most
