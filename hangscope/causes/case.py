@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
 from hangscope.align.waitgraph import WaitGraph
@@ -60,6 +60,13 @@ class Case:
         places = Counter(at.values())
         rare = max(1, len(at) // 8)
         return [r for r in ranks if r in at and not stacks[r].inside and places[at[r]] <= rare < len(at)]
+
+    def stack_of(self, kind: CallKind | None, ranks: Iterable[int]) -> Stack:
+        """Return where a call was made: its frames, or the stack or traceback of the first of `ranks` that stands in a call."""
+        if kind is not None and (kind.stack or not self.from_text):
+            return kind.stack
+        stood = (self.statements.whereabouts.get(rank) for rank in ranks)
+        return next((where.stack for where in stood if where is not None and where.inside), ())
 
     def frame_of(self, kind: CallKind | None) -> Frame | None:
         """Return the user frame of a call."""
