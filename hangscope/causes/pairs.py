@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hangscope.align.nodes import Instance
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
@@ -27,8 +26,6 @@ def unpaired(case: Case) -> Match | None:
         return _somewhere(case)
     if pair.send is not None and pair.recv is not None:
         return _left_out(case) if finding.change.skipped else _unequal(case)
-    if (new := _new_call(case, finding.culprits)) is not None:
-        return _kept_by(case, finding.culprits[0], new)
     source, destination, index = pair.key.source, pair.key.destination, pair.key.index
     missing, made = ("send", "recv") if pair.send is None else ("receive", "send")
     absent, waiter = (source, destination) if pair.send is None else (destination, source)
@@ -74,38 +71,6 @@ def unpaired(case: Case) -> Match | None:
         ],
         advice=_schedules(source, destination),
     )
-
-
-def _new_call(case: Case, culprits: tuple[int, ...]) -> CallKind | None:
-    """Return the collective in which the one culprit waits alone and which it never made before, though others on that group."""
-    if len(culprits) != 1:
-        return None
-    rank = culprits[0]
-    node = next((call.node for call in case.graph.open_calls.get(rank, [])), None)
-    if not isinstance(node, Instance) or len(case.graph.calls_of(node)) > 1:
-        return None
-    queue = case.incident.ranks[rank].queues.get(node.gid)
-    if queue is None or len(queue) < 2:
-        return None
-    made = queue.kind.tolist()
-    own = next((kind for kind, seq in zip(made, queue.seq.tolist(), strict=True) if seq == node.seq), None)
-    return case.incident.kinds[own] if own is not None and made.count(own) == 1 else None
-
-
-def _kept_by(case: Case, rank: int, call: CallKind) -> Match:
-    """Return the answer where a call of its own keeps a rank from its sends and receives."""
-    record = case.incident.ranks[rank]
-    what = f"rank {rank} waits alone in {describe(call)}, which it never made before"
-    return Match(
-        "rank_conditional_collective",
-        (rank,),
-        f"{what}, and behind it come the sends and receives that its neighbours wait for",
-        frame=case.frame_of(call),
-        frame_rank=rank,
-        evidence=[Evidence(record.recorder, what, rank, Source(record.calls_file or ""))],
-        advice=[f"Call {call.op} on every rank of its group and gate only the side effect around it, not the collective."],
-        rivals=[("p2p_mismatch", "a rank that left out its half and went on to a call for the first time looks the same")],
-    )  # fmt: skip
 
 
 def _facing(case: Case) -> tuple[int, ...]:

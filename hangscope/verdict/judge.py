@@ -87,14 +87,14 @@ def judge(case: Case) -> Judgement:
         verdict = replace(verdict, explained=min(faults.explained, len(verdict.waiting_ranks)))
     if best.cause == "slow_rank" and not isinstance(case.finding, Late):
         status = "inconclusive" if damage(case, best) else "no_hang"
-        return Judgement(status, verdict, reasons, missing, substantiation.candidates(case, best))
+        return Judgement(status, verdict, reasons, missing, list(case.explanation.set_aside))
     named = verdict.cause != "unknown" or verdict.culprit_ranks
     return Judgement(
         "hang" if named else "inconclusive",
         verdict,
         reasons,
         missing,
-        substantiation.candidates(case, best),
+        list(case.explanation.set_aside),
         ledger.hypotheses(case, best, matches[1:], verdict.evidence, verdict.deciding),
     )
 
