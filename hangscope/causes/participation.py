@@ -117,28 +117,13 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         where = case.statements.whereabouts.get(rank)
         if where is not None and not where.inside and user_frame(where.stack) is not None:
             frame = frame or user_frame(where.stack)
-            evidence.append(
-                Evidence(
-                    "stack",
-                    f"rank {rank}'s stack: " + " <- ".join(str(f) for f in where.stack[:4]),
-                    rank,
-                    Source(where.source),
-                )
-            )
+            evidence.append(case.stands(rank))
         evidence += _at_work_below(case, rank)
         evidence += [quote(e) for e in case.statements.of(rank, DumpObserved)[:1]]
         evidence += [quote(e) for e in case.statements.of(rank, HeartbeatTimeout)[:1]]
     seen = [r for r in culprits if case.incident.ranks[r].seen and case.incident.ranks[r].dump_file]
-    for rank in seen[:8]:
-        evidence.insert(
-            0,
-            Evidence(
-                "dump",
-                f"rank {rank}: every call it enqueued is complete, and it has not made the one its peers wait in",
-                rank,
-                Source(case.incident.ranks[rank].dump_file or ""),
-            ),
-        )
+    done = "every call it enqueued is complete, and it has not made the one its peers wait in"
+    evidence[:0] = [case.recorded(rank, f"rank {rank}: {done}") for rank in seen[:8]]
     return Match(
         "stuck_rank",
         culprits,

@@ -22,21 +22,9 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
     if view is not None and seq is not None and finding.stuck.pair is None:
         for ranks, kind in _sides(finding):
             frame = user_frame(kind.stack) if kind else None
-            source = incident.ranks[ranks[0]].calls_file if ranks[0] in incident.ranks else None
-            at = (
-                f" at {frame.file}:{frame.line} in {frame.name}"
-                if frame
-                else ", no frame recorded"
-                if kind is not None and case.frames_recorded
-                else ""
-            )
+            at = f" at {frame}" if frame else ""
             result.append(
-                Evidence(
-                    incident.ranks[ranks[0]].recorder,
-                    f"{ranks_phrase(ranks)}: {describe(kind)} at seq {seq}{at}",
-                    ranks[0],
-                    Source(source) if source else None,
-                )
+                case.recorded(ranks[0], f"{ranks_phrase(ranks)}: {describe(kind)} at seq {seq}{at}")
             )
         absent = [
             r
@@ -56,14 +44,10 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
                 if member.unknown and done < (member.enqueued or 0)
                 else f"last completed {done}"
             )
-            result.append(
-                Evidence(
-                    incident.ranks[rank].recorder,
-                    f"rank {rank}: last enqueued seq {member.enqueued}, {completed} on group {view.group.label}",
-                    rank,
-                    Source(incident.ranks[rank].calls_file or ""),
-                )
+            text = (
+                f"rank {rank}: last enqueued seq {member.enqueued}, {completed} on group {view.group.label}"
             )
+            result.append(case.recorded(rank, text))
     if (change := finding.change.edit) is not None:
         count, more = change.edit.length, "more" if change.edit.kind == "extra" else "less"
         calls = f"{count} call{'s' if count > 1 else ''} {more} {'at' if change.calls else 'before'} seq {change.seq}"
