@@ -34,13 +34,6 @@ class Program:
     made: frozenset[int]  # the tokens, each once
     labels: dict[int, Any]
 
-    @property
-    def whole(self) -> bool:
-        """Return whether every group's calls are kept from the first one on."""
-        return len(self.seq) > 0 and all(
-            int(self.seq[self.gid == gid].min()) <= 1 for gid in sorted(set(self.gid.tolist()))
-        )
-
     def row_of(self, gid: int, seq: int) -> int | None:
         """Return the row of a collective, or None where it was not kept."""
         found = np.flatnonzero((self.gid == gid) & (self.seq == seq) & ~self.is_p2p)

@@ -90,8 +90,7 @@ class Interleaving:
             )
             if all(a == b for (_, a), (_, b) in islice(before, PROVEN_ALIKE)):
                 return i + 1, j + 1
-        # Without a shared call both must be known from their first call on.
-        return (0, 0) if not shared and mine.whole and theirs.whole else None
+        return None
 
     def _has(self, gid: int, rank: int) -> bool:
         members = self._members.get(gid)
