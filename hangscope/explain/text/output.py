@@ -6,7 +6,6 @@ or a watcher's line.
 
 from __future__ import annotations
 
-
 from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unseen
 from hangscope.explain.statements.standstill import by_steps
 from hangscope.explain.statements.statements import Statements
