@@ -15,9 +15,9 @@ import numpy as np
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.kind_keys import hard_keys, site_keys
-from hangscope.align.sequence_diff import Edit, continues, expected, first_edit
+from hangscope.align.sequence_diff import Edit, continues, first_edit, left_out
 from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind, State
+from hangscope.incident import CallKind
 
 DIFFERENCES = 256  # of two members, that are looked at
 IN_STEP = 3  # calls in common behind a difference after which it was a single one
@@ -164,17 +164,10 @@ class GroupHistory:
         if any(index + step in differing for step in range(1, IN_STEP + 1)):
             return False
         seq = self.sequences.first + index
-        for rank, keys in self.hard.items():
-            member = self.view.members[rank]
-            row = member.row_of(seq)
-            if (
-                len(keys) <= index + IN_STEP
-                or row is None
-                or member.queue is None
-                or member.queue.state[row] != State.DONE
-            ):
-                return False
-        return True
+        return all(
+            len(keys) > index + IN_STEP and (self.view.members[rank].completed or 0) >= seq
+            for rank, keys in self.hard.items()
+        )
 
     def edits(self) -> list[RankEdit]:
         """Return the ranks whose calls differ from the largest class by an insertion or a deletion, call sites included.
@@ -232,22 +225,11 @@ class GroupHistory:
             return None
         return continues(list(map(int, keys[:index])), int(keys[index]))
 
-    def skipped(self, odd: int, peer: int, seq: int) -> list[int] | None:
-        """Return the calls (site keys) that `odd` left out at `seq` by what the pattern calls for, or None.
-
-        `peer` makes the expected call there, `odd` one that the pattern expects a few calls later.
-        """
-        index = seq - self.sequences.first
-        own, other = self.site.get(odd), self.site.get(peer)
-        if own is None or other is None or not 0 < index < min(len(own), len(other)):
-            return None
-        ahead = expected(list(map(int, other[:index])), 64)
-        if not ahead or ahead[0] != int(other[index]):
-            return None
-        token = int(own[index])
-        if token in ahead[1:]:
-            return ahead[: ahead.index(token, 1)]
-        return None
+    def skipped(self, rank: int, seq: int) -> list[CallKind]:
+        """Return the calls that a rank left out before its call at `seq`, by what its pattern calls for."""
+        keys, index = list(map(int, self.site.get(rank, ()))), seq - self.sequences.first
+        places = left_out(keys[:index], keys[index]) if 0 < index < len(keys) else []
+        return [self.view.kinds[int(self.sequences.tokens[rank][place])] for place in places]
 
     def stacks_before(self, rank: int, seq: int) -> list[CallKind]:
         """Return what a rank called before `seq`, oldest first (at most the last 512 calls)."""

@@ -113,7 +113,6 @@ class ProgramDivergence:
         edits = history.edits() if history is not None else []
         change = Change(
             skipped=parting.skipped,
-            added=(parting.added,) if parting.added is not None else (),
             swapped=parting.swapped,
             edit=next((e for e in edits if set(e.ranks) & set(culprits)), None),
             last_word=rows[odd] == len(self.aligned.programs.of(odd).tokens) - 1,

@@ -17,6 +17,7 @@ from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
 from hangscope.explain.text.output import (
     apart_from_its_peers,
+    last_words,
     progress,
     silent,
 )
@@ -56,6 +57,7 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (sites, Source.SILENCE),
     (blocked_alone, Source.SILENCE),
     (progress, Source.OUTPUT),
+    (last_words, Source.OUTPUT),
     (printed, Source.OUTPUT),
 )
 

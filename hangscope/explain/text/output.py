@@ -6,6 +6,10 @@ or a watcher's line.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable
+
 from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unseen
 from hangscope.explain.statements.standstill import by_steps
 from hangscope.explain.statements.statements import Statements
@@ -36,6 +40,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrierWitness,
 )
 from hangscope.knowledge.callsite import runs_backward, user_frames
+from hangscope.regex import regex
 
 _LOST: tuple[type[Event], ...] = (GlooClosed,)
 _WAITED: tuple[type[Event], ...] = (GlooTimeout, WatchdogTimeout)
@@ -48,6 +53,7 @@ _INVOLVED: tuple[type[Event], ...] = (
 )
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
+_NUMBERS = regex(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
 _PEERS = 2  # that stand at one line before another is said to be apart
 
 
@@ -132,19 +138,21 @@ def apart_from_its_peers(incident: Incident, statements: Statements) -> Differen
 
 def batches(statements: Statements) -> dict[int, int]:
     """Return how many steps each rank's last line of progress says that its loop has, of ranks that are in its second half."""
-    last: dict[int, Progress] = {}
-    for event in statements.all(Progress):
-        if (
-            event.rank is not None
-            and event.total
-            and event.line >= (last[event.rank].line if event.rank in last else 0)
-        ):
-            last[event.rank] = event
+    last = _last_of_each(e for e in statements.all(Progress) if e.total)
     return {
         r: e.total
         for r, e in last.items()
         if e.total and e.step is not None and e.step <= e.total <= 2 * e.step
     }
+
+
+def _last_of_each(events: Iterable[Progress]) -> dict[int, Progress]:
+    """Return the last line of each rank."""
+    last: dict[int, Progress] = {}
+    for event in events:
+        if event.rank is not None and event.line >= (last[event.rank].line if event.rank in last else 0):
+            last[event.rank] = event
+    return last
 
 
 def stuck(statements: Statements) -> bool:
@@ -194,6 +202,19 @@ def progress(incident: Incident, statements: Statements) -> Finding | None:
         if len(few) == 1 or len(few) * 4 <= len(everybody):
             return by_output(kind, few, incident) if len(low) != len(high) else None
     return None
+
+
+def last_words(incident: Incident, statements: Statements) -> Finding | None:
+    """Name the few ranks whose last line of progress, numbers apart, is another than that of all others, who agree."""
+    last = _last_of_each(statements.all(Progress))
+    if not last or not stuck(statements) or set(last) != set(incident.ranks):
+        return None
+    said = {rank: _NUMBERS.sub("#", event.text) for rank, event in last.items()}
+    ((usual, times),) = Counter(said.values()).most_common(1)
+    few = tuple(sorted(rank for rank, text in said.items() if text != usual))
+    if not few or times * 2 <= len(last) or (len(few) > 1 and len(few) * 4 > len(last)):
+        return None
+    return by_output(Different, few, incident)
 
 
 def by_output(kind: type[AnyFinding], culprits: tuple[int, ...], incident: Incident) -> AnyFinding:
