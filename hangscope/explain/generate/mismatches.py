@@ -104,7 +104,7 @@ class Mismatches:
         stuck = StuckCall(view, seq, waiting_rank, view.kind_of(waiting_rank, seq), history)
         change = Change(
             skipped=() if tie else tuple(history.skipped(odd_rank, seq)),
-            edit=next((e for e in history.edits() if set(e.ranks) & set(culprits)), None),
+            edit=history.edit_of(culprits),
             before=self._before(waiting_rank, view.group.gid, seq),
         )
         finding = Different(culprits, stuck, OwnCall(view.kind_of(odd_rank, seq), seq), change, tie=tie)

@@ -110,11 +110,10 @@ class ProgramDivergence:
                 skipped = parting.skipped if len(culprits) == 1 else ()
                 return Unpaired(culprits, stuck, own, Change(skipped=skipped))
         history = self.aligned.histories.get(gid)
-        edits = history.edits() if history is not None else []
         change = Change(
             skipped=parting.skipped,
             swapped=parting.swapped,
-            edit=next((e for e in edits if set(e.ranks) & set(culprits)), None),
+            edit=history.edit_of(culprits) if history is not None else None,
             last_word=rows[odd] == len(self.aligned.programs.of(odd).tokens) - 1,
             elsewhere=own_gid != gid,
             before=tuple(self.aligned.programs.before(peer, rows[peer])),
