@@ -46,11 +46,6 @@ def one_sided_call(case: Case) -> Match | None:
             f"{who} made {describe(d.added[0])} in addition"
             + (f" (and {len(d.added) - 1} more)" if len(d.added) > 1 else ""),
         )
-    elif d.differs == "op" and not case.frames_recorded and d.resumes:
-        strength, why = (
-            1,
-            f"{who} made {describe(d.own)}, which nobody had made before, and then the call that the others wait in",
-        )
     elif d.differs == "op" and not case.frames_recorded and d.history and not d.times_before(d.own):
         why = f"{who} made {describe(d.own)}, which nobody had made before, where the others made {describe(d.peer)}"
     elif d.own is not None and (d.same_site is not True or d.another_call):
