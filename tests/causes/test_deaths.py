@@ -130,6 +130,15 @@ def test_stacks_of_the_debug_server(tmp_path: Path) -> None:
     assert verdict.location is not None and (verdict.location.file, verdict.location.line) == ("data.py", 3)
 
 
+def test_the_only_stack_is_of_the_rank_that_all_others_wait_for(tmp_path: Path) -> None:
+    stack = 'Process 77: python train.py\nPython v3.11\n\nThread 77 (idle): "MainThread"\n    acquire (logging/__init__.py:920)\n    encode (rag/index.py:88)\n'
+    files: dict[str, str | list[str]] = {
+        "pyspy_rank2.txt": stack,
+        "w.err": [timeout(rank, seq=71) for rank in (0, 1, 3)],
+    }
+    assert short(told(tmp_path, files))[:2] == ("stuck_rank", (2,))
+
+
 def _ended(codes: dict[int, int], late: dict[int, str] | None = None, host: str = "localhost") -> list[str]:
     """Return the lines in which torchrun lists how its workers ended, some later than the others."""
     lines = [

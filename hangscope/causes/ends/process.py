@@ -129,7 +129,7 @@ def died(case: Case) -> Match | None:
         if (
             record is not None
             and record.absence == Absence.NO_DUMP
-            and any(r.seen for r in case.incident.ranks.values())
+            and any(r.dump_file for r in case.incident.ranks.values())
         ):
             evidence.append(Evidence("dump", f"rank {rank} left no dump, while others did", rank))
     doubtful = bool(case.finding.culprits) and _may_be_of_another_attempt(case)
