@@ -199,10 +199,13 @@ class GroupHistory:
             return None
         return continues(list(map(int, keys[:index])), int(keys[index]))
 
-    def skipped(self, rank: int, seq: int) -> list[CallKind]:
-        """Return the calls that a rank left out before its call at `seq`, by what its pattern calls for."""
-        keys, index = list(map(int, self.site.get(rank, ()))), seq - self.sequences.first
-        places = left_out(keys[:index], keys[index]) if 0 < index < len(keys) else []
+    def skipped(self, rank: int, peer: int, seq: int) -> list[CallKind]:
+        """Return the calls that a rank left out before its call at `seq`, where its peer made the first of them, by its pattern."""
+        index = seq - self.sequences.first
+        keys, others = (list(map(int, self.site.get(r, ()))) for r in (rank, peer))
+        if not 0 < index < min(len(keys), len(others)):
+            return []
+        places = left_out(keys[:index], keys[index], others[index])
         return [self.view.kinds[int(self.sequences.tokens[rank][place])] for place in places]
 
     def stacks_before(self, rank: int, seq: int) -> list[CallKind]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.init import lacks_a_member
 from hangscope.conclusion import Evidence
+from hangscope.events import Event
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Unseen
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Death
@@ -111,7 +110,7 @@ def looked_at(case: Case, ranks: set[int]) -> bool:
 def died(case: Case) -> Match | None:
     """The first rank that died of its own fault, unless the dumps show that it died while it was waiting."""
     deaths = [d for d in case.statements.first_deaths if _is_the_root(case, d)]
-    if not deaths or _refused_by_nccl(case, deaths):
+    if not deaths or all(_refused_at_start(case, d.event) for d in deaths):
         return None
     culprits = tuple(sorted({d.rank for d in deaths}))
     first = deaths[0]
@@ -121,7 +120,7 @@ def died(case: Case) -> Match | None:
         if (
             record is not None
             and record.absence == Absence.NO_DUMP
-            and any(r.seen for r in case.incident.ranks.values())
+            and any(r.dump_file for r in case.incident.ranks.values())
         ):
             evidence.append(Evidence("dump", f"rank {rank} left no dump, while others did", rank))
     doubtful = bool(case.finding.culprits) and _may_be_of_another_attempt(case)
@@ -164,12 +163,16 @@ def _remedy(case: Case, death: Death) -> list[str]:
     return [told.format(rank=death.rank, where=where, what=death.exception or "exception"), keep]
 
 
-def _refused_by_nccl(case: Case, deaths: Sequence[Death]) -> bool:
-    """Return whether NCCL refused how the job was started: whoever raises its error is told so, and did nothing else."""
-    raised = (
-        isinstance(d.event, RankException) and d.event.type.endswith("DistBackendError") for d in deaths
+def _refused_at_start(case: Case, event: Event) -> bool:
+    """Return whether an error tells a rank that the job cannot start as it was started: NCCL's refusal, or the store's port is taken."""
+    if not isinstance(event, RankException):
+        return False
+    if event.type.endswith("DistBackendError"):
+        return any(e.refuses for e in case.statements.all(NcclWarn))
+    # A server of the program's own raises an OSError.
+    return (
+        event.type.endswith(("RuntimeError", "DistNetworkError")) and "ddress already in use" in event.message
     )
-    return any(e.refuses for e in case.statements.all(NcclWarn)) and all(raised)
 
 
 def _is_the_root(case: Case, death: Death) -> bool:
