@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hangscope.align.nodes import Instance, Node
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
     Absent,
@@ -34,17 +33,11 @@ class Absence:
         if node is None:
             return None
         explains = frozenset[int]().union(*(r.explains for r in roots))
-        nodes: set[Node] = {r.nodes[0] for r in roots} | set(self._lacking(set(hosts)))
-        parted = ProgramDivergence(self.aligned).find(nodes, hosts)
+        parted = ProgramDivergence(self.aligned).find({r.nodes[0] for r in roots}, hosts)
         if parted is not None and set(parted.culprits) <= set(hosts):
             return self.aligned.reached_by(parted, explains)
         stuck = self.aligned.stuck_in(node, hosts)
         return self.aligned.reached_by(self._outlier(hosts, stuck), explains)
-
-    def _lacking(self, hosts: set[int]) -> list[Instance]:
-        """Return the open instances that wait for one of these hosts."""
-        nodes = self.aligned.graph.nodes
-        return [n for n in nodes if isinstance(n, Instance) and self.aligned.awaited(n) & hosts]
 
     def _outlier(self, hosts: tuple[int, ...], stuck: StuckCall) -> Finding:
         """Ask whether those who wait made a call too many, rather than those who are absent one too few."""
