@@ -87,7 +87,7 @@ class Mismatches:
         tie = outvoted or len(sides[0]) == len(sides[1])
         if tie:
             even = list(sides) if outvoted else [s for s in sides if len(s) == len(sides[0])]
-            broken = history.odd_side(seq - history.sequences.first, even) or outlier_among_peers(
+            broken = history.odd_side(seq, even) or outlier_among_peers(
                 self.aligned.views.values(), view, seq, even
             )
             if broken is None and len(even) == 2:
