@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hangscope.align.nodes import Node
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
     Absent,
@@ -14,6 +15,7 @@ from hangscope.explain.finding import (
     StuckCall,
     Unseen,
 )
+from hangscope.explain.generate.program_divergence import ProgramDivergence
 
 
 class Absence:
@@ -34,6 +36,10 @@ class Absence:
         if node is None:
             return None
         explains = frozenset[int]().union(*(r.explains for r in roots))
+        missed: set[Node] = {n for n in self.aligned.graph.nodes if self.aligned.awaited(n) & set(hosts)}
+        parted = ProgramDivergence(self.aligned).find(missed)
+        if parted is not None and set(parted.culprits) <= set(hosts):
+            return self.aligned.reached_by(parted, explains)
         stuck = self.aligned.stuck_in(node, hosts)
         return self.aligned.reached_by(self._outlier(hosts, stuck), explains)
 
