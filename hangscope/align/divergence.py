@@ -192,10 +192,13 @@ class GroupHistory:
         broken = [ranks for ranks, goes_on in zip(sides, continuing, strict=True) if goes_on is False]
         return broken[0] if len(broken) == 1 and any(continuing) else None
 
-    def skipped(self, rank: int, seq: int) -> list[CallKind]:
-        """Return the calls that a rank left out before its call at `seq`, by what its pattern calls for."""
-        keys, index = self.site.get(rank, _NONE).tolist(), seq - self.sequences.first
-        places = left_out(keys[:index], keys[index]) if 0 < index < len(keys) else []
+    def skipped(self, rank: int, peer: int, seq: int) -> list[CallKind]:
+        """Return the calls that a rank left out before its call at `seq`, where its peer made the first of them, by its pattern."""
+        index = seq - self.sequences.first
+        keys, others = (self.site.get(r, _NONE).tolist() for r in (rank, peer))
+        if not 0 < index < min(len(keys), len(others)):
+            return []
+        places = left_out(keys[:index], keys[index], others[index])
         return [self.view.kinds[int(self.sequences.tokens[rank][place])] for place in places]
 
     def stacks_before(self, rank: int, seq: int) -> list[CallKind]:

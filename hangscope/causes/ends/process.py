@@ -110,7 +110,7 @@ def looked_at(case: Case, ranks: set[int]) -> bool:
 def died(case: Case) -> Match | None:
     """The first rank that died of its own fault, unless the dumps show that it died while it was waiting."""
     deaths = [d for d in case.statements.first_deaths if _is_the_root(case, d)]
-    if not deaths or (_refused_by_nccl(case) and all(_is_nccls(d.event) for d in deaths)):
+    if not deaths or all(_refused_at_start(case, d.event) for d in deaths):
         return None
     culprits = tuple(sorted({d.rank for d in deaths}))
     first = deaths[0]
@@ -129,7 +129,7 @@ def died(case: Case) -> Match | None:
         if (
             record is not None
             and record.absence == Absence.NO_DUMP
-            and any(r.seen for r in case.incident.ranks.values())
+            and any(r.dump_file for r in case.incident.ranks.values())
         ):
             evidence.append(Evidence("dump", f"rank {rank} left no dump, while others did", rank))
     doubtful = bool(case.finding.culprits) and _may_be_of_another_attempt(case)
@@ -152,13 +152,16 @@ def died(case: Case) -> Match | None:
     )
 
 
-def _refused_by_nccl(case: Case) -> bool:
-    """Return whether NCCL refused how the job was started: whoever raises its error is told so, and did nothing else."""
-    return any(e.refuses for e in case.statements.all(NcclWarn))
-
-
-def _is_nccls(event: Event) -> bool:
-    return isinstance(event, RankException) and event.type.endswith("DistBackendError")
+def _refused_at_start(case: Case, event: Event) -> bool:
+    """Return whether an error tells a rank that the job cannot start as it was started: NCCL's refusal, or the store's port is taken."""
+    if not isinstance(event, RankException):
+        return False
+    if event.type.endswith("DistBackendError"):
+        return any(e.refuses for e in case.statements.all(NcclWarn))
+    # A server of the program's own raises an OSError.
+    return (
+        event.type.endswith(("RuntimeError", "DistNetworkError")) and "ddress already in use" in event.message
+    )
 
 
 def _is_the_root(case: Case, death: Death) -> bool:

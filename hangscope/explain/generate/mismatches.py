@@ -63,7 +63,7 @@ class Mismatches:
         odd_rank, waiting_rank = (odd or majority)[0], next(framed, majority[0])
         stuck = StuckCall(view, seq, waiting_rank, view.kind_of(waiting_rank, seq), history)
         change = Change(
-            skipped=() if tie else tuple(history.skipped(odd_rank, seq)),
+            skipped=() if tie else tuple(history.skipped(odd_rank, waiting_rank, seq)),
             edit=history.edit_of(culprits),
             before=self._before(waiting_rank, view.group.gid, seq),
         )
