@@ -174,8 +174,10 @@ class GroupHistory:
             return None
         mine, theirs = (max(ranks, key=lambda r: (len(self.site[r]), -r)) for ranks in (own, base))
         edit = first_edit(self.site[mine].tolist(), self.site[theirs].tolist())
-        if edit is None:
-            return None
+        if edit is None or self.odd_side(
+            self.sequences.first + edit.index, (tuple(own), tuple(base))
+        ) == tuple(base):
+            return None  # there is none, or by their history the others made it
         made = self.sequences.tokens[mine if edit.kind == "extra" else theirs]
         # Of windows that differ from their start on, the calls in question are older than all that was kept.
         calls = made[edit.index : edit.index + edit.length] if edit.index or self.sequences.first == 1 else ()

@@ -32,7 +32,7 @@ def first_edit(own: Sequence[int], reference: Sequence[int]) -> Edit | None:
     """Return the first insertion or deletion that turns `reference` into `own`, or None.
 
     Both start at the same seq. Differences that stay in step (a rank that makes the same call from another line) are no
-    edit. More calls must match again behind the edit than behind as many others in its place; O(n * MAX_EDIT) at worst.
+    edit. At least two calls must match again behind the edit, or all that are left; O(n * MAX_EDIT) at worst.
     """
     length = min(len(own), len(reference))
     start = 0
