@@ -134,10 +134,8 @@ class Difference:
             return False
         stacks = [kind.stack for kind in self.history if kind.stack]
         references = [self.own.stack] if self.own.stack else stacks[-8:]
-        found = next(
-            (f for s in references if (f := position_to_loop(self.peer.stack, s, stacks)) is not None), None
-        )
-        return found is not None and found[0] == "beyond"
+        found = (position_to_loop(self.peer.stack, stack, stacks) for stack in references)
+        return next((place[0] for place in found if place is not None), "") == "beyond"
 
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
         """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.

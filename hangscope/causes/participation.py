@@ -6,6 +6,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe
+from hangscope.causes.rooted import ROOTED
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Different, Extra
 from hangscope.incident import Frame
@@ -126,7 +127,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         if len(culprits) == 1
         else f"{who} are waiting for nobody and have not made their next call",
         strength=2
-        if frame is not None or (seen and len(seen) == len(culprits) and not _may_have_left(case))
+        if frame is not None or (seen and len(seen) == len(culprits) and calls_stay_open(case) is not False)
         else 1,
         evidence=evidence,
         frame=frame,
@@ -141,16 +142,18 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     )
 
 
-def _may_have_left(case: Case) -> bool:
-    """Return whether gloo's dumps were made after the calls that wait had failed: then an idle rank's may be of its end.
+def calls_stay_open(case: Case) -> bool | None:
+    """Return whether gloo's dumps show the call open in which ranks wait, None where no dump of gloo tells.
 
-    A dump in which they are still open was made while all processes lived.
+    A process that ends closes its connections, which fails the calls of its peers at once. Of a call with a root some are done
+    before others come.
     """
     stuck = case.finding.stuck
     if stuck.view is None or stuck.seq is None or stuck.kind is None or stuck.kind.backend != "gloo":
-        return False
+        return None
     inside = [m for m in stuck.view.members.values() if m.row_of(stuck.seq) is not None]
-    return bool(inside) and not any(stuck.seq in member.pending for member in inside)
+    still_open = [stuck.seq in member.pending for member in inside]
+    return (any(still_open) if stuck.kind.op in ROOTED else all(still_open)) if inside else None
 
 
 def _at_work_below(case: Case, rank: int) -> list[Evidence]:

@@ -182,8 +182,6 @@ def _equal_frontiers(case: Case) -> bool:
                 )
             )
         made = made or bool(ends - {0})
-        if len(ends) > 1 and not any(
-            r in case.incident.ranks and group.gid in case.incident.ranks[r].p2p for r in group.ranks
-        ):
+        if len(ends) > 1:
             return False
     return made
