@@ -164,6 +164,11 @@ class Difference:
         """Return whether the culprit left out fewer calls than a step makes: then it skipped something inside."""
         return 0 < len(self.skipped) < self.period
 
+    @property
+    def too_soon(self) -> bool:
+        """Return whether several whole steps lie before the culprit's call by the pattern: it left out none of them on its way."""
+        return self.finding.change.edit is None and 0 < self.period < len(self.skipped)
+
     @cached_property
     def stays_inside(self) -> bool:
         """Return whether the culprit went on inside the loop, or ran as many steps as its peers and skipped one of them."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.text_lines import judged, raised, short, told
+from tests.text_lines import CLOSED, judged, raised, short, told
 
 CLIENTS = "torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. {n}/{of} clients joined."
 REFUSED = "[E1120 15:13:24.220687360 socket.cpp:1028] [c10d] The client socket has timed out after 25000ms while trying to connect to (10.0.0.7, 29511)."
@@ -62,6 +62,14 @@ def test_two_models_of_two_sizes_do_not_tell_which_is_meant(tmp_path: Path) -> N
 def test_one_that_differs_from_process_0_is_named(tmp_path: Path) -> None:
     cause, ranks, _ = short(told(tmp_path, [f"[rank2]: {SIZES.format(2)}"], world_size=4))
     assert (cause, ranks) == ("model_mismatch", (2,))
+
+
+def test_half_of_the_ranks_against_process_0_and_its_like_do_not_tell_who_is_wrong(tmp_path: Path) -> None:
+    lines = {f"rank{r}.log": [f"[rank{r}]: {SIZES.format(r)}"] for r in (2, 3)}
+    report = told(tmp_path, {**lines, "rank0.log": [CLOSED], "rank1.log": [CLOSED]}, world_size=4)
+    cause, ranks, level = short(report)
+    assert (cause, ranks) == ("model_mismatch", ()) and level != "high"
+    assert "ranks 2-3 have other sizes" in judged(report).summary
 
 
 def test_where_all_differ_from_process_0_it_is_the_one(tmp_path: Path) -> None:

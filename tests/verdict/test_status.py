@@ -209,6 +209,22 @@ def test_later_ones_and_times_that_cannot_be_speak_for_themselves(tmp_path: Path
     assert blame(_dumped(tmp_path, seconds)) == ("hang", "stuck_rank", (3,))
 
 
+@pytest.mark.parametrize(
+    ("rounds", "answer"), [((9, 12), "inconclusive"), ((9, 12, 12), "hang"), ((12, 12), "hang")]
+)
+def test_two_rounds_of_dumps_between_which_all_made_calls_show_no_standstill(
+    tmp_path: Path, rounds: tuple[int, ...], answer: str
+) -> None:
+    for number, steps in enumerate(rounds):
+        recorders = loop(4, steps)
+        for recorder in recorders[:3]:
+            due(recorder)
+        write_all(recorders, tmp_path / f"round{number}")
+    report = analyze(tmp_path)
+    assert report.status == answer
+    assert blame(judged(tmp_path, rank0=[timeout(0, seq=25)]))[::2] == ("hang", (3,))
+
+
 def test_calls_that_do_not_fit_wait_for_ever_however_young_they_are(tmp_path: Path) -> None:
     assert culprits(_dumped(tmp_path, 0.2, "broadcast")) == (3,)
 
