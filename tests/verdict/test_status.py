@@ -92,7 +92,8 @@ def test_devices_here_and_there_that_lag_by_one_call_are_those_of_dumps_made_mom
 def test_one_who_is_idle_while_most_wait_for_somebody_else_is_a_moment_of_a_moving_job(
     tmp_path: Path, alone: bool, answer: tuple[str, tuple[int, ...]]
 ) -> None:
-    recorders = job(SIZE, groups=GROUPS)
+    groups = {"0": ("default_pg", range(16)), **{str(n): ("tp", (2 * n - 2, 2 * n - 1)) for n in range(1, 9)}}
+    recorders = job(16, groups=groups)
     for recorder in recorders:
         own = str(recorder.rank // 2 + 1)
         for _ in range(10):
