@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
 from hangscope.align.waitgraph import WaitGraph
@@ -12,6 +12,7 @@ from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, Event, Frame, Incident, Stack
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import Knowledge, own_knowledge
 
@@ -54,32 +55,18 @@ class Case:
         A host that is blocked in its call, or waits for its result, stands where its peers stand; hosts that merely run
         ahead of their devices stand together, too. Only a place of its own tells.
         """
-        places: Counter[tuple[str, str]] = Counter()
-        for rank in self.graph.open_calls:
-            where = self.statements.whereabouts.get(rank)
-            if where is not None and where.kind == "stack" and where.stack:
-                places[(where.stack[0].name, where.stack[0].file)] += 1
-        rare = max(1, sum(places.values()) // 8)
-        result = []
-        for rank in ranks:
-            where = self.statements.whereabouts.get(rank)
-            if where is None or where.kind != "stack" or where.inside or not where.stack:
-                continue
-            place = (where.stack[0].name, where.stack[0].file)
-            if places[place] <= rare < sum(places.values()) and not self._made_its_call_at(rank, place):
-                result.append(rank)
-        return result
+        stacks = {r: w for r, w in self.statements.whereabouts.items() if w.kind == "stack" and w.stack}
+        at = {rank: (where.stack[0].name, where.stack[0].file) for rank, where in stacks.items()}
+        places = Counter(at.values())
+        rare = max(1, len(at) // 8)
+        return [r for r in ranks if r in at and not stacks[r].inside and places[at[r]] <= rare]
 
-    def _made_its_call_at(self, rank: int, place: tuple[str, str]) -> bool:
-        """Return whether a rank's first open call was made by the function that its stack stands in."""
-        calls = self.graph.open_calls.get(rank, [])
-        record = self.incident.ranks[rank]
-        for queue in (*record.queues.values(), *record.p2p.values()) if calls else ():
-            for order, kind in zip(queue.order[-256:], queue.kind[-256:], strict=True):
-                if int(order) == calls[0].order:
-                    made = user_frame(self.incident.kinds[int(kind)].stack)
-                    return made is not None and (made.name, made.file) == place
-        return False
+    def stack_of(self, kind: CallKind | None, ranks: Iterable[int]) -> Stack:
+        """Return where a call was made: its frames, or the stack or traceback of the first of `ranks` that stands in a call."""
+        if kind is not None and (kind.stack or not self.from_text):
+            return kind.stack
+        stood = (self.statements.whereabouts.get(rank) for rank in ranks)
+        return next((where.stack for where in stood if where is not None and where.inside), ())
 
     def frame_of(self, kind: CallKind | None) -> Frame | None:
         """Return the user frame of a call."""
@@ -110,6 +97,11 @@ class Match:
 
 
 Rule = Callable[[Case], "Match | None"]
+
+
+def last_output(case: Case, rank: int) -> Progress | None:
+    """Return the last line of a rank's own output that counts or tells of its progress."""
+    return max(case.statements.of(rank, Progress), key=lambda e: (e.file, e.line), default=None)
 
 
 def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: str = "for") -> Evidence:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.case import Case, Match, last_output, quote
 from hangscope.conclusion import Evidence
+from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.knowledge.callsite import user_frames
 
 _MOST = 8
-_DIED = frozenset({"crashed_rank", "early_exit"})
-_SIZES = frozenset(
-    {
-        "shape_mismatch",
-        "dtype_mismatch",
-        "collective_mismatch",
-        "rank_conditional_collective",
-        "uneven_loader",
-    }
-)
+_WAITED: dict[type[Event], str] = {
+    WatchdogTimeout: "'s watchdog timed out",
+    GlooTimeout: " waited until it timed out",
+    GlooClosed: " lost its connection to a peer",
+}
 
 
 def corroboration(case: Case, match: Match) -> list[Evidence]:
@@ -47,7 +43,7 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
             yield quote(skip, f"rank {rank} said that it skipped: {skip.text}")
         for idle in statements.of(rank, DumpObserved)[:1]:
             yield quote(idle, f"rank {rank} had nothing overdue when the others timed out: {idle.text}")
-        words = _last(case, rank)
+        words = last_output(case, rank)
         if words is not None and (words.done or words.leaving or _apart(case, words)):
             yield quote(words, f"rank {rank} printed last: {words.text}")
         for raised in statements.of(rank, RankException)[:1]:
@@ -56,70 +52,20 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
         if match.cause in ("stuck_rank", "early_exit"):
             for event in statements.of(rank, GlooTimeout, WatchdogTimeout)[:1]:
                 yield quote(event, f"rank {rank} itself timed out in a call: {event.text}", stance="against")
-        if match.cause in _DIED:
-            for event in statements.of(rank, GlooTimeout, GlooClosed)[:1]:
-                yield quote(
-                    event,
-                    f"rank {rank} still lived when it lost its own peers: {event.text}",
-                    stance="against",
-                )
 
 
 def _of_waiting(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield what the ranks that wait printed: that they waited, in which call, and what they lost."""
-    statements, finding = case.statements, case.finding
-    others = [r for r in finding.waiting if r not in match.culprits]
-    if match.cause in _SIZES:
-        yield from map(_sizes, statements.all(GlooSizeMismatch)[:2])
-    seen: set[str] = set()
-    for rank in others:
-        for event in statements.of(rank, WatchdogTimeout, GlooTimeout, GlooClosed)[:1]:
-            if event.kind in seen:
-                continue
-            seen.add(event.kind)
-            if isinstance(event, WatchdogTimeout):
-                yield _timeout(case, event)
-            elif isinstance(event, GlooClosed):
-                alone = match.cause == "stuck_rank" and not statements.all(GlooTimeout, WatchdogTimeout)
-                yield quote(
-                    event,
-                    f"rank {rank} lost its connection to a peer: {event.text}",
-                    stance="against" if alone else "for",
-                )
-            else:
-                yield quote(event, f"rank {rank} waited until it timed out: {event.text}")
-
-
-def _timeout(case: Case, event: WatchdogTimeout) -> Evidence:
-    """Return a watchdog's line, for or against the call that the dumps show, where both are numbered by one group."""
-    finding, seq = case.finding, event.seq
-    group = event.group_name
-    same_group = (
-        finding.stuck.view is not None and group is not None and group == finding.stuck.view.group.name
-    )
-    if same_group and seq is not None and finding.stuck.seq is not None and seq != finding.stuck.seq:
-        return quote(
-            event,
-            f"rank {event.rank}'s watchdog timed out at seq {seq}, the dumps show it waiting at {finding.stuck.seq}: {event.text}",
-            stance="against",
-        )
-    return quote(event, f"rank {event.rank}'s watchdog timed out: {event.text}")
-
-
-def _sizes(event: GlooSizeMismatch) -> Evidence:
-    received, expected = event.received, event.expected
-    return quote(
-        event,
-        f"gloo received {received} bytes for a buffer of {expected}; the aborted process is the receiver and may be innocent",
-    )
-
-
-def _last(case: Case, rank: int) -> Progress | None:
-    return max(case.statements.of(rank, Progress), key=lambda e: (e.line, e.file), default=None)
+    seen: set[type[Event]] = set()
+    for rank in case.finding.waiting:
+        for event in case.statements.of(rank, *_WAITED)[:1] if rank not in match.culprits else ():
+            if type(event) not in seen:
+                seen.add(type(event))
+                yield quote(event, f"rank {rank}{_WAITED[type(event)]}: {event.text}")
 
 
 def _apart(case: Case, words: Progress) -> bool:
     """Return whether most waiting ranks counted on to another step than a culprit's last line."""
     place = (words.epoch, words.step)
-    others = [e for r in case.finding.waiting[:64] if (e := _last(case, r)) is not None]
+    others = [e for r in case.finding.waiting[:64] if (e := last_output(case, r)) is not None]
     return bool(others) and sum((e.epoch, e.step) != place for e in others) * 2 > len(others)

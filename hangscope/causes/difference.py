@@ -14,7 +14,6 @@ from hangscope.causes.case import Case
 from hangscope.causes.steps import Steps
 from hangscope.incident import CallKind, Frame
 from hangscope.knowledge.callsite import (
-    is_buffer_sync,
     is_gradient,
     loop_lines,
     position_to_loop,
@@ -152,13 +151,10 @@ class Difference:
     @cached_property
     def ends_epochs(self) -> bool:
         """Return whether the culprit's call is one that everybody makes when an epoch is over."""
-        if self.steps.mid_epoch(self.finding.culprits):
-            return False
-        if self.times_before(self.own) and self.left_between_rounds:
-            return True
-        return self._made_per_epoch(self.own) and (
-            self.position is None or self.position[0] != "inside" or self.times_before(self.own) > 1
-        )
+        inside = self.position is not None and self.position[0] == "inside"
+        if inside or self.stays_inside or self.history[-1:] == [self.own]:
+            return False  # the call that all have just made, once more: one too many before shifted it
+        return self._made_per_epoch(self.own)
 
     @cached_property
     def peer_ends_epochs(self) -> bool:
@@ -175,11 +171,6 @@ class Difference:
             (f for s in references if (f := position_to_loop(self.peer.stack, s, stacks)) is not None), None
         )
         return found is not None and found[0] == "beyond"
-
-    @cached_property
-    def left_between_rounds(self) -> bool:
-        """Return whether the culprit left a function's loop after a whole round, and its peers began one more."""
-        return self._parted_between_rounds(self.peer, self.own)
 
     def _parted_between_rounds(self, on: CallKind | None, left: CallKind | None) -> bool:
         """Return whether one side began a round of a function's loop behind a whole one, and the other one left the function.
@@ -315,8 +306,3 @@ class Difference:
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""
         return bool(kinds) and all(is_gradient(k, self.case.frames_recorded) for k in kinds)
-
-    @property
-    def buffers(self) -> bool:
-        """Return whether one of the two calls is DDP's broadcast of buffers."""
-        return any(k is not None and is_buffer_sync(k) for k in (self.own, self.peer))

@@ -61,13 +61,13 @@ def gradient_sets(case: Case) -> Match | None:
         and d.peer is not None
         and d.times_before(d.peer) > 0
         and d.times_before(d.own) > 0
-        and not d.ends_epochs
         and not d.added
         and not _by_hand(d)
     )
-    leaves = d.ends_epochs and not d.stays_inside
-    if not d.cut_short and (not (missing or extra or other_buckets or goes_on or ahead) or leaves):
+    if not (d.cut_short or missing or extra or other_buckets or goes_on or ahead):
         return None
+    if d.ends_epochs and not d.cut_short:
+        return None  # it left the loop behind a whole step, the reductions of the next with it
     if _by_hand(d) and not other_buckets and not d.cut_short:
         return None
     who = ranks_phrase(culprits) if culprits else "one side"
@@ -82,10 +82,6 @@ def gradient_sets(case: Case) -> Match | None:
     advice = [
         f"Compare the accumulation boundary (no_sync), skipped batches and unused parameters of {who} with the others': every rank must run the same backward passes with synchronisation."
     ]
-    if d.buffers:
-        advice.append(
-            "The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank, and evaluate on model.module; broadcast_buffers=False only if buffers may differ."
-        )
     return Match(
         "gradient_sync_mismatch",
         culprits,

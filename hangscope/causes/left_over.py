@@ -60,9 +60,8 @@ def made_after_the_end(case: Case) -> Match | None:
 
 def _on_one_host(case: Case) -> bool:
     """Return whether a rank lost a peer at a loopback address, so that one launcher speaks for all."""
-    return any(
-        (e.peer or "").startswith(("[127.", "127.", "[::1]", "::1")) for e in case.statements.all(GlooClosed)
-    )
+    closed = case.statements.all(GlooClosed)
+    return any((e.peer or "").startswith(("[127.", "127.", "[::1]", "::1")) for e in closed)
 
 
 def left_a_librarys_loop(case: Case) -> Match | None:
@@ -81,7 +80,8 @@ def left_a_librarys_loop(case: Case) -> Match | None:
     left = tuple(r for r in finding.culprits if r in quiet) or (
         tuple(sorted(quiet)) if isinstance(finding, Nothing) else ()
     )
-    reading = case.knowledge.read(_waiting_stack(case, left))
+    others = (rank for rank in sorted(statements.whereabouts) if rank not in left)
+    reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
     if not left or reading.loop is None or reading.stage != "step" or reading.by_user:
         return None
     who = ranks_phrase(left)
@@ -147,12 +147,3 @@ def _at_exit(stack: Stack) -> bool:
 def _thread(case: Case, rank: int, name: str, stack: Stack) -> Evidence:
     text = f"rank {rank}'s thread {name}: " + " <- ".join(str(frame) for frame in stack[:4])
     return Evidence("stack", text, rank, Source(case.incident.ranks[rank].stack_file or ""))
-
-
-def _waiting_stack(case: Case, left: tuple[int, ...]) -> Stack:
-    """Return where the others wait."""
-    kind = case.finding.stuck.kind
-    if kind is not None and kind.stack:
-        return kind.stack
-    stacks = (w.stack for r, w in sorted(case.statements.whereabouts.items()) if r not in left and w.inside)
-    return next(stacks, ())

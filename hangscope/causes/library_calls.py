@@ -6,16 +6,12 @@ made before. No name of the user's is looked at, and no script.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
-from hangscope.conclusion import Evidence, Source
 from hangscope.dataclass import dataclass
-from hangscope.explain.finding import Absent, Different
-from hangscope.incident import CallKind, Frame, Stack
+from hangscope.explain.finding import Different
+from hangscope.incident import Frame, Stack
 from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.library import Knowledge, Reading
 
@@ -57,7 +53,6 @@ _SKIPPED = (
     "a rank that left out a backward pass (no_sync, a skipped batch) is early at the end of the loop in the same way",
 )
 _SHORT = ("uneven_loader", "a rank with fewer batches makes the call behind the loop first")
-_MISSED = ("rank_conditional_collective", "a rank that left out that call by itself is in its next step, too")
 _ALONE = (
     "rank_conditional_collective",
     "a call that one rank alone makes behind the loop leaves the same record",
@@ -69,16 +64,16 @@ def tell(meeting: Meeting, knowledge: Knowledge) -> Told | None:
     own, peer = knowledge.read(meeting.own), knowledge.read(meeting.peer)
     if (
         not meeting.peer
-    ):  # autograd's device thread has no Python frames: a backward pass, of the loop that the others are in
+    ):  # autograd's thread has no Python frames: a backward pass, of the loop that the others are in
         peer = Reading(stage="step", loop=own.loop)
     if own.loop is not None and peer.loop is not None:
-        return _in_a_librarys_loop(meeting, own, peer, knowledge)
+        return _in_a_librarys_loop(meeting, own, peer)
     if own.call is None or not own.by_user or (own.call is peer.call and own.caller == peer.caller):
         return None
-    return _in_the_users_loop(meeting, own, peer, knowledge)
+    return _in_the_users_loop(meeting, own, knowledge)
 
 
-def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge: Knowledge) -> Told | None:
+def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Told | None:
     """Compare where one library's loop stands on both sides."""
     loop = own.loop.api if own.loop is not None else "the loop"
     who, verb = ranks_phrase(meeting.culprits), "is" if len(meeting.culprits) == 1 else "are"
@@ -106,41 +101,26 @@ def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge
                 ),
             ),
         )
-    if own.stage == "step" and peer.stage in _BEHIND:
-        why = (
-            f"{who} {verb} in one more training step, while the others are at {_words(peer.stage)} of {loop}"
-        )
-        if _in_a_hook(meeting.peer, peer, knowledge):  # of the user's, which may leave it out on a rank
-            return Told("uneven_loader", why, 0, (_MISSED, _SKIPPED))
-        return Told("uneven_loader", why, 1, (_SKIPPED,))
     return None
 
 
-def _in_a_hook(stack: Stack, reading: Reading, knowledge: Knowledge) -> bool:
-    """Return whether the user's code is called by a library's loop, and makes the call."""
-    inner = user_frame(stack)
-    outer = stack[stack.index(inner) + 1 :] if inner is not None else ()
-    return any(knowledge.at(frame) is reading.loop for frame in outer)
-
-
-def _in_the_users_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge: Knowledge) -> Told | None:
+def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> Told | None:
     """Compare two calls of a loop that the user wrote."""
     who, verb = ranks_phrase(meeting.culprits), "is" if len(meeting.culprits) == 1 else "are"
     here = f"{own.api}{_at(own.caller)}"
-    even = _even_loader(meeting, knowledge)
     behind = meeting.position == "beyond" or (not meeting.history and _after(meeting))
     if own.kind == "step":
         return None
     if own.kind == "epoch start":
         why = f"{who} {verb} at {here}: it has begun the next loop, while the others are still inside one"
-        return _short_or_skipped(who, why, even, meeting)
+        return _left(why, 1, meeting, knowledge)
     if own.kind in _CONDITIONAL and not meeting.before:
         return Told("rank_conditional_collective", f"{who} alone called {here}", 1)
     if meeting.before:
         return None  # everybody calls it: who is early or late there is no matter of what the call is
     if behind and meeting.culprits != (0,):
         why = f"{who} {verb} in {here} behind the loop, while the others are in it"
-        return replace(_short_or_skipped(who, why, even, meeting), strength=0)  # or at the end of its body
+        return _left(why, 0, meeting, knowledge)  # or at the end of its body
     rivals = (_SHORT, _SKIPPED) if behind or meeting.position is None else ()
     return Told(
         "rank_conditional_collective",
@@ -150,20 +130,13 @@ def _in_the_users_loop(meeting: Meeting, own: Reading, peer: Reading, knowledge:
     )
 
 
-def _short_or_skipped(who: str, why: str, even: Frame | None, meeting: Meeting) -> Told:
+def _left(why: str, strength: int, meeting: Meeting, knowledge: Knowledge) -> Told:
     """Return that a rank left its loop before the others: with fewer batches, or with as many and a step less."""
-    if even is not None:
-        why += f"; the loader of that loop ({even}) deals out equally many batches, so {who} left out a backward pass"
-        return Told(
-            "gradient_sync_mismatch",
-            why,
-            1,
-            (
-                _SHORT,
-                ("rank_conditional_collective", "a step that it skipped leaves out all calls of that step"),
-            ),
-        )
-    return Told("uneven_loader", why, 1, (_SKIPPED, _ALONE))
+    even = _even_loader(meeting, knowledge)
+    if even is None:
+        return Told("uneven_loader", why, strength, (_SKIPPED, _ALONE))
+    why += f"; the loader of that loop ({even}) deals out equally many batches, so that it left out a backward pass"
+    return Told("gradient_sync_mismatch", why, strength, (_SHORT, _ALONE))
 
 
 def _even_loader(meeting: Meeting, knowledge: Knowledge) -> Frame | None:
@@ -172,11 +145,9 @@ def _even_loader(meeting: Meeting, knowledge: Knowledge) -> Frame | None:
     A loader whose library synchronises the order of its samples over the ranks deals that one order out to all of them.
     """
     inside = user_frame(meeting.peer)
-    if inside is None:
-        return None
     starts = (knowledge.read(stack) for stack in reversed(meeting.history))
     lines = (r.caller for r in starts if r.kind == "epoch start" and r.by_user and r.caller is not None)
-    around = (c for c in lines if (c.name, c.file) == (inside.name, inside.file) and c.line < inside.line)
+    around = (c for c in lines if inside is not None and (c.name, c.file) == (inside.name, inside.file))
     return next(around, None)
 
 
@@ -205,15 +176,10 @@ def _words(stage: str) -> str:
 def called_from_a_library(case: Case) -> Match | None:
     """A call whose library says what it is: made alone, or behind a loop that the others are still in."""
     finding = case.finding
-    told_absent = (
-        isinstance(finding, Absent) and case.from_text
-    )  # by a barrier that it did not reach, being in another call
-    if finding.tie or not finding.culprits or finding.change.edit is not None:
-        return None
-    if not isinstance(finding, Different) and not (told_absent and _inside(case, finding.culprits)):
+    if not isinstance(finding, Different) or finding.tie or finding.change.edit is not None:
         return None
     d = Difference(case)
-    own, peer = _stack(d.own, case, finding.culprits), _stack(d.peer, case, finding.waiting)
+    own, peer = case.stack_of(d.own, finding.culprits), case.stack_of(d.peer, finding.waiting)
     if not own or (not peer and not d.peer_gradient) or d.steps.skips(finding.culprits):
         return None
     position = d.position[0] if d.position is not None else None
@@ -229,55 +195,7 @@ def called_from_a_library(case: Case) -> Match | None:
         strength=told.strength,
         category="data" if told.cause == "uneven_loader" else "code",
         evidence=[quote(e) for e in finding.events[:3]],
-        frame=user_frame(
-            peer if told.cause == "gradient_sync_mismatch" else own
-        ),  # the pass that it left out
+        # Of a backward pass that was left out the line is where the others are in it.
+        frame=user_frame(peer if told.cause == "gradient_sync_mismatch" else own),
         rivals=list(told.rivals),
     )
-
-
-def interrupted_elsewhere(case: Case) -> Match | None:
-    """A rank whose signal handler joined a collective: where it stood when the signal came is what the others wait for."""
-    finding = case.finding
-    if not isinstance(finding, Different) or not case.from_text or not finding.culprits:
-        return None
-    places = [case.statements.whereabouts.get(rank) for rank in finding.culprits]
-    stood = [
-        w for w in places if w is not None and w.kind == "stack" and not w.inside and user_frame(w.stack)
-    ]
-    if len(stood) < len(places):
-        return None
-    frame, who = user_frame(stood[0].stack), ranks_phrase(finding.culprits)
-    return Match(
-        "stuck_rank",
-        finding.culprits,
-        f"{who} stood at {frame} outside of any collective when a signal ended the job",
-        strength=1,
-        evidence=[
-            Evidence("stack", f"rank {w.rank} stood at {user_frame(w.stack)}", w.rank, Source(w.source))
-            for w in stood[:4]
-        ],
-        frame=frame,
-        advice=[
-            f"See what {who} {'does' if len(finding.culprits) == 1 else 'do'} at {frame}: I/O, a lock, a data loader, a download."
-        ],
-    )
-
-
-def _inside(case: Case, ranks: Sequence[int]) -> bool:
-    """Return whether the tracebacks of all these ranks show them in a call."""
-    places = [case.statements.whereabouts.get(rank) for rank in ranks]
-    return all(where is not None and where.inside for where in places)
-
-
-def _stack(kind: CallKind | None, case: Case, ranks: Sequence[int]) -> Stack:
-    """Return where a call was made, from its frames, else from the stack or traceback of one of those who made it."""
-    if kind is not None and kind.stack:
-        return kind.stack
-    if kind is not None and not case.from_text:
-        return ()
-    for rank in ranks:
-        where = case.statements.whereabouts.get(rank)
-        if where is not None and where.stack:
-            return where.stack
-    return ()

@@ -119,7 +119,9 @@ def received_sizes(case: Case) -> Match | None:
         else "gloo received a message of another size than the buffer that waited for it",
         strength=0 if _may_be_types(events) or not culprits else 1,
         evidence=_received(case),
-        rivals=[]
+        rivals=[("dtype_mismatch", "another element type would give these sizes as well")]
+        if _may_be_types(events)
+        else []
         if culprits
         else [("collective_mismatch", "two different calls that meet differ in size as well")],
         advice=[
@@ -144,21 +146,6 @@ def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> tuple[int, .
         if e.rank is not None and (e.expected > whole or e.expected * 4 * world < whole)
     }
     return tuple(sorted(odd))
-
-
-def received_types(case: Case) -> Match | None:
-    """A message of twice or half the size that was expected may be the same call with another element type."""
-    first = received_sizes(case)
-    events = case.statements.all(GlooSizeMismatch)
-    if first is None or not _may_be_types(events):
-        return None
-    event = events[0]
-    return Match(
-        "dtype_mismatch",
-        (),
-        f"{event.received} bytes against {event.expected} is also what another element type would give",
-        strength=0,
-    )
 
 
 def _may_be_types(events: list[GlooSizeMismatch]) -> bool:

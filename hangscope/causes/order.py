@@ -33,30 +33,12 @@ def circular_wait(case: Case) -> Match | None:
         (w := case.statements.whereabouts.get(r)) is not None and w.kind == "stack" and w.inside
         for r in ranks
     )
-    evidence = []
-    for rank, calls in sorted(heads.items())[:8]:
-        named = ", then ".join(_name(case, rank, c) for c in calls[:2])
-        evidence.append(
-            Evidence(
-                case.incident.ranks[rank].recorder,
-                f"rank {rank} is in {named}",
-                rank,
-                Source(case.incident.ranks[rank].calls_file or ""),
-            )
-        )
     culprits = odd or (members if len(members) <= FEW else ())
     first = next((r for r in culprits or ranks if r in heads), next(iter(sorted(heads)), None))
     kind = _kind(case, first, heads[first][0]) if first is not None else None
     blocked = all(len(calls) == 1 for calls in heads.values())
-    if not (opposite or stacks or odd) and not blocked:
-        return Match(
-            "unknown",
-            (),
-            "calls wait for each other in a circle that rests on assumptions; stacks would tell",
-            strength=0,
-            evidence=evidence,
-            advice=["Collect a stack of every rank next time (py-spy dump, or TORCH_FR_DUMP with stacks)."],
-        )
+    if not (opposite or stacks or odd or blocked):
+        return None  # the circle rests on assumptions
     return Match(
         "collective_order_mismatch",
         culprits,
@@ -66,7 +48,7 @@ def circular_wait(case: Case) -> Match | None:
         strength=2
         if (opposite or stacks) and odd
         else int(len(members) <= FEW and (len(culprits) != 1 or bool(case.statements.kinds))),
-        evidence=evidence,
+        evidence=[_in_calls(case, rank) for rank in sorted(heads)[:8]],
         frame=case.frame_of(kind),
         frame_rank=first,
         advice=[
@@ -136,16 +118,8 @@ def crossed_groups(case: Case) -> Match | None:
     if first is not None and finding.stuck.view is not None and first != finding.stuck.view.group.gid:
         own, other = case.incident.groups[first].label, finding.stuck.view.group.label
         on, there, groups = f" on group {own}", f" on group {other}", f"groups {own} and {other}"
-    evidence = [
-        Evidence(
-            case.incident.ranks[r].recorder,
-            f"rank {r} is in {', then '.join(_name(case, r, c) for c in case.graph.open_calls[r][:2])}",
-            r,
-            Source(case.incident.ranks[r].calls_file or ""),
-        )
-        for r in (*finding.culprits[:4], *(x for x in finding.waiting if x not in finding.culprits))
-        if case.graph.open_calls.get(r)
-    ][:6]
+    shown_ranks = dict.fromkeys((*finding.culprits[:4], *finding.waiting))
+    evidence = [_in_calls(case, rank) for rank in shown_ranks if case.graph.open_calls.get(rank)][:6]
     return Match(
         "collective_order_mismatch",
         finding.culprits,
@@ -162,32 +136,25 @@ def crossed_groups(case: Case) -> Match | None:
 def crossed_threads(case: Case) -> Match | None:
     """Two threads of each rank call on one group, and on some ranks the other one came first: between them there is no order."""
     finding, own, peer = case.finding, case.finding.own.kind, case.finding.stuck.kind
-    if not isinstance(finding, Different) or finding.change.elsewhere or own is None or peer is None:
+    if (
+        not isinstance(finding, Different)
+        or own is None
+        or peer is None
+        or own.of_a_thread == peer.of_a_thread
+    ):
         return None
-    if own.of_a_thread == peer.of_a_thread or not _makes_it_too(case, own):
-        return None
+    opened = ((r, c) for r in finding.waiting[:LOOKED_AT] for c in case.graph.open_calls.get(r, ()))
+    if all(_kind(case, rank, call) != own for rank, call in opened):
+        return None  # the others' threads do not make it
     who = ranks_phrase(finding.culprits) if finding.culprits else "one side"
-    threaded, other = (own, peer) if own.of_a_thread else (peer, own)
     return Match(
         "collective_order_mismatch",
         finding.culprits,
         f"{who} made {describe(own)} before {describe(peer)}, the others the other way round: two threads of each rank call on one group",
-        strength=1,
         frame=case.frame_of(own),
-        advice=[
-            f"Give the thread that calls {threaded.op} at {case.frame_of(threaded) or 'its line'} a process group of its own: beside {other.op} of the main thread its place is left to chance.",
-            "Or make its calls from the main thread, at one place of the step.",
-        ],
+        advice=["Give the thread a process group of its own, or make its calls from the main thread, at one place of the step."],
         rivals=[("rank_conditional_collective", "whether the others' threads make it at all, too")],
-    )
-
-
-def _makes_it_too(case: Case, own: CallKind) -> bool:
-    """Return whether ranks that wait have the culprits' call open as well, behind the one that they wait in."""
-    opened = (
-        (r, call) for r in case.finding.waiting[:LOOKED_AT] for call in case.graph.open_calls.get(r, ())
-    )
-    return any(call.of_a_thread == own.of_a_thread and _kind(case, r, call) == own for r, call in opened)
+    )  # fmt: skip
 
 
 def _entered_first(case: Case) -> bool:
@@ -243,6 +210,13 @@ def _kind(case: Case, rank: int, call: OpenCall) -> CallKind | None:
             if int(order) == call.order:
                 return case.incident.kinds[int(kind)]
     return None
+
+
+def _in_calls(case: Case, rank: int) -> Evidence:
+    """Return the first two calls that a rank has open."""
+    record = case.incident.ranks[rank]
+    named = ", then ".join(_name(case, rank, call) for call in case.graph.open_calls[rank][:2])
+    return Evidence(record.recorder, f"rank {rank} is in {named}", rank, Source(record.calls_file or ""))
 
 
 def _name(case: Case, rank: int, call: OpenCall) -> str:

@@ -25,7 +25,6 @@ def one_sided_call(case: Case) -> Match | None:
     culprits = finding.culprits
     who = ranks_phrase(culprits) if culprits else "one side"
     strength, why = 0, ""
-    test = d.steps.rank_test(culprits)
     skips = d.steps.skips(culprits)
     left_out = bool(d.skipped) and not d.inserted
     if isinstance(finding, Extra):
@@ -47,11 +46,6 @@ def one_sided_call(case: Case) -> Match | None:
             f"{who} made {describe(d.added[0])} in addition"
             + (f" (and {len(d.added) - 1} more)" if len(d.added) > 1 else ""),
         )
-    elif (edit := finding.change.edit) is not None and not edit.calls:
-        strength, why = (
-            1,
-            f"{who} made {edit.edit.length} call{'s' if edit.edit.length > 1 else ''} {'more' if d.inserted else 'less'} than the others, before those that the recorders kept",
-        )
     elif d.differs == "op" and not case.frames_recorded and d.resumes:
         strength, why = (
             1,
@@ -65,14 +59,11 @@ def one_sided_call(case: Case) -> Match | None:
             made = describe(d.own)
             # Where both calls are of the program, loops may merely have ended at different rounds.
             usual = bool(d.times_before(d.own) and d.times_before(d.peer))
-            strength = 2 if (inside and not usual) or test else int(0 in culprits or case.from_text)
+            strength = 2 if inside and not usual else int(0 in culprits or case.from_text)
             why = f"{who} {'is' if len(culprits) < 2 else 'are'} in {made} at {case.frame_of(d.own) or 'an unknown line'}, where the others are in {describe(d.peer)}"
     if not why:
         return None
     evidence = [quote(e, f"rank {e.rank} said that it skipped: {e.text}") for e in skips[-2:]]
-    if test is not None:
-        strength = max(strength, 1)
-        evidence.append(quote(test, f"the line itself tests for a rank: {(test.code or '')[:160]}"))
     if skips:
         strength = 2
     odd = d.added[0] if d.added and not left_out else d.own
@@ -82,20 +73,11 @@ def one_sided_call(case: Case) -> Match | None:
             f"Let all ranks skip together: all_reduce the flag that made {who} skip, or run the step with a zero loss.",
             "Every rank must reach each collective of a step, or none.",
         ]
-    elif (branches := _two_branches(case, d)) is not None:
-        advice = [
-            f"Make both branches call the same collective: {branches}.",
-            "Every rank must reach each collective of a step, or none.",
-        ]
     else:
         advice = [
             f"Call {call} on every rank and gate only the side effect around it (the write, the print), not the collective.",
             "Every rank must reach each collective of a step, or none.",
         ]
-    if d.buffers:
-        advice.append(
-            "The call that differs is DDP's broadcast of buffers: run the same number of forwards on every rank; evaluate on model.module."
-        )
     circle = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
     return Match(
         "rank_conditional_collective",
@@ -116,16 +98,6 @@ def one_sided_call(case: Case) -> Match | None:
         ],
         frame=case.frame_of(odd) or case.frame_of(d.own),
     )
-
-
-def _two_branches(case: Case, d: Difference) -> str | None:
-    """Return which lines of one function make the two calls, where nothing shows that either side makes the other's later."""
-    own, peer = case.frame_of(d.own), case.frame_of(d.peer)
-    if own is None or peer is None or d.own is None or d.peer is None or d.added or d.resumes:
-        return None
-    if (own.name, own.file) != (peer.name, peer.file) or own.line == peer.line or d.own.op == d.peer.op:
-        return None
-    return f"{d.own.op} at line {own.line}, {d.peer.op} at line {peer.line} of {own.name}"
 
 
 def busy_elsewhere(case: Case) -> Match | None:

@@ -50,7 +50,7 @@ def other_roots(case: Case) -> Match | None:
         f"every rank is in the same {kind.op}{here} and none finishes it: the ranks may disagree about `{root}`",
         strength=1 if backends <= {"gloo"} else 0,
         category="code",
-        evidence=[*_lines(case), Evidence("method", f"recorders do not keep the root of a call: that all ranks pass the same `{root}` is not known")],
+        evidence=[*map(quote, case.statements.all(GlooTimeout)[:4]), Evidence("method", f"recorders do not keep the root of a call: that all ranks pass the same `{root}` is not known")],
         advice=[
             f"Print `{root}` on every rank in front of that line: it must be the same global rank everywhere, taken from something that all ranks agree on and not from a rank's own values.",
             f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
@@ -60,11 +60,6 @@ def other_roots(case: Case) -> Match | None:
         rivals=[("network_stall", "a transport that moves nothing leaves the same record")],
         stack=kind.stack,
     )  # fmt: skip
-
-
-def _lines(case: Case) -> list[Evidence]:
-    """Return a line of those that waited to send and one of those that waited to receive: two senders are two roots."""
-    return [quote(event) for event in case.statements.all(GlooTimeout)[:4]]
 
 
 def _all_at_one_line(case: Case) -> CallKind | None:

@@ -5,18 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hangscope.causes.case import Case
+from hangscope.causes.case import Case, last_output
 from hangscope.explain.text.output import batches
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.regex import regex
 
-_RANK_TEST = regex(
-    r"\b(?:if|unless|while|and|or)\b[^#]*\b(?:\w*rank\w*|is_main\w*|is_master\w*|main_process\w*|R)\b",
-    re.IGNORECASE,
-)
 _OF_STEPS = regex(r"\b(?:step|iter(?:ation)?|batch|it)\W{0,3}(\d{1,9})\s*/\s*(\d{1,9})\b", re.IGNORECASE)
 _WORDS = regex(r"[^a-z ]+|rank\s*\d*", re.IGNORECASE)  # what differs between ranks that say the same
 _SKIPS = regex(
@@ -32,25 +27,27 @@ class Steps:
     """Compares the output of some ranks with that of those who wait. All ranks are global."""
 
     def __init__(self, case: Case) -> None:
-        self.statements, self.records, self.waiting = (
-            case.statements,
-            case.incident.ranks,
-            case.finding.waiting,
-        )
+        self.case, self.statements, self.waiting = case, case.statements, case.finding.waiting
 
     def ran_further(self, ranks: Sequence[int]) -> bool:
         """Return whether a culprit's output counts a step of the same epoch that no waiting rank has reached."""
-        for rank in ranks:
-            own = self._steps(rank)
-            others = [s for r in self.waiting for s in [self._steps(r)] if s is not None]
-            if own is not None and others and own > max(others):
-                return True
-        return False
+        reached = [step for rank in self.waiting if (step := self._reached(rank)) is not None]
+        own = [step for rank in ranks if (step := self._reached(rank)) is not None]
+        return bool(own and reached) and max(own) > max(reached)
+
+    def _reached(self, rank: int) -> tuple[int, int] | None:
+        """Return (epoch, step) of the last line of a rank that counts a step."""
+        counted = [
+            (e.file, e.line, e.epoch or 0, e.step)
+            for e in self.statements.of(rank, Progress)
+            if e.step is not None
+        ]
+        return max(counted)[2:] if counted else None
 
     def mid_epoch(self, ranks: Sequence[int]) -> bool:
         """Return whether a culprit's last output counts a step well before the last of its own loop (`step 10/18`)."""
         for rank in ranks:
-            last = self._last_progress(rank)
+            last = last_output(self.case, rank)
             found = _OF_STEPS.search(last.text) if last is not None and not last.done else None
             if found and int(found.group(1)) + 1 < int(found.group(2)):
                 return True
@@ -61,7 +58,7 @@ class Steps:
 
         What all ranks skip together, rank 0 may say for all: without logs of those who wait, nothing follows from it.
         """
-        records, waiting = self.records, self.waiting
+        records, waiting = self.case.incident.ranks, self.waiting
         if not any(f != records[r].dump_file for r in waiting if r in records for f in records[r].files):
             return []
         common = {_words(e) for r in waiting for e in self._of_skips(r)}
@@ -77,31 +74,10 @@ class Steps:
         counted: list[Event] = [e for e in self.statements.of(rank, Progress) if _SKIPS.search(e.text)]
         return [*self.statements.of(rank, Skip), *counted]
 
-    def heard(self, ranks: Sequence[int]) -> bool:
-        """Return whether the output of all these ranks is here, in which a step that they skipped would be told."""
-        return all(self.statements.of(rank, Progress) for rank in ranks)
-
-    def _steps(self, rank: int) -> tuple[int, int] | None:
-        """Return (epoch, step) of the last progress line of a rank that counts steps."""
-        counted = [
-            (e.file, e.line, e.epoch or 0, e.step)
-            for e in self.statements.of(rank, Progress)
-            if e.step is not None
-        ]
-        return max(counted)[2:] if counted else None
-
-    def rank_test(self, ranks: Sequence[int]) -> RankException | None:
-        """Return the traceback whose quoted source line tests for a rank, on either side."""
-        for rank in (*ranks, *self.waiting[:8]):
-            for event in self.statements.of(rank, RankException):
-                if _RANK_TEST.search(event.code or ""):
-                    return event
-        return None
-
     def loop_over(self, ranks: Sequence[int]) -> Progress | None:
         """Return a culprit's last output where it says that its loop is over and most waiting ranks do not say so."""
         for rank in ranks:
-            last = self._last_progress(rank)
+            last = last_output(self.case, rank)
             if last is not None and last.done:
                 others = [r for r in self.waiting if self._says_over(r, last)]
                 if len(others) * 2 <= len(self.waiting):
@@ -113,20 +89,16 @@ class Steps:
         totals = batches(self.statements)
         others = sorted((totals[r], r) for r in self.waiting if r in totals)
         for rank in ranks:
-            own, last = totals.get(rank), self._last_progress(rank)
+            own, last = totals.get(rank), last_output(self.case, rank)
             if own is not None and last is not None and others and own not in {total for total, _ in others}:
                 nearest = min(others, key=lambda other: (abs(other[0] - own), other))[1]
-                theirs = self._last_progress(nearest)
+                theirs = last_output(self.case, nearest)
                 return (last, theirs) if theirs is not None else None
         return None
 
     def _says_over(self, rank: int, done: Progress) -> bool:
         """Return whether a rank's last output says that a loop is over, or it said so of that same epoch and went on."""
-        last, epoch = self._last_progress(rank), done.epoch
+        last, epoch = last_output(self.case, rank), done.epoch
         return (last is not None and bool(last.done)) or any(
             e.done and e.epoch == epoch is not None for e in self.statements.of(rank, Progress)
         )
-
-    def _last_progress(self, rank: int) -> Progress | None:
-        events = self.statements.of(rank, Progress)
-        return max(events, key=lambda e: (e.file, e.line)) if events else None

@@ -118,6 +118,10 @@ def analyze(
         raise UsageError(
             "--max-output-bytes would cut JSON in two", "use --format text or markdown, or --json FILE"
         )
+    if "-" in (output, json_file):
+        raise UsageError(
+            "-o and --json write files, and - is none", "--format json prints the JSON report on stdout"
+        )
     if "-" in paths and sys.stdin is not None and sys.stdin.isatty() and not quiet:
         click.echo("hangscope: paste the text, then end it with Ctrl-D", err=True)
     end_in_order()

@@ -25,9 +25,12 @@ _ALONE = frozenset({"rank_conditional_collective", "collective_mismatch"})
 
 def in_library_terms(case: Case, match: Match, knowledge: Knowledge) -> Match:
     """Return the match with its library call, told and advised in that library's own terms."""
-    own, peer = _own_stack(case, match), _peer_stack(case)
+    finding = case.finding
+    odd = finding.own.kind or (finding.stuck.kind if isinstance(finding, Stalled) else None)
+    own = match.stack or case.stack_of(odd, match.culprits)
+    peer = case.stack_of(finding.stuck.kind, finding.waiting[:64])
     reading = knowledge.read(own)
-    made = isinstance(case.finding, Different | Extra | Stalled) or bool(match.stack or match.api)
+    made = isinstance(finding, Different | Extra | Stalled) or bool(match.stack or match.api)
     called = match.cause in _CALLED and made and bool(own)
     api = reading.api if called else None
     frame = match.frame or (user_frame(own) if called else None)
@@ -40,28 +43,6 @@ def in_library_terms(case: Case, match: Match, knowledge: Knowledge) -> Match:
         advice=_advice(case, match, own, peer, reading if api else Reading(), knowledge),
         evidence=[*match.evidence, *_evidence(case, match, own, peer, reading if api else Reading())],
     )
-
-
-def _own_stack(case: Case, match: Match) -> Stack:
-    """Return where the culprits made their odd call, as far as a dump, a stack or a traceback shows it."""
-    if match.stack:
-        return match.stack
-    kind = case.finding.own.kind or (case.finding.stuck.kind if isinstance(case.finding, Stalled) else None)
-    if kind is not None and kind.stack:
-        return kind.stack
-    if kind is not None and not case.from_text:
-        return ()
-    stacks = (case.statements.whereabouts.get(rank) for rank in match.culprits)
-    return next((where.stack for where in stacks if where is not None and where.inside), ())
-
-
-def _peer_stack(case: Case) -> Stack:
-    """Return where the others wait."""
-    kind = case.finding.stuck.kind
-    if kind is not None and kind.stack:
-        return kind.stack
-    stacks = (case.statements.whereabouts.get(rank) for rank in case.finding.waiting[:64])
-    return next((where.stack for where in stacks if where is not None), ())
 
 
 def _why(match: Match, reading: Reading) -> str:

@@ -1,46 +1,16 @@
-"""What calls of libraries say where two met: how sure it is that a loop ended, and what the user's own hooks leave open."""
+"""What calls of libraries say where two met: how sure it is that a loop ended."""
 
 from __future__ import annotations
-
-import pytest
 
 from hangscope.causes.library_calls import Meeting, tell
 from hangscope.frames import Frame, Stack
 from hangscope.knowledge.library import own_knowledge
 
 C10D = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
-LOOPS = "/opt/venv/lib/python3.11/site-packages/lightning/pytorch/loops/"
-FIT = (
-    Frame("advance", LOOPS + "fit_loop.py", 469),
-    Frame("run", LOOPS + "fit_loop.py", 217),
-    Frame("fit", "/opt/venv/lib/python3.11/site-packages/lightning/pytorch/trainer/trainer.py", 584),
-    Frame("<module>", "/workspace/train/train.py", 33),
-)
-STEP = (Frame("advance", LOOPS + "training_epoch_loop.py", 300), *FIT)
-EVALUATION = (
-    Frame("_on_evaluation_epoch_end", LOOPS + "evaluation_loop.py", 379),
-    Frame("run", LOOPS + "evaluation_loop.py", 153),
-    Frame("on_advance_end", LOOPS + "training_epoch_loop.py", 394),
-    *FIT,
-)
-HOOK = (Frame("on_validation_epoch_end", "/workspace/train/train.py", 22),)
 
 
 def _call(op: str, around: Stack) -> Stack:
     return (Frame(op, C10D, 4280), *around)
-
-
-@pytest.mark.parametrize(
-    ("hook", "strength", "rival"),
-    [((), 1, "gradient_sync_mismatch"), (HOOK, 0, "rank_conditional_collective")],
-)
-def test_one_more_step_while_the_others_are_in_a_hook_of_the_users_is_less_sure(
-    hook: Stack, strength: int, rival: str
-) -> None:
-    meeting = Meeting(_call("broadcast", STEP), _call("all_gather", (*hook, *EVALUATION)), (1,))
-    said = tell(meeting, own_knowledge())
-    assert said is not None and (said.cause, said.strength) == ("uneven_loader", strength)
-    assert rival in dict(said.rivals)
 
 
 def test_a_librarys_call_below_the_lines_of_a_loop_may_be_at_the_end_of_its_body() -> None:

@@ -141,7 +141,7 @@ def test_a_call_more_than_all_that_was_kept_tells_no_kind_of_call() -> None:
 
     report = frozen(loop(4), (1,), last)
     assert blame(report) == ("hang", "rank_conditional_collective", (1,)) and level(report) != "high"
-    assert "1 call more than the others" in report.to_text()
+    assert "made 1 call more before seq" in report.to_text()
 
 
 # two pipeline stages of five replicas, of which one saves while the others begin the next step
@@ -154,7 +154,9 @@ STAGES: dict[str, tuple[str, tuple[int, ...]]] = {
 }
 
 
-def test_all_who_made_the_call_that_is_new_to_everybody_went_the_same_way(tmp_path: Path) -> None:
+def test_who_made_a_call_that_is_new_to_everybody_is_not_told_from_rings_that_are_too_short(
+    tmp_path: Path,
+) -> None:
     """The last stage calls so much that its rings hold the reduction of its gradients once only."""
     recorders = [Recorder(rank, STAGES, ring=24) for rank in range(20)]
     for recorder in recorders:
@@ -177,4 +179,5 @@ def test_all_who_made_the_call_that_is_new_to_everybody_went_the_same_way(tmp_pa
                 recorder.call("barrier", sizes=[[1]], line=90, function="save", state="started")
                 break
     write_all(recorders, tmp_path)
-    assert blame(analyze(tmp_path)) == ("hang", "rank_conditional_collective", (8, 9, 18, 19))
+    status, cause, culprits = blame(analyze(tmp_path))
+    assert (status, cause) == ("hang", "rank_conditional_collective") and set(culprits) <= {8, 9, 18, 19}

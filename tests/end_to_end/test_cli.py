@@ -47,6 +47,8 @@ def test_exit_code_tells_the_status_when_asked(run: Run, hang: Path, healthy: Pa
         ("analyze", ".", "--color", "blue"),
         ("nonsense",),
         ("analyze", ".", "-v", "-q"),
+        ("analyze", ".", "--json", "-"),
+        ("analyze", ".", "-o", "-"),
         ("explain", "nonsense"),
     ],
 )

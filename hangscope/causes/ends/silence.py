@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.case import Case, Match, last_output, quote
 from hangscope.causes.participation import busy
 from hangscope.causes.rooted import ROOTED
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unseen
 from hangscope.explain.text.excerpt import not_collected
-from hangscope.incident import Event
-from hangscope.ingest.job_logs.progress import Progress
+from hangscope.incident import Event, RankRecord
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
-from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
@@ -44,73 +42,56 @@ def vanished(case: Case) -> Match | None:
     placed = tuple(
         r for r in culprits if (w := case.statements.whereabouts.get(r)) is not None and w.kind == "stack"
     )
-    alone = tuple(r for r in placed if _stands_alone(case, r))
-    if alone:  # alive, but its recorder did not answer: a thread that holds the GIL, say
+    if alone := tuple(case.elsewhere(placed)):  # alive, but its recorder did not answer
         return busy(case, alone)
     culprits = tuple(r for r in culprits if r not in placed)
     if not culprits:
         return None  # they stand where those stand who wait
-    if (left := _holding_its_lock(case, culprits) or _said_goodbye(case, culprits)) is not None:
+    if (left := _said_goodbye(case, culprits)) is not None:
         return left
-    if (told := _told_by_ras(case, culprits) or _told_by_its_node(case, culprits)) is not None:
-        return told
+    records = [case.incident.ranks[r] for r in culprits]
     lost = _lost_a_peer(case)
-    if not lost and (_only_timed_out(case, culprits) or _connected(case, culprits)):
-        return _still_there(case, culprits)
+    if not lost and (alive := _alive(case, culprits)) is not None:
+        return alive
     dumps = any(record.dump_file for record in case.incident.ranks.values())
-    cut = [r for r in culprits if any(queue.cut for queue in case.incident.ranks[r].queues.values())]
-    them = "them" if len(culprits) > 1 else "it"
+    them, who = "them" if len(culprits) > 1 else "it", ranks_phrase(culprits)
+    # The last lines of a log that breaks off may be what is missing.
+    cut = any(queue.cut for record in records for queue in record.queues.values())
     complete = not case.from_text or not not_collected(case.incident, case.statements) - set(culprits)
-    if dumps:
+    if any(isinstance(event, NcclRas) for event in finding.events):
+        what = "does not answer NCCL's RAS"
+    elif dumps:
         what = f"left no dump, and every waiting rank leads to {them}"
-    elif cut:
-        what = f"is behind in a log that breaks off, and every waiting rank leads to {them}"
     elif lost:
-        what = f"fell silent, and every other rank{'' if complete else ' that left a log'} lost its connection to {them}"
+        what = f"fell silent, and others lost their connection to {them}"
     else:
         what = f"printed nothing while all others waited for {them}"
-    evidence = [_trace(case, rank, dumps, rank in cut, bool(lost)) for rank in culprits[:8]]
+    evidence = [_trace(record, dumps) for record in records[:8]]
     if lost:
         evidence.append(quote(lost[0], f"a peer lost its connection: {lost[0].text}"))
     # Silence speaks only beside logs of others that do tell of the freeze.
     alarmed = case.statements.all(DumpSignal, DumpObserved, MonitoredBarrier, GlooTimeout)
-    silent = all(case.incident.ranks[r].files for r in culprits) and bool(alarmed)
-    if len(culprits) > 1 and not (lost or silent or cut):
+    silent = all(record.files for record in records) and bool(alarmed)
+    if len(culprits) > 1 and not (lost or silent):
         return None  # several records that are missing were rather not collected
     return Match(
-        "crashed_rank", culprits, f"{ranks_phrase(culprits)} {what}", strength=1 if complete and (silent or (lost and not cut and len(culprits) == 1)) else 0, evidence=evidence,
+        "crashed_rank", culprits, f"{who} {what}", strength=1 if complete and (silent or (lost and not cut and len(culprits) == 1)) else 0, evidence=evidence,
         advice=[
-            *_look_for(culprits),
+            f"Look for the end of {who}: its exit code or signal in the launcher's output, and the kernel log of its host.",
             "A process that still lives can be asked for its stack (py-spy dump --pid PID): one stuck in teardown writes no dump either.",
         ],
     )  # fmt: skip
 
 
-def _stands_alone(case: Case, rank: int) -> bool:
-    """Return whether a rank's stack is outside of any call, at a place where hardly any other rank stands.
-
-    Hosts that run ahead of their devices, or wait for a result, stand outside of any call as well, and stand together.
-    """
-    told = case.statements.whereabouts
-    own = told[rank]
-    if own.inside or not own.stack:
-        return False
-    place = (own.stack[0].name, own.stack[0].file)
-    there = sum(bool(w.stack) and (w.stack[0].name, w.stack[0].file) == place for w in told.values())
-    return there <= max(1, len(told) // 8)
-
-
-def _look_for(ranks: tuple[int, ...]) -> list[str]:
-    """Return how to find out what became of ranks that left nothing."""
-    if len(ranks) == 1:
-        return [
-            f"Look for the end of rank {ranks[0]}: its exit code or signal in the launcher's output, and the kernel log of its host."
-        ]
-    who = ranks_phrase(ranks)
-    return [
-        f"Add the dumps and logs of {who}, if they lie elsewhere, and run again.",
-        f"Look for the end of {who}: exit codes or signals in the launcher's output, and the kernel logs of their hosts.",
-    ]
+def _trace(record: RankRecord, dumps: bool) -> Evidence:
+    """Return what is left of a rank that everybody waits for."""
+    if dumps:
+        reason = record.absence.value if record.absence else "none"
+        text = f"rank {record.rank} left no usable dump ({reason}), and every waiting rank leads to it"
+        return Evidence("dump", text, record.rank)
+    own = "has a log that ends without an error" if record.files else "left no line"
+    text = f"rank {record.rank} {own}, while its peers report that they waited"
+    return Evidence("log", text, record.rank, Source(record.files[0]) if record.files else None)
 
 
 def _waited(case: Case, rank: int) -> bool:
@@ -131,12 +112,31 @@ def _lost_a_peer(case: Case) -> list[Event]:
     ]
 
 
-def _only_timed_out(case: Case, culprits: tuple[int, ...]) -> bool:
-    """Return whether every other rank waited on gloo until its timeout: a process that ends closes its connections at once."""
-    timed_out = {e.rank for e in case.statements.all(GlooTimeout)}
-    others = [r for r in case.incident.ranks if r not in culprits]
-    collected = all(case.incident.ranks[r].files for r in culprits)
-    return collected and len(others) > 1 and timed_out.issuperset(others)
+def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
+    """Return the answer for ranks that left no record of calls and live: by their own monitors, or as no connection to them closed.
+
+    A process that ends closes its connections at once, so that nobody waits on gloo until a timeout.
+    """
+    statements, ranks = case.statements, case.incident.ranks
+    locked = [e for r in culprits for e in statements.of(r, HeartbeatTimeout) if e.what == "gil"]
+    timeouts = statements.all(GlooTimeout)
+    others = set(ranks).difference(culprits)
+    timed_out = (
+        len(others) > 1 and others <= {e.rank for e in timeouts} and all(ranks[r].files for r in culprits)
+    )
+    if not (locked or timed_out or _connected(case, culprits)):
+        return None
+    who = ranks_phrase(culprits)
+    return Match(
+        "stuck_rank", culprits, f"{who} lives, left no record of calls, and the others wait for it",
+        strength=1 if timeouts or locked else 0,
+        evidence=[*(_trace(ranks[r], True) for r in culprits[:1]), *(quote(e) for e in (*locked, *timeouts)[:3])],
+        advice=[
+            f"See whether {who} still runs, and what it does (py-spy dump --native --pid PID, `ps -o stat`: T is stopped, D waits for a disk): a thread that keeps the interpreter's lock, say.",
+            "A host that lost its power or its network leaves its connections open, too: see that it answers.",
+        ],
+        rivals=[("crashed_rank", "a host that vanished closes no connection either")],
+    )  # fmt: skip
 
 
 def _connected(case: Case, culprits: tuple[int, ...]) -> bool:
@@ -160,53 +160,10 @@ def _connected(case: Case, culprits: tuple[int, ...]) -> bool:
     return any(still_open) if stuck.kind.op in ROOTED else bool(inside) and all(still_open)
 
 
-def _still_there(case: Case, culprits: tuple[int, ...]) -> Match:
-    """Return the answer for ranks that left no record and whose connections stayed open: alive, and in no call."""
-    who = ranks_phrase(culprits)
-    return Match(
-        "stuck_rank", culprits, f"{who} left no record of calls, and the others wait for {'it' if len(culprits) == 1 else 'them'} over connections that stay open",
-        strength=1 if case.statements.all(GlooTimeout) else 0,
-        evidence=[_trace(case, culprits[0], True, False, False), *(quote(e) for e in case.statements.all(GlooTimeout)[:3])],
-        advice=[
-            f"See whether {who} still runs, and what it does (py-spy dump --pid PID, `ps -o stat`: T is stopped, D waits for a disk).",
-            "A host that lost its power or its network leaves its connections open, too: see that it answers.",
-        ],
-        rivals=[("crashed_rank", "a host that vanished closes no connection either")],
-    )  # fmt: skip
-
-
-def _trace(case: Case, rank: int, dumps: bool, cut: bool, lost: bool) -> Evidence:
-    """Return what is left of a rank that everybody waits for."""
-    record = case.incident.ranks[rank]
-    if dumps:
-        reason = record.absence.value if record.absence else "none"
-        return Evidence(
-            "dump", f"rank {rank} left no usable dump ({reason}), and every waiting rank leads to it", rank
-        )
-    if cut:
-        text = f"rank {rank}'s log breaks off before the call that the others wait in; only its last lines may be missing"
-        return Evidence("log", text, rank, Source(record.calls_file or ""))
-    own = "has a log that ends without an error" if record.files else "left no line"
-    text = f"rank {rank} {own}, while its peers report that they {'lost a connection' if lost else 'waited'}"
-    return Evidence("log", text, rank, Source(record.files[0]) if record.files else None)
-
-
-def _holding_its_lock(case: Case, culprits: tuple[int, ...]) -> Match | None:
-    """Return the answer for ranks that are alive by their own monitors, which cannot get the interpreter's lock."""
-    told = [e for r in culprits for e in case.statements.of(r, HeartbeatTimeout) if e.what == "gil"]
-    if {e.rank for e in told} != set(culprits):
-        return None
-    who = ranks_phrase(culprits)
-    return Match(
-        "stuck_rank", culprits, f"a thread of {who} keeps the interpreter's lock, so that it makes no further call", strength=1,
-        evidence=[quote(e) for e in told[:4]],
-        advice=[f"Take a stack of {who} with its native frames (py-spy dump --native --pid PID): the thread inside of C or C++ code that keeps the GIL is the one."],
-    )  # fmt: skip
-
-
 def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     """Return the answer for ranks whose last output says that they leave, or that their loop is over."""
-    bye = [e for r in culprits if (e := _farewell(case, r)) is not None]
+    last = [e for r in culprits if (e := last_output(case, r)) is not None]
+    bye = [e for e in last if e.leaving or e.done]
     if len(bye) < len(culprits):
         return None
     return Match(
@@ -217,71 +174,6 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
             "Leave together: agree on the end over all ranks before any returns.",
         ],
     )  # fmt: skip
-
-
-def _told_by_ras(case: Case, culprits: tuple[int, ...]) -> Match | None:
-    """Return the answer for ranks that NCCL's RAS lists as dead or missing."""
-    told = [e for e in case.finding.events if isinstance(e, NcclRas)]
-    if not told:
-        return None
-    dead = all(e.what == "dead" for e in told)
-    verb, end = ("declares", " dead") if dead else ("misses", "")
-    return Match(
-        "crashed_rank", culprits, f"NCCL's RAS {verb} {ranks_phrase(culprits)}{end}", strength=1 if dead else 0,
-        advice=[
-            *_look_for(culprits),
-            "RAS cannot reach a process whose host is lost or whose network is down either.",
-        ],
-    )  # fmt: skip
-
-
-def _told_by_its_node(case: Case, culprits: tuple[int, ...]) -> Match | None:
-    """Return the answer for a rank whose connections several processes of its node saw close before any other's."""
-    told = [e for e in case.finding.events if isinstance(e, LeftFirst)]
-    if not told:
-        return None
-    return Match(
-        "crashed_rank", culprits,
-        f"{ranks_phrase(culprits)} left first: {told[0].witnesses} processes of its node saw its connections close before any other's",
-        strength=0, evidence=[quote(e) for e in told[:2]], advice=_look_for(culprits),
-    )  # fmt: skip
-
-
-def lost_by_peers(case: Case) -> Match | None:
-    """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
-    finding = case.finding
-    if (
-        not isinstance(finding, Absent)
-        or len(finding.culprits) != 1
-        or case.incident.ranks[finding.culprits[0]].dump_file
-    ):
-        return None
-    rank = finding.culprits[0]
-    host = case.incident.ranks[rank].host
-    lost = [
-        e
-        for e in case.statements.all(NcclWarn)
-        if e.fault == "closed_by_peer"
-        and e.rank != rank
-        and host is not None
-        and host in (e.peer_node, e.peer_host)
-    ]
-    if not lost or case.statements.of(rank, NcclWarn) or rank in case.statements.whereabouts:
-        return None
-    why = f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections"
-    return Match(
-        "crashed_rank", (rank,), why, strength=1, evidence=[quote(e) for e in lost[:3]],
-        advice=[
-            *_look_for((rank,)),
-            "NCCL prints nothing in a process that is killed; whoever prints 'closed by remote peer' is a victim.",
-        ],
-    )  # fmt: skip
-
-
-def _farewell(case: Case, rank: int) -> Progress | None:
-    """Return a rank's last line of output, where it says that the rank leaves or that its loop is over."""
-    last = max(case.statements.of(rank, Progress), key=lambda e: (e.line, e.file), default=None)
-    return last if last is not None and (last.leaving or last.done) else None
 
 
 def may_have_died(case: Case) -> Match | None:
