@@ -56,8 +56,8 @@ def unpaired(case: Case) -> Match | None:
     own = bool(strayed) and culprit != waiter
     return Match(
         "p2p_mismatch",
-        named if more else (culprit,),
-        said,
+        named if culprit in named else (culprit,),
+        said + ("" if more else _alike(named)),
         # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
         strength=1 if finding.assumed or more or isinstance(finding, Absent) else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
@@ -160,18 +160,23 @@ def _somewhere(case: Case) -> Match:
 def _left_out(case: Case) -> Match:
     """Return the answer for sends and receives that all have a counterpart, but not the one that was meant."""
     finding = case.finding
-    (culprit,) = finding.culprits
+    culprit = finding.culprits[0]
     wanted = _peered(case, culprit, next(kind for kind in finding.change.skipped if kind.is_p2p))
     return Match(
         "p2p_mismatch",
-        (culprit,),
-        f"rank {culprit} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle",
+        finding.culprits,
+        f"rank {culprit} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle{_alike(finding.culprits)}",
         strength=1,
         frame=case.frame_of(finding.own.kind),
         frame_rank=culprit,
         evidence=_strayed(case, culprit),
         advice=_schedules(culprit, None),
     )
+
+
+def _alike(named: tuple[int, ...]) -> str:
+    """Return a clause on the same fault in the groups side by side, for a sentence about one of these ranks."""
+    return f"; {ranks_phrase(named)} did the same, each in its group" if len(named) > 1 else ""
 
 
 def _schedules(one: int, other: int | None) -> list[str]:

@@ -113,7 +113,10 @@ def test_the_only_stack_that_was_taken_shows_the_silent_rank_alive(tmp_path: Pat
         "    index_shard (serve/embed.py:71)",
         "    main (serve/embed.py:140)",
     ]
-    logs = {"job.err": [timeout(rank, op="ALLGATHER", seq=71) for rank in (0, 1, 3)], "pyspy_rank2.txt": stack}
+    logs = {
+        "job.err": [timeout(rank, op="ALLGATHER", seq=71) for rank in (0, 1, 3)],
+        "pyspy_rank2.txt": stack,
+    }
     report = told(tmp_path, logs, world_size=4)
     assert blame(report) == ("hang", "stuck_rank", (2,))
     assert "embed.py:71" in report.to_text(width=300)
