@@ -27,7 +27,7 @@ def one_sided_call(case: Case) -> Match | None:
     who = ranks_phrase(culprits) if culprits else "one side"
     strength, why = 0, ""
     skips = d.steps.skips(culprits)
-    left_out = bool(d.skipped) and not d.inserted
+    left_out = bool(d.skipped) and not d.inserted and not d.too_soon
     if isinstance(finding, Extra):
         strength, why = (
             (0 if finding.tie else 1),
@@ -35,12 +35,14 @@ def one_sided_call(case: Case) -> Match | None:
         )
     elif left_out and (finding.change.edit is not None or d.times_before(d.own)):
         strength, why = (
-            # Who leaves out whole steps may have left the loop.
+            # Who leaves out a whole step may have left the loop.
             2 if finding.change.edit is not None or d.skipped_part_of_a_step or not d.period else 1,
             f"{who} left out {describe(d.skipped[0])}"
             + (f" and {len(d.skipped) - 1} more" if len(d.skipped) > 1 else "")
             + " and went on",
         )
+    elif d.too_soon and d.times_before(d.own):
+        strength, why = 1, f"{who} made {describe(d.own)} steps before it was due"
     elif d.added:
         strength, why = (
             2,

@@ -192,7 +192,7 @@ def _raised_before_it_waited(case: Case, death: Death) -> bool:
     """Return whether a rank raised its own exception first, and waited for its peers while it handled that."""
     waited = case.statements.of(death.rank, CallFingerprint, GlooTimeout, GlooClosed, WatchdogTimeout)
     lines = [e.line for e in waited if e.file == death.event.file]
-    return bool(lines) and death.event.line < min(lines)
+    return isinstance(death.event, RankException) and bool(lines) and death.event.line < min(lines)
 
 
 def _may_be_of_another_attempt(case: Case) -> bool:
