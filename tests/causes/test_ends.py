@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from tests.dump_writer import job
 from tests.small_jobs import ODD_ONES, due, frozen, loop
-from tests.text_lines import timeout, told
+from tests.text_lines import CLOSED, timeout, told
 from tests.verdicts import blame, judged, level
 
 LAST = 25  # the number of the call behind twelve rounds of two
@@ -152,3 +152,27 @@ def test_who_is_killed_in_the_same_moment_as_those_that_waited_died_of_nothing_o
         table += [f"  traceback : Signal 9 (SIGKILL) received by PID {900 + rank}"]
     report = judged(tmp_path, recorders, launcher=[*table, "=" * 40])
     assert blame(report)[2] == (1,) and blame(report)[1] != "crashed_rank"
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ("rank 2: caught signal 15, saving and leaving", "early_exit"),
+        ("process group destroyed on 2", "early_exit"),
+        ("rank 2: epoch 3 saved", "crashed_rank"),
+    ],
+)
+def test_who_says_that_it_leaves_before_its_peers_lose_it_left(
+    tmp_path: Path, words: str, cause: str
+) -> None:
+    logs = {f"pod-{rank}.log": [f"[rank{rank}]: {CLOSED}"] for rank in (0, 1)}
+    report = told(tmp_path / "ended", {**logs, "pod-2.log": ["step 3", words]})
+    assert blame(report) == ("hang", cause, (2,))
+    stack = [
+        "Process 71: python -u work.py",
+        "",
+        'Thread 71 (idle): "MainThread"',
+        "    <module> (work.py:12)",
+    ]
+    report = told(tmp_path / "alive", {**logs, "pod-2.log": ["step 3", words], "pyspy_rank2.txt": stack})
+    assert blame(report) == ("hang", cause if cause == "early_exit" else "stuck_rank", (2,))
