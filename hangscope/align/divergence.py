@@ -1,23 +1,23 @@
 """The first call of a group on which its members do not agree, and whose side differs.
 
 Answers three questions about a group: at which seq do members first make calls that cannot match (`mismatch`); which
-ranks inserted or dropped calls that happened to fit (`edits`); which of several sides is the odd one (`odd_side`).
+ranks inserted or dropped calls that happened to fit (`edit_of`); which of several sides is the odd one (`odd_side`).
 Works on classes of ranks with equal sequences, so its cost follows the number of distinct behaviours and not the ranks.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.kind_keys import hard_keys, site_keys
-from hangscope.align.sequence_diff import Edit, continues, expected, first_edit
+from hangscope.align.sequence_diff import Edit, continues, first_edit, left_out
 from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind, State
+from hangscope.incident import CallKind
 
 DIFFERENCES = 256  # of two members, that are looked at
 IN_STEP = 3  # calls in common behind a difference after which it was a single one
@@ -65,17 +65,12 @@ def sequences(view: GroupFrontier) -> Sequences:
 
     A member whose window ends before the others' begins is left out; it cannot be compared.
     """
-    windows = {r: m for r, m in view.members.items() if m.first_row and m.queue is not None}
-    recorded = {r: m for r, m in windows.items() if m.queue is not None and not m.queue.told}
-    windows = recorded or windows  # what a line states of one call is compared with the others' at that call
-    if not windows:
-        return Sequences(1, {})
-    starts = sorted(m.first_row for m in windows.values())
-    first = starts[-1]
+    # What a line states of one call is compared with the others' at that call (`_sides`).
+    windows = {
+        r: m for r, m in view.members.items() if m.first_row and m.queue is not None and not m.queue.told
+    }
+    first = max((m.first_row for m in windows.values()), default=1)
     reach = [r for r, m in windows.items() if m.last_row >= first]
-    if len(reach) * 2 < len(windows):  # one late starter must not blind the rest
-        first = starts[len(starts) // 2]
-        reach = [r for r, m in windows.items() if m.last_row >= first >= m.first_row]
     tokens = {}
     shared: dict[tuple[int, int], Any] = {}  # ranks of one role have the same columns
     for rank in reach:
@@ -164,54 +159,26 @@ class GroupHistory:
         if any(index + step in differing for step in range(1, IN_STEP + 1)):
             return False
         seq = self.sequences.first + index
-        for rank, keys in self.hard.items():
-            member = self.view.members[rank]
-            row = member.row_of(seq)
-            if (
-                len(keys) <= index + IN_STEP
-                or row is None
-                or member.queue is None
-                or member.queue.state[row] != State.DONE
-            ):
-                return False
-        return True
+        return all(
+            len(keys) > index + IN_STEP and (self.view.members[rank].completed or 0) >= seq
+            for rank, keys in self.hard.items()
+        )
 
-    def edits(self) -> list[RankEdit]:
-        """Return the ranks whose calls differ from the largest class by an insertion or a deletion, call sites included.
-
-        With two classes of equal size, history decides which of them broke the pattern.
-        """
-        length = self.sequences.last - self.sequences.first + 1
-        classes = self.classes(self.site, length)
-        if len(classes) < 2 or length < 1 or len(classes) > 64:
-            return []
-        reference = classes[0]
-        found = []
-        for ranks in classes[1:]:
-            own, base = ranks, reference
-            edit = first_edit(self._longest(own), self._longest(base))
-            if edit is None:
-                continue
-            if len(own) == len(base):
-                mirrored = first_edit(self._longest(base), self._longest(own))
-                sides = self.odd_side(edit.index, [tuple(own), tuple(base)])
-                if sides == tuple(base) and mirrored is not None:
-                    own, base, edit = base, own, mirrored
-            found.append(self._rank_edit(own, base, edit))
-        return found
-
-    def _longest(self, ranks: Sequence[int]) -> list[int]:
-        rank = max(ranks, key=lambda r: (len(self.site[r]), -r))
-        return [int(token) for token in self.site[rank]]
-
-    def _rank_edit(self, own: Sequence[int], base: Sequence[int], edit: Edit) -> RankEdit:
-        first = self.sequences.first
-        if edit.index == 0 and first > 1:
-            return RankEdit(tuple(own), edit, first, ())
-        lengths = {r: len(self.sequences.tokens[r]) for r in (own if edit.kind == "extra" else base)}
-        rank = max(lengths, key=lambda r: lengths[r])
-        tokens = self.sequences.tokens[rank][edit.index : edit.index + edit.length]
-        return RankEdit(tuple(own), edit, first + edit.index, tuple(int(t) for t in tokens))
+    def edit_of(self, culprits: Collection[int]) -> RankEdit | None:
+        """Return what culprits inserted or left out against the largest class of the others, call sites included, or None."""
+        classes = self.classes(self.site, self.sequences.last - self.sequences.first + 1)
+        own = next((ranks for ranks in classes if not set(culprits).isdisjoint(ranks)), None)
+        base = next((ranks for ranks in classes if set(culprits).isdisjoint(ranks)), None)
+        if own is None or base is None:
+            return None
+        mine, theirs = (max(ranks, key=lambda r: (len(self.site[r]), -r)) for ranks in (own, base))
+        edit = first_edit(self.site[mine].tolist(), self.site[theirs].tolist())
+        if edit is None:
+            return None
+        made = self.sequences.tokens[mine if edit.kind == "extra" else theirs]
+        # Of windows that differ from their start on, the calls in question are older than all that was kept.
+        calls = made[edit.index : edit.index + edit.length] if edit.index or self.sequences.first == 1 else ()
+        return RankEdit(tuple(own), edit, self.sequences.first + edit.index, tuple(map(int, calls)))
 
     def odd_side(self, index: int, sides: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
         """Return the side that breaks the pattern repeated so far at position `index`, or None where history does not tell."""
@@ -232,22 +199,14 @@ class GroupHistory:
             return None
         return continues(list(map(int, keys[:index])), int(keys[index]))
 
-    def skipped(self, odd: int, peer: int, seq: int) -> list[int] | None:
-        """Return the calls (site keys) that `odd` left out at `seq` by what the pattern calls for, or None.
-
-        `peer` makes the expected call there, `odd` one that the pattern expects a few calls later.
-        """
+    def skipped(self, rank: int, peer: int, seq: int) -> list[CallKind]:
+        """Return the calls that a rank left out before its call at `seq`, where its peer made the first of them, by its pattern."""
         index = seq - self.sequences.first
-        own, other = self.site.get(odd), self.site.get(peer)
-        if own is None or other is None or not 0 < index < min(len(own), len(other)):
-            return None
-        ahead = expected(list(map(int, other[:index])), 64)
-        if not ahead or ahead[0] != int(other[index]):
-            return None
-        token = int(own[index])
-        if token in ahead[1:]:
-            return ahead[: ahead.index(token, 1)]
-        return None
+        keys, others = (list(map(int, self.site.get(r, ()))) for r in (rank, peer))
+        if not 0 < index < min(len(keys), len(others)):
+            return []
+        places = left_out(keys[:index], keys[index], others[index])
+        return [self.view.kinds[int(self.sequences.tokens[rank][place])] for place in places]
 
     def stacks_before(self, rank: int, seq: int) -> list[CallKind]:
         """Return what a rank called before `seq`, oldest first (at most the last 512 calls)."""

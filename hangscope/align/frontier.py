@@ -70,30 +70,18 @@ class GroupFrontier:
     @cached_property
     def proven(self) -> int:
         """Return the last seq in which every member is proven to have taken part."""
+        # What a member only counts, others' rows tell the op of.
+        done = (m.completed for m in self.members.values() if m.completed and m.row_of(m.completed) is None)
+        counted = max(done, default=0)
         last = 0
         for member in self.members.values():
             if member.queue is not None and len(member.queue):
-                sure = (member.queue.state == State.DONE) & self.proving[member.queue.kind]
-                if member.unknown:
-                    sure &= member.queue.seq < min(member.unknown)
-                done = member.queue.seq[sure]
-                last = max(last, int(done.max()) if len(done) else 0)
-        for completed in sorted({m.completed for m in self.members.values() if m.completed}, reverse=True):
-            if completed <= last:
-                break
-            last = max(last, self._proven_by_frontier(completed, last))
+                over = (member.queue.state == State.DONE) & (
+                    member.queue.seq < min(member.unknown, default=1 << 62)
+                )
+                sure = self.proving[member.queue.kind] & (over | (member.queue.seq <= counted))
+                last = max(last, int(member.queue.seq[sure].max(initial=0)))
         return last
-
-    def _proven_by_frontier(self, completed: int, floor: int) -> int:
-        """Return the last seq up to `completed` whose op is known, from whoever kept its row, to prove participation."""
-        for seq in range(completed, max(floor, completed - 64), -1):
-            for rank in self.members:
-                kind = self.kind_index(rank, seq)
-                if kind is not None:
-                    if self.proving[kind]:
-                        return seq
-                    break
-        return floor
 
     @cached_property
     def has_rows(self) -> bool:
@@ -123,19 +111,6 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
         _clear_the_early(view)
         if any(m.queue is not None and not m.queue.tells_completion for m in view.members.values()):
             _settle(view, hard_keys(incident.kinds))
-    if not any(_is_stuck(view) for view in result):
-        # Lines are printed before dumps are taken. Whoever waits has an open call in its dump: where no dump has one, and one
-        # that timed out is proven over, the job went on.
-        stated = [
-            (view, member)
-            for view in result
-            for member in view.members.values()
-            if member.queue is not None and member.queue.told
-        ]
-        dumps = sum(record.dump_file is not None for record in incident.ranks.values())
-        went_on = dumps > 1 and any(s <= view.proven for view, m in stated for s in m.pending)
-        for view, member in stated:
-            member.pending = () if went_on else tuple(s for s in member.pending if s > view.proven)
     _clear_the_lagging(result)
     return result
 
@@ -148,11 +123,6 @@ def _clear_the_lagging(views: list[GroupFrontier]) -> None:
     for view, member in open_on:
         view.early.add(member.rank)
         member.pending = ()
-
-
-def _is_stuck(view: GroupFrontier) -> bool:
-    """Return whether a dump shows an open call on this group."""
-    return any(m.pending and m.queue is not None and not m.queue.told for m in view.members.values())
 
 
 def _settle(view: GroupFrontier, keys: np.ndarray) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hangscope.align.kind_keys import site_keys
-from hangscope.align.sequence_diff import continues
+from hangscope.align.sequence_diff import continues, left_out
 from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind, Incident, Queue
 
@@ -33,13 +33,6 @@ class Program:
     tokens: list[int]
     made: frozenset[int]  # the tokens, each once
     labels: dict[int, Any]
-
-    @property
-    def whole(self) -> bool:
-        """Return whether every group's calls are kept from the first one on."""
-        return len(self.seq) > 0 and all(
-            int(self.seq[self.gid == gid].min()) <= 1 for gid in sorted(set(self.gid.tolist()))
-        )
 
     def row_of(self, gid: int, seq: int) -> int | None:
         """Return the row of a collective, or None where it was not kept."""
@@ -170,6 +163,11 @@ class Programs:
         """Return whether a rank entered the groups in the order that it repeated before, whatever it called there; None: unknown."""
         groups = self.of(rank).gid[max(0, row - HISTORY) : row + 1].tolist()
         return continues(groups[:-1], groups[-1])
+
+    def left_out(self, rank: int, row: int) -> list[int]:
+        """Return the rows of the calls that a rank's pattern calls for before that of `row`; empty where it is next, or foreign."""
+        tokens, start = self.of(rank).tokens, max(0, row - HISTORY)
+        return [start + place for place in left_out(tokens[start:row], tokens[row])]
 
     def row_of(self, rank: int, order: int) -> int | None:
         """Return the row of a rank's call with this enqueue number."""

@@ -122,10 +122,22 @@ def continues(history: Sequence[int], token: int) -> bool | None:
 
 
 def expected(history: Sequence[int], length: int) -> list[int]:
-    """Return the next tokens that the pattern of `history` calls for; empty where it has none."""
+    """Return where in `history` the next tokens stand that its pattern calls for; empty where it has none."""
     found = occurrences(history)
     if not found:
         return []
     start = found[0].position
-    period = len(history) - start
-    return [history[start + k % period] for k in range(length)] if period > 0 else []
+    return [start + k % (len(history) - start) for k in range(length)]
+
+
+def left_out(history: Sequence[int], token: int, due: int | None = None) -> list[int]:
+    """Return where in `history` the tokens stand that its pattern calls for before `token`; empty where it is next, or not in reach.
+
+    `due`: the token that is known to have been next, as others made it there.
+    """
+    ahead = expected(history, MAX_CONTEXT)
+    tokens = [history[place] for place in ahead]
+    if due is not None:
+        start = tokens.index(due) if due in tokens else len(tokens)
+        ahead, tokens = ahead[start:], tokens[start:]
+    return ahead[: tokens.index(token)] if token in tokens else []

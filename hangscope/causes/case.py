@@ -59,7 +59,7 @@ class Case:
         at = {rank: (where.stack[0].name, where.stack[0].file) for rank, where in stacks.items()}
         places = Counter(at.values())
         rare = max(1, len(at) // 8)
-        return [r for r in ranks if r in at and not stacks[r].inside and places[at[r]] <= rare < len(at)]
+        return [r for r in ranks if r in at and not stacks[r].inside and places[at[r]] <= rare]
 
     def stack_of(self, kind: CallKind | None, ranks: Iterable[int]) -> Stack:
         """Return where a call was made: its frames, or the stack or traceback of the first of `ranks` that stands in a call."""

@@ -66,6 +66,8 @@ def gradient_sets(case: Case) -> Match | None:
     )
     if not (d.cut_short or missing or extra or other_buckets or goes_on or ahead):
         return None
+    if d.ends_epochs and not d.cut_short:
+        return None  # it left the loop behind a whole step, the reductions of the next with it
     if _by_hand(d) and not other_buckets and not d.cut_short:
         return None
     who = ranks_phrase(culprits) if culprits else "one side"

@@ -195,6 +195,7 @@ def called_from_a_library(case: Case) -> Match | None:
         strength=told.strength,
         category="data" if told.cause == "uneven_loader" else "code",
         evidence=[quote(e) for e in finding.events[:3]],
-        frame=user_frame(own),
+        # Of a backward pass that was left out the line is where the others are in it.
+        frame=user_frame(peer if told.cause == "gradient_sync_mismatch" else own),
         rivals=list(told.rivals),
     )

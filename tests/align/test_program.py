@@ -110,10 +110,3 @@ def test_a_send_is_told_by_how_far_round_the_group_it_goes(step: int) -> None:
     for recorder in turned:
         recorder.send((recorder.rank + (step if recorder.rank else -step)) % 4)
     assert programs(turned).likeness(0, 1) == (1.0 if step == 2 else 0.0)
-
-
-@settings(max_examples=10)
-@given(made=st.integers(2, 20), ring=st.integers(1, 20))
-def test_a_history_is_whole_where_the_ring_lost_nothing(made: int, ring: int) -> None:
-    recorders = [recorder.call("all_reduce", line=41, times=made) for recorder in job(2, ring=ring)]
-    assert programs(recorders).of(0).whole == (ring >= made)

@@ -103,3 +103,20 @@ def test_the_one_whose_log_waits_for_nobody_has_not_joined(tmp_path: Path) -> No
     }
     report = judged(tmp_path, **logs)
     assert blame(report) == ("hang", "init_hang", (2,)) and level(report) == "medium"
+
+
+def test_the_only_stack_that_was_taken_shows_the_silent_rank_alive(tmp_path: Path) -> None:
+    """Nobody else's stack is here to compare it with; the others' watchdogs say that they wait."""
+    stack = ["Process 811: python serve/embed.py", "Python v3.11.4", "", 'Thread 811 (idle): "MainThread"']
+    stack += [
+        "    acquire (logging/__init__.py:920)",
+        "    index_shard (serve/embed.py:71)",
+        "    main (serve/embed.py:140)",
+    ]
+    logs = {
+        "job.err": [timeout(rank, op="ALLGATHER", seq=71) for rank in (0, 1, 3)],
+        "pyspy_rank2.txt": stack,
+    }
+    report = told(tmp_path, logs, world_size=4)
+    assert blame(report) == ("hang", "stuck_rank", (2,))
+    assert "embed.py:71" in report.to_text(width=300)

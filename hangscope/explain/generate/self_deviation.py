@@ -60,17 +60,16 @@ def _breaks(programs: Programs, rank: int) -> dict[tuple[int, int], int]:
 
 def _deviation(programs: Programs, rank: int, row: int, known: set[int]) -> Deviation:
     program, kinds = programs.of(rank), programs.incident.kinds
-    ahead = expected(program.tokens[max(0, row - HISTORY) : row], 96)
-    token = program.tokens[row]
-    foreign = token not in ahead[1:] and token not in program.tokens[:row] and token not in known
-    wanted = ahead[: ahead.index(token, 1)] if token in ahead[1:] else ahead[:1]
-    kind_of = {t: kinds[int(k)] for t, k in zip(program.tokens[:row], program.kind, strict=False)}
+    tokens, start = program.tokens, max(0, row - HISTORY)
+    skipped = programs.left_out(rank, row)
+    wanted = skipped or [start + place for place in expected(tokens[start:row], 1)]
+    foreign = not skipped and tokens[row] not in known and tokens[row] not in tokens[:row]
     _, seq, kind, _ = programs.call(rank, row)
     return Deviation(
         row,
         kind,
         seq,
-        tuple(kind_of[t] for t in wanted if t in kind_of),
+        tuple(kinds[int(program.kind[r])] for r in wanted),
         foreign,
         row == len(program.tokens) - 1,
     )

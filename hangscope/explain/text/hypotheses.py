@@ -17,7 +17,6 @@ from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
 from hangscope.explain.text.output import (
     apart_from_its_peers,
-    fewer_batches,
     last_words,
     progress,
     silent,
@@ -48,7 +47,6 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (horovod, Source.HINT),
     (ras, Source.REPORT),
     (came_after, Source.HINT),
-    (fewer_batches, Source.HINT),
     (apart_from_its_peers, Source.HINT),
     (left_first, Source.HINT),
     (no_answer, Source.HINT),

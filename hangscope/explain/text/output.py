@@ -7,7 +7,8 @@ or a watcher's line.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
+from collections.abc import Iterable
 
 from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unseen
 from hangscope.explain.statements.standstill import by_steps
@@ -52,8 +53,8 @@ _INVOLVED: tuple[type[Event], ...] = (
 )
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
-_PEERS = 2  # that stand at one line before another is said to be apart
 _NUMBERS = regex(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
+_PEERS = 2  # that stand at one line before another is said to be apart
 
 
 def _lost_a_peer(rank: int, statements: Statements) -> bool:
@@ -135,39 +136,23 @@ def apart_from_its_peers(incident: Incident, statements: Statements) -> Differen
     )  # fmt: skip
 
 
-def fewer_batches(incident: Incident, statements: Statements) -> Different | None:
-    """Name the ranks whose output counts its steps out of another total than the others' (`step 20/26`): their loops are not even."""
-    if not stuck(statements):
-        return None
-    totals = batches(statements)
-    if set(totals) != set(incident.ranks) or len(set(totals.values())) < 2:
-        return None
-    least = min(totals.values())
-    fewer = tuple(sorted(r for r, total in totals.items() if total == least))
-    more = tuple(sorted(r for r, total in totals.items() if total != least))
-    few, others = (fewer, more) if len(fewer) <= len(more) else (more, fewer)
-    events: list[Event] = [e for r in (*few[:2], others[0]) for e in statements.of(r, Progress)[-1:]]
-    return Different(
-        few, stood(others[0], statements), waiting=others, reached=frozenset(others), events=tuple(events),
-        tie=len(few) == len(others),
-    )  # fmt: skip
-
-
 def batches(statements: Statements) -> dict[int, int]:
     """Return how many steps each rank's last line of progress says that its loop has, of ranks that are in its second half."""
-    last: dict[int, Progress] = {}
-    for event in statements.all(Progress):
-        if (
-            event.rank is not None
-            and event.total
-            and event.line >= (last[event.rank].line if event.rank in last else 0)
-        ):
-            last[event.rank] = event
+    last = _last_of_each(e for e in statements.all(Progress) if e.total)
     return {
         r: e.total
         for r, e in last.items()
         if e.total and e.step is not None and e.step <= e.total <= 2 * e.step
     }
+
+
+def _last_of_each(events: Iterable[Progress]) -> dict[int, Progress]:
+    """Return the last line of each rank."""
+    last: dict[int, Progress] = {}
+    for event in events:
+        if event.rank is not None and event.line >= (last[event.rank].line if event.rank in last else 0):
+            last[event.rank] = event
+    return last
 
 
 def stuck(statements: Statements) -> bool:
@@ -221,20 +206,13 @@ def progress(incident: Incident, statements: Statements) -> Finding | None:
 
 def last_words(incident: Incident, statements: Statements) -> Finding | None:
     """Name the few ranks whose last line of progress, numbers apart, is another than that of all others, who agree."""
-    if not stuck(statements):
+    last = _last_of_each(statements.all(Progress))
+    if not last or not stuck(statements) or set(last) != set(incident.ranks):
         return None
-    last: dict[int, Progress] = {}
-    for event in statements.all(Progress):
-        if event.rank is not None and event.line >= (last[event.rank].line if event.rank in last else 0):
-            last[event.rank] = event
-    if set(last) != set(incident.ranks):
-        return None
-    sides: dict[str, list[int]] = defaultdict(list)
-    for rank, event in sorted(last.items()):
-        sides[_NUMBERS.sub("#", event.text)].append(rank)
-    ordered = sorted((tuple(r) for r in sides.values()), key=lambda r: (-len(r), r))
-    few = tuple(sorted(r for side in ordered[1:] for r in side))
-    if not few or len(ordered[0]) * 2 <= len(last) or (len(few) > 1 and len(few) * 4 > len(last)):
+    said = {rank: _NUMBERS.sub("#", event.text) for rank, event in last.items()}
+    ((usual, times),) = Counter(said.values()).most_common(1)
+    few = tuple(sorted(rank for rank, text in said.items() if text != usual))
+    if not few or times * 2 <= len(last) or (len(few) > 1 and len(few) * 4 > len(last)):
         return None
     return by_output(Different, few, incident)
 

@@ -55,7 +55,7 @@ def _logs(totals: dict[int, int], step: int = 20) -> dict[str, str | list[str]]:
 def test_the_rank_whose_steps_have_another_total_ran_out_of_batches(tmp_path: Path) -> None:
     report = told(tmp_path, _logs({0: 30, 1: 31, 2: 26}))
     assert short(report)[:2] == ("uneven_loader", (2,))
-    assert "counts 26 steps, fewer than the others' 30" in report.to_text(width=500)
+    assert "its output counts 26 steps, and that of others 30" in report.to_text(width=500)
 
 
 def test_totals_tell_nothing_in_the_first_half_of_a_loop(tmp_path: Path) -> None:
@@ -122,7 +122,6 @@ def _collected(quiet: tuple[int, ...], failed: tuple[int, ...]) -> dict[str, str
 def test_of_a_partial_collection_one_log_that_ends_in_silence_is_a_guess(tmp_path: Path) -> None:
     report = told(tmp_path, _collected((1,), (0, 2, 5, 6)), world_size=7)
     assert short(report) == ("crashed_rank", (1,), "low")
-    assert "every other rank that left a log" in judged(report).summary
 
 
 @pytest.mark.parametrize(("quiet", "failed"), [((1, 3), (0, 2, 5, 6)), ((), (0, 2, 5, 6)), ((1,), (0, 2))])
