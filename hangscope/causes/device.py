@@ -5,7 +5,6 @@ from __future__ import annotations
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
-from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.incident import Event
@@ -148,14 +147,6 @@ def network_fault(case: Case) -> Match | None:
         quote(e, f"a consequence: {e.text}") for e in warnings if e.tier > tier
     ][:3]
     view = finding.stuck.view
-    if view is not None and finding.stuck.seq is not None:
-        evidence.insert(
-            0,
-            Evidence(
-                case.incident.ranks[view.group.ranks[0]].recorder if view.group.ranks else "dump",
-                f"{_joined_by(view, finding.stuck.seq)} enqueued {describe(finding.stuck.kind)} (seq {finding.stuck.seq}), and {_completed_by(view, finding.stuck.seq)}",
-            ),
-        )
     why = (
         "members joined the call, and not all of them complete it"
         if isinstance(finding, Lagging)
@@ -164,7 +155,7 @@ def network_fault(case: Case) -> Match | None:
         if isinstance(finding, Stalled)
         else "the transport reported a fault"
     )
-    nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, _peer_node(e)) if n})
+    nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node) if n})
     own = {e.host for e in warnings if e.tier <= 2}
     pair = (
         f" between {' and '.join(nodes)}"
@@ -201,27 +192,8 @@ def network_fault(case: Case) -> Match | None:
     )
 
 
-def _joined_by(view: GroupFrontier, seq: int) -> str:
-    """Return who is known to have enqueued a call, for a sentence: all members only where each one was counted."""
-    joined = [rank for rank, member in view.members.items() if (member.enqueued or 0) >= seq]
-    group = view.group
-    if len(joined) == len(group.ranks) and not group.partial:
-        return f"all {len(joined)} members of group {group.label} ({ranks_phrase(joined)})"
-    return f"{ranks_phrase(joined)} of group {group.label}"
-
-
-def _completed_by(view: GroupFrontier, seq: int) -> str:
-    """Return who completed a call, for a sentence."""
-    done = _done(view, seq)
-    return f"only {ranks_phrase(done)} completed it" if done else "none completed it"
-
-
 def _done(view: GroupFrontier, seq: int) -> list[int]:
     return [rank for rank in view.seen if (view.members[rank].completed or 0) >= seq]
-
-
-def _peer_node(event: NcclWarn) -> str | None:
-    return event.peer_node or event.peer_host
 
 
 def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
@@ -230,36 +202,14 @@ def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
     Two ranks that report each other's hosts are the two ends, whatever further ranks report. Where paths to several hosts
     failed and one host is an end of all of them, it is that host that lost its network.
     """
-    if lost := _lost_host(case, warnings):
-        return lost
-    printers = {e.rank: e for e in warnings if e.rank is not None}
-    mutual = {
-        rank
-        for rank, event in printers.items()
-        if any(
-            _peer_node(other) == event.host and _peer_node(event) == other.host and event.host
-            for r, other in printers.items()
-            if r != rank
-        )
-    }
-    if mutual:
-        return tuple(sorted(mutual))
-    ends = set(printers)
-    for event in warnings:
-        peer = event.peer_rank
-        if peer is not None:
-            ends |= {peer, *(() if event.rank_a is None else (event.rank_a,))}
-    return tuple(sorted(ends))
-
-
-def _lost_host(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
-    """Return the ranks of the one host that is an end of all failed paths, where these lead to more than one other host."""
-    ends = ({e.host, _peer_node(e)} - {None} for e in warnings)
-    paths = {frozenset(pair) for pair in ends if len(pair) == 2}
+    led = [(e.host, e.peer_node or e.peer_host) for e in warnings]
+    paths = {frozenset(pair) for pair in led if all(pair)}
     common = frozenset[str | None].intersection(*paths) if len(paths) > 1 else frozenset()
-    hosts = {rank: record.host for rank, record in case.incident.ranks.items()}
-    on_it = [rank for rank, host in hosts.items() if host in common]
-    if len(common) != 1 or not on_it:
-        return ()
-    # Ranks of a host follow each other: one between them of which no host is told is there, too.
-    return tuple(r for r in range(min(on_it), max(on_it) + 1) if hosts.get(r) is None or hosts[r] in common)
+    if len(common) == 1:
+        return tuple(r for r, record in sorted(case.incident.ranks.items()) if record.host in common)
+    printers = [e for e in warnings if e.rank is not None]
+    mutual = [e for e in printers if e.host and (e.peer_node, e.host) in led]
+    named = {e.rank for e in mutual or printers}
+    if not mutual:
+        named |= {rank for e in warnings if e.peer_rank is not None for rank in (e.peer_rank, e.rank_a)}
+    return tuple(sorted(rank for rank in named if rank is not None))

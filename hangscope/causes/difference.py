@@ -16,9 +16,7 @@ from hangscope.causes.steps import Steps
 from hangscope.incident import CallKind, Frame
 from hangscope.knowledge.callsite import (
     is_gradient,
-    loop_lines,
     position_to_loop,
-    shared_line,
     user_frame,
     user_frames,
 )
@@ -49,17 +47,7 @@ class Difference:
         own, peer = user_frames(self.own.stack), user_frames(self.peer.stack)
         if (own and not peer and self.peer_gradient) or (peer and not own and self.own_gradient):
             return False  # a line of the user's against autograd's own thread
-        if not own or not peer:
-            return (
-                True
-                if not own
-                and not peer
-                and not self.case.frames_recorded
-                and not self.case.from_text
-                and not self.finding.change.elsewhere
-                else None
-            )
-        return own == peer
+        return own == peer if own and peer else None
 
     @cached_property
     def another_call(self) -> bool:
@@ -150,7 +138,7 @@ class Difference:
         if self.times_before(self.own) < 2 or self.added or self._made_per_epoch(self.own):
             return False
         if self.times_before(self.peer):
-            return self._made_per_epoch(self.peer) or self._parted_between_rounds(self.own, self.peer)
+            return self._made_per_epoch(self.peer)
         if self.own is None or self.peer is None:
             return False
         stacks = [kind.stack for kind in self.history if kind.stack]
@@ -159,30 +147,6 @@ class Difference:
             (f for s in references if (f := position_to_loop(self.peer.stack, s, stacks)) is not None), None
         )
         return found is not None and found[0] == "beyond"
-
-    def _parted_between_rounds(self, on: CallKind | None, left: CallKind | None) -> bool:
-        """Return whether one side began a round of a function's loop behind a whole one, and the other one left the function.
-
-        The call before was made from the last line of the loop, `on` from its first one (or from autograd's thread), and `left`
-        behind the call of that function.
-        """
-        calls = self.finding.change.before or self.history  # of all groups, where they are known
-        framed = [kind.stack for kind in calls if kind.stack]
-        if on is None or left is None or not calls or not calls[-1].stack:
-            return False
-        before = calls[-1].stack
-        shared = shared_line(on.stack or before, left.stack)
-        if shared is None or shared[1].line <= shared[0].line:
-            return False
-        last = {(f.name, f.file): f.line for f in user_frames(before)}
-        for frame in user_frames(on.stack or before):
-            if frame == shared[0]:
-                return False
-            lines = loop_lines(frame, framed)
-            whole = len(lines) > 1 and last.get((frame.name, frame.file)) == lines[-1]
-            if whole and (frame.line == lines[0] or not on.stack):
-                return True
-        return False
 
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
         """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.
@@ -267,29 +231,6 @@ class Difference:
     def inserted(self) -> bool:
         """Return whether what follows the culprit's odd calls shows that they were made in addition."""
         return self.finding.change.edit is not None and self.finding.change.edit.edit.kind == "extra"
-
-    @cached_property
-    def resumes(self) -> bool:
-        """Return whether the culprit's next call is the one that the others wait in, and its odd call was never made before."""
-        finding = self.finding
-        if (
-            finding.stuck.history is None
-            or finding.stuck.seq is None
-            or not finding.culprits
-            or finding.own.seq != finding.stuck.seq
-            or self.times_before(self.own)
-        ):
-            return False
-        keys = finding.stuck.history.hard.get(finding.culprits[0])
-        peer = finding.stuck.history.hard.get(finding.stuck.rank if finding.stuck.rank is not None else -1)
-        index = finding.stuck.seq - finding.stuck.history.sequences.first
-        return (
-            keys is not None
-            and peer is not None
-            and index + 1 < len(keys)
-            and index < len(peer)
-            and int(keys[index + 1]) == int(peer[index])
-        )
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

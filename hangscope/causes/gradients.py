@@ -62,14 +62,11 @@ def gradient_sets(case: Case) -> Match | None:
         and d.times_before(d.peer) > 0
         and d.times_before(d.own) > 0
         and not d.added
-        and not _by_hand(d)
     )
     if not (d.cut_short or missing or extra or other_buckets or goes_on or ahead):
         return None
-    if d.ends_epochs and not d.cut_short:
+    if not d.cut_short and (d.ends_epochs or _by_hand(d)):
         return None  # it left the loop behind a whole step, the reductions of the next with it
-    if _by_hand(d) and not other_buckets and not d.cut_short:
-        return None
     who = ranks_phrase(culprits) if culprits else "one side"
     if other_buckets:
         why = f"{who} reduces gradient bucket {describe(d.own)} where the others reduce {describe(d.peer)}"
@@ -96,8 +93,8 @@ def gradient_sets(case: Case) -> Match | None:
 
 def _by_hand(d: Difference) -> bool:
     """Return whether the reductions are the user's own all_reduce calls, made by a line of theirs and not by autograd."""
-    kinds = [*d.skipped, *d.added, *([d.peer] if d.peer is not None else [])]
-    return bool(kinds) and not d.gradients([k for k in kinds if k is not None])
+    kinds = [kind for kind in (*d.skipped, *d.added, d.peer) if kind is not None]
+    return bool(kinds) and not d.gradients(kinds)
 
 
 def different_models(case: Case) -> Match | None:

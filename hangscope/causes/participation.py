@@ -46,11 +46,6 @@ def one_sided_call(case: Case) -> Match | None:
             f"{who} made {describe(d.added[0])} in addition"
             + (f" (and {len(d.added) - 1} more)" if len(d.added) > 1 else ""),
         )
-    elif d.differs == "op" and not case.frames_recorded and d.resumes:
-        strength, why = (
-            1,
-            f"{who} made {describe(d.own)}, which nobody had made before, and then the call that the others wait in",
-        )
     elif d.differs == "op" and not case.frames_recorded and d.history and not d.times_before(d.own):
         why = f"{who} made {describe(d.own)}, which nobody had made before, where the others made {describe(d.peer)}"
     elif d.own is not None and (d.same_site is not True or d.another_call):
@@ -117,28 +112,13 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         where = case.statements.whereabouts.get(rank)
         if where is not None and not where.inside and user_frame(where.stack) is not None:
             frame = frame or user_frame(where.stack)
-            evidence.append(
-                Evidence(
-                    "stack",
-                    f"rank {rank}'s stack: " + " <- ".join(str(f) for f in where.stack[:4]),
-                    rank,
-                    Source(where.source),
-                )
-            )
+            evidence.append(case.stands(rank))
         evidence += _at_work_below(case, rank)
         evidence += [quote(e) for e in case.statements.of(rank, DumpObserved)[:1]]
         evidence += [quote(e) for e in case.statements.of(rank, HeartbeatTimeout)[:1]]
     seen = [r for r in culprits if case.incident.ranks[r].seen and case.incident.ranks[r].dump_file]
-    for rank in seen[:8]:
-        evidence.insert(
-            0,
-            Evidence(
-                "dump",
-                f"rank {rank}: every call it enqueued is complete, and it has not made the one its peers wait in",
-                rank,
-                Source(case.incident.ranks[rank].dump_file or ""),
-            ),
-        )
+    done = "every call it enqueued is complete, and it has not made the one its peers wait in"
+    evidence[:0] = [case.recorded(rank, f"rank {rank}: {done}") for rank in seen[:8]]
     return Match(
         "stuck_rank",
         culprits,

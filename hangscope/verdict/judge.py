@@ -87,14 +87,14 @@ def judge(case: Case) -> Judgement:
         verdict = replace(verdict, explained=min(faults.explained, len(verdict.waiting_ranks)))
     if best.cause == "slow_rank" and not isinstance(case.finding, Late):
         status = "inconclusive" if damage(case, best) else "no_hang"
-        return Judgement(status, verdict, reasons, missing, substantiation.candidates(case, best))
+        return Judgement(status, verdict, reasons, missing, list(case.explanation.set_aside))
     named = verdict.cause != "unknown" or verdict.culprit_ranks
     return Judgement(
         "hang" if named else "inconclusive",
         verdict,
         reasons,
         missing,
-        substantiation.candidates(case, best),
+        list(case.explanation.set_aside),
         ledger.hypotheses(case, best, matches[1:], verdict.evidence, verdict.deciding),
     )
 
@@ -197,24 +197,20 @@ def _in_call(case: Case, waiting: tuple[int, ...]) -> tuple[int, ...]:
     finding = case.finding
     if finding.stuck.view is None or finding.stuck.seq is None or not case.graph.open_calls:
         return waiting
-    inside = _inside(case) or set()
+    inside = _inside(case)
     # Where all have left it (a device that did not end it), they are its members and wait behind it.
     return tuple(r for r in waiting if r in inside) or tuple(
         r for r in waiting if r in finding.stuck.view.members
     )
 
 
-def _inside(case: Case) -> set[int] | None:
-    """Return the ranks that the graph has in the call that the verdict names; None where it has no such call."""
-    finding = case.finding
-    if finding.stuck.view is None or finding.stuck.seq is None or not case.graph.open_calls:
-        return None
-    node: Node = Instance(finding.stuck.view.group.gid, finding.stuck.seq)
-    if finding.stuck.pair is not None:
-        node = finding.stuck.pair.key
-    if node not in case.graph.index:
-        return None
-    return {rank for rank, _ in case.graph.calls_of(node)}
+def _inside(case: Case) -> set[int]:
+    """Return the ranks that the graph has in the call that the verdict names."""
+    stuck = case.finding.stuck
+    if stuck.view is None or stuck.seq is None:
+        return set()
+    node: Node = Instance(stuck.view.group.gid, stuck.seq) if stuck.pair is None else stuck.pair.key
+    return {rank for rank, _ in case.graph.calls_of(node)} if node in case.graph.index else set()
 
 
 def _label(case: Case, gid: int | None) -> str | None:
@@ -239,7 +235,7 @@ def _summary(
     if in_call and (where or seq):
         verb = "waits" if len(in_call) == 1 else "wait"
         inside = _inside(case)
-        if inside is not None and not inside.intersection(in_call):
+        if inside and not inside.intersection(in_call):
             where = where.replace(" at ", " behind ", 1)
         sentence += f"; {ranks_phrase(in_call)} {verb}{where}{seq}{group}"
         behind = len(waiting) - len(in_call)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection
 
 from hangscope.causes.case import Case
 from hangscope.events import Event
 from hangscope.explain.finding import Lagging
-from hangscope.incident import State
 from hangscope.ingest.job_logs.deepspeed import Spawned
 from hangscope.ingest.job_logs.endings import (
     Exit,
@@ -165,20 +164,8 @@ def status_without_verdict(case: Case) -> str:
     # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.
     blind = any(n.code == "detail_recording" for n in incident.notes)
     all_seen = not blind and bool(incident.ranks) and all(r.seen and r.dump_file for r in ranks)
-    logged = any(f != r.dump_file for r in ranks for f in r.files)
-    all_seen = all_seen and (logged or not _half_retired(case))
     all_exited = bool(incident.ranks) and all(r.rank in statements.left_quietly for r in ranks)
     return "no_hang" if (all_seen and _equal_frontiers(case)) or all_exited else "inconclusive"
-
-
-def _half_retired(case: Case) -> bool:
-    """Return whether some members retired their last call on gloo and others did not: done or failed, it does not tell."""
-    states: dict[tuple[int, int], set[bool]] = defaultdict(set)
-    for record in case.incident.ranks.values():
-        for gid, queue in record.queues.items():
-            if len(queue) and case.incident.kinds.without_sizes(int(queue.kind[-1])).backend == "gloo":
-                states[(gid, int(queue.seq[-1]))].add(int(queue.state[-1]) == State.PENDING)
-    return any(len(found) > 1 for found in states.values())
 
 
 def _equal_frontiers(case: Case) -> bool:
