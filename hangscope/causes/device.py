@@ -106,11 +106,10 @@ def _of_the_program(event: Event) -> bool:
     )
 
 
-def _before(event: Event) -> tuple[int, float, str, int]:
-    """Return a key that puts the driver's own report first, then what is printed earlier."""
+def _before(event: Event) -> tuple[float, str, int]:
+    """Return a key that puts what is printed earlier first."""
     moment = event.time if event.time is not None else event.stamp
     return (
-        0 if isinstance(event, Xid) else 1,
         float(moment) if isinstance(moment, (int, float)) else float("inf"),
         event.file,
         event.line,

@@ -110,10 +110,10 @@ _UNLIKE = {
 
 
 def _memory(case: Case) -> Match | None:
-    warned = {e.fault: e for e in reversed(case.statements.all(NcclWarn)) if e.fault in ("oom", "shm")}
     for fault, what, advice in _OF_NCCL:
-        if fault in warned:
-            return _match("crashed_rank", [warned[fault]], what, "code", [advice])
+        warned = [e for e in case.statements.all(NcclWarn) if e.fault == fault]
+        if warned:
+            return _match("crashed_rank", warned, what, "code", [advice])
     for kind, what, category, advice in _MEMORY:
         events = [e for e in case.statements.all(kind) if not (isinstance(e, OomCuda) and e.implausible)]
         if events:
@@ -242,8 +242,6 @@ def _exception(case: Case) -> Match | None:
     name = (first.type if isinstance(first, (RankException, Terminate)) else None) or (
         "no word of its own" if isinstance(first, WorkerDied) else "an abort"
     )
-    if isinstance(first, Terminate) and first.what.startswith("Fatal Python error"):
-        name = first.what[:80]
     message = first.message if isinstance(first, RankException) else first.text
     return _match(
         "crashed_rank",
