@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from math import prod
 
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
@@ -20,6 +21,8 @@ from hangscope.knowledge.callsite import (
     user_frames,
 )
 
+_NUMBERS = 8  # elements of a flag, a loss or a metric
+_TENSORS = 1024  # times as many are of a tensor, which no ragged batch makes so small
 MET = 64  # calls of a group in which two lines are looked for that met before
 _COLLECTIVES = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
 
@@ -72,13 +75,19 @@ class Difference:
         """Return whether the two calls are made at different places of the program, and not one call with other arguments.
 
         So they are where their user lines differ, or where a library under one line of both goes two ways. Where the ways
-        part at torch's own function for a collective, the line itself chose it. Calls that all match again behind others
+        part at torch's own function for a collective, the line itself chose it. Without lines, a few numbers are not the
+        tensor of the others. Calls that all match again behind others
         that were made or left out merely met out of step.
         """
         if self.finding.change.edit is not None:
             return True
         if self.same_site is False or self.own is None or self.peer is None or self.met_before:
             return self.same_site is False
+        if self.same_site is None and self.differs == "shape":
+            few, many = sorted(
+                max((prod(s) for s in k.input_sizes), default=0) for k in (self.own, self.peer)
+            )
+            return 0 < few <= _NUMBERS and many > few * _TENSORS
         ways = zip(reversed(self.own.stack), reversed(self.peer.stack), strict=False)
         apart = next(((own, peer) for own, peer in ways if own != peer), None)
         if apart is None or any(frame.file.endswith(_COLLECTIVES) for frame in apart):
