@@ -122,7 +122,7 @@ def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> 
         return Told("rank_conditional_collective", f"{who} alone called {here}", 1)
     if meeting.before:
         return None  # everybody calls it: who is early or late there is no matter of what the call is
-    if behind and meeting.culprits != (0,):
+    if behind and meeting.culprits != (0,) and own.kind != "exchange":
         why = f"{who} {verb} in {here} behind the loop, while the others are in it"
         return _left(why, 0, meeting, knowledge)  # or at the end of its body
     rivals = (_SHORT, _SKIPPED) if behind or meeting.position is None else ()
