@@ -129,6 +129,31 @@ def test_steps_that_are_counted_behind_a_timeout_show_that_its_call_was_complete
     assert (blame(report)[1:], level(report)) == (("stuck_rank", (2,)), "low")
 
 
+def test_who_is_killed_in_the_same_moment_as_those_that_waited_died_of_nothing_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """An operator kills all of a frozen job; the table puts another rank's root cause below."""
+    recorders = job(3)
+    for recorder in recorders:
+        recorder.call("all_reduce", sizes=[[64]], line=20, times=6)
+        if recorder.rank == 1:
+            recorder.call("all_gather", sizes=[[1]], line=31, state="started")
+        else:
+            recorder.call("all_reduce", sizes=[[64]], line=20, state="started")
+    table = ["train.py FAILED", "-" * 40, "Failures:"]
+    for number, rank in enumerate((1, 2, 0)):
+        table += ["Root Cause (first observed failure):"] if number == 2 else []
+        table += [f"[{number}]:", "  time      : 2026-11-20_10:44:00", "  host      : gpu01"]
+        table += [
+            f"  rank      : {rank} (local_rank: {rank})",
+            f"  exitcode  : -9 (pid: {900 + rank})",
+            "  error_file: <N/A>",
+        ]
+        table += [f"  traceback : Signal 9 (SIGKILL) received by PID {900 + rank}"]
+    report = judged(tmp_path, recorders, launcher=[*table, "=" * 40])
+    assert blame(report)[2] == (1,) and blame(report)[1] != "crashed_rank"
+
+
 @pytest.mark.parametrize(
     ("words", "cause"),
     [

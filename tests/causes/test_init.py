@@ -53,6 +53,18 @@ def test_who_lacks_is_not_told_where_more_are_silent_than_are_missing(tmp_path: 
     assert (cause, ranks) == ("init_hang", ())
 
 
+@pytest.mark.parametrize("kind", ["torch.distributed.DistNetworkError", "RuntimeError"])
+def test_the_error_that_a_taken_port_raises_is_no_death_of_its_own(tmp_path: Path, kind: str) -> None:
+    taken = "The server socket has failed to listen on any local network address. port: 29511, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"
+    closed = f"{kind}: failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?"
+    raised = ["Traceback (most recent call last):", '  File "train.py", line 12, in <module>']
+    logs = {
+        f"rank{r}.log": [f"[rank{r}]: {line}" for line in (*raised, f"{kind}: {taken}" if r == 0 else closed)]
+        for r in range(4)
+    }
+    assert short(told(tmp_path, logs, world_size=4))[:2] == ("init_hang", (0,))
+
+
 def test_two_models_of_two_sizes_do_not_tell_which_is_meant(tmp_path: Path) -> None:
     lines = [f"[rank0]: {COUNTS.format(0, 148, 3, 150)}", f"[rank3]: {COUNTS.format(3, 150, 0, 148)}"]
     cause, ranks, level = short(told(tmp_path, lines))

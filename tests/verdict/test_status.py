@@ -88,6 +88,24 @@ def test_devices_here_and_there_that_lag_by_one_call_are_those_of_dumps_made_mom
     assert blame(judged(tmp_path / "told", recorders, rank0=waits))[0] == "hang"
 
 
+@pytest.mark.parametrize(("alone", "answer"), [(True, ("hang", (2,))), (False, ("inconclusive", ()))])
+def test_one_who_is_idle_while_most_wait_for_somebody_else_is_a_moment_of_a_moving_job(
+    tmp_path: Path, alone: bool, answer: tuple[str, tuple[int, ...]]
+) -> None:
+    groups = {"0": ("default_pg", range(16)), **{str(n): ("tp", (2 * n - 2, 2 * n - 1)) for n in range(1, 9)}}
+    recorders = job(16, groups=groups)
+    for recorder in recorders:
+        own = str(recorder.rank // 2 + 1)
+        for _ in range(10):
+            recorder.call("all_reduce", own, line=41).call("all_reduce", line=43)
+        if recorder.rank != 2 and (alone or recorder.rank == 3):
+            recorder.call("all_reduce", own, line=41, state="completed" if recorder.rank > 3 else "started")
+            recorder.call("all_reduce", line=43, state="scheduled")
+        elif recorder.rank != 2:
+            recorder.call("all_reduce", own, line=41, state="started")
+    assert blame(judged(tmp_path, recorders))[::2] == answer
+
+
 def test_slurms_word_that_a_job_ended_well_outweighs_a_store_that_was_gone_before_its_last_rank(
     tmp_path: Path,
 ) -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
+from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.regex import regex
 
@@ -94,11 +95,11 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
             if before in seen:  # a later line of this writer says the same of a later step
                 if (key := unpaced.pop(before, None)) is not None:
                     last[key] = _paced(
-                        last[key], _progress(strip_prefix(raw.decode("utf-8", "replace"), 0, file))
+                        last[key], _progress(by_itself(strip_prefix(raw.decode("utf-8", "replace"), 0, file)))
                     )
                 continue
             number = first + data.count(b"\n", 0, match.start())
-            line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
+            line = by_itself(strip_prefix(raw.decode("utf-8", "replace"), number, file))
             text = line.text.encode()
             prefixes[form] = _but_times(raw[: len(raw) - len(text)] if raw.endswith(text) else raw)
             own = (form, b"".join([raw[part] for part in prefixes[form]]))

@@ -140,7 +140,7 @@ def read_log(
         attempt=attempt,
     )
     own = rank is not None or local_rank is not None
-    printed = printed_tail(found.windows, file) if own else []
+    printed = [tail for tail in printed_tail(found.windows, file) if own or tail.rank is not None]
     reading.of_a_job = any(_OF_A_JOB.search(data) for _, data in found.windows)
     reading.tail = last_lines(found.windows) if own else ()
     ends = good_ends(found.windows, file)
