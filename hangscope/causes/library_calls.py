@@ -102,7 +102,7 @@ def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> 
     alone = f"{who} alone called {here}"
     if own.kind in _CONDITIONAL:
         return _match(meeting, "rank_conditional_collective", alone, 1)
-    if behind and meeting.culprits != (0,):
+    if behind and meeting.culprits != (0,) and own.kind != "exchange":
         why = f"{who} came to {here} behind the loop, while the others are in it"
         return _left(why, 0, meeting, knowledge)  # or at the end of its body
     rivals = (_SHORT, _SKIPPED) if behind or meeting.position is None else ()
