@@ -198,6 +198,7 @@ def _store(case: Case) -> Match | None:
         return None
     world = len(case.incident.ranks)
     tellers = _ranks(waits)
+    others = tuple(r for r in range(world) if r not in tellers)  # who does not wait for anybody to join
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
     asked = [e for e in unreachable if e.store_host or e.port]
     apart = _ranks(asked)
@@ -211,37 +212,25 @@ def _store(case: Case) -> Match | None:
     elsewhere = bool(apart) and bool(reached) and not set(apart) & set(reached)
     if elsewhere and (joined is None or len(apart) == joined[1] - joined[0]):
         missing = apart
-        address = f"{asked[0].store_host or '?'}:{asked[0].port or '?'}"
-        why = f"{ranks_phrase(apart)} found no store at {address}, while others wait at theirs"
+        why = f"{ranks_phrase(apart)} found no store at {_address(asked[0])}, while others wait at theirs"
     elif joined is not None:
-        lacking = joined[1] - joined[0]
-        silent = tuple(r for r in range(world) if r not in logged)
-        # Those have not joined that do not wait for others to join, whether they left a log or none.
-        calm = tuple(r for r in range(world) if r not in tellers)
         # The host of the store may be the only one that tells of its wait.
-        named = silent if set(tellers) <= {0} else calm
-        missing = named if len(named) == lacking else ()
+        named = others if set(tellers) - {0} else tuple(r for r in range(world) if r not in logged)
+        missing = named if len(named) == joined[1] - joined[0] else ()
         why = f"{joined[0]} of {joined[1]} ranks {'had joined when the text ends' if still else 'joined'}"
     elif unreachable:
-        told = _ranks(unreachable)
-        host, port = unreachable[0].store_host, unreachable[0].port
-        missing = (0,) if told and 0 not in told and (host or port) else ()
-        why = f"nobody answered at the store's address {host or '?'}:{port or '?'}"
+        missing = (0,) if apart and 0 not in apart else ()
+        why = f"nobody answered at the store's address {_address(unreachable[0])}"
     else:
-        waited = sorted(
-            {e.waited_rank for e in case.statements.all(StoreTimeout) if e.waited_rank is not None}
-        )
+        waited = sorted({r for e in case.statements.all(StoreTimeout) if (r := e.waited_rank) is not None})
         # Rank 0 serves the store that answered: where its log is not here, it may be waiting for others itself.
         missing = tuple(r for r in waited if r not in tellers and (r or r in logged))
         # One log of all of them holds whoever waits: who does not wait is the one for whom they do.
-        apart_alone = tuple(r for r in range(world) if r not in tellers)
         one_log = len({e.file for e in waits}) == 1 and len(tellers) >= _WITNESSES
-        if not missing and len(apart_alone) == 1 and (one_log or logged.issuperset(apart_alone)):
-            missing = apart_alone
+        if not missing and len(others) == 1 and (one_log or logged.issuperset(others)):
+            missing = others
         why = (
-            f"{ranks_phrase(missing)} alone waited for no key of the store, for which all others did"
-            if missing and missing == apart_alone
-            else f"a store key of {ranks_phrase(missing)} was never written"
+            f"others wait for {ranks_phrase(missing)} at the store"
             if missing
             else "the rendezvous did not complete"
         )
@@ -258,6 +247,10 @@ def _store(case: Case) -> Match | None:
             "Use one rendezvous id and one free port per job; a firewall or a wrong interface looks the same.",
         ],
     )
+
+
+def _address(event: StoreUnreachable) -> str:
+    return f"{event.store_host or '?'}:{event.port or '?'}"
 
 
 def _ranks(events: Sequence[Event]) -> tuple[int, ...]:

@@ -111,9 +111,7 @@ def held_at_its_exit(case: Case) -> Match | None:
     inside = [r for r, w in statements.whereabouts.items() if w.inside]
     if not held or 2 * len(held) > len(ranks) or statements.deaths:
         return None
-    if not isinstance(case.finding, Nothing) and not (
-        isinstance(case.finding, Absent | Unseen) and set(case.finding.culprits) == set(held)
-    ):
+    if not isinstance(case.finding, Nothing | Absent | Unseen) or set(case.finding.culprits) - set(held):
         return None
     who, left = ranks_phrase(held), bool(inside or case.graph.waiting)
     threads = [(r, name, stack) for r in held for name, stack in ranks[r].threads[1:] if user_frame(stack)]

@@ -15,7 +15,6 @@ from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Circular, Different
 from hangscope.incident import CallKind
 
-LEAST_BEFORE = 4  # calls of a rank before one that may leave its pattern
 FEW = 4  # ranks of a circle of which nobody is odd that are named; more of them mostly wait in their turn
 LOOKED_AT = 64  # ranks on either side of a circle whose orders are compared
 
@@ -169,7 +168,7 @@ def _roles(case: Case, calls: list[OpenCall]) -> tuple[tuple[str, int], ...]:
 def _breaks_own_pattern(programs: Programs, rank: int, call: OpenCall) -> bool:
     """Return whether a rank's call leaves its pattern: with call sites, or by group alone where it stands on a line of its own."""
     row = programs.row_of(rank, call.order)
-    if row is None or row < LEAST_BEFORE:
+    if row is None:
         return False
     by_site, by_group = programs.keeps_pattern(rank, row), programs.keeps_groups(rank, row)
     return by_group is False or (by_site is False and by_group is not True)
