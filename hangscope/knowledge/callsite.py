@@ -99,15 +99,6 @@ def in_constructor(kind: CallKind) -> bool:
     )
 
 
-@lru_cache(maxsize=65536)
-def is_buffer_sync(kind: CallKind) -> bool:
-    """Return whether DDP's forward made the call to broadcast buffers (BatchNorm statistics)."""
-    return kind.op == "broadcast" and any(
-        f.name in ("_sync_buffers", "_pre_forward", "_default_broadcast_coalesced", "_sync_module_buffers")
-        for f in kind.stack
-    )
-
-
 def shared_line(odd: Stack, peer: Stack) -> tuple[Frame, Frame] | None:
     """Return the two stacks' frames in the deepest function that they share with different lines, or None.
 
