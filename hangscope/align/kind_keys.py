@@ -16,9 +16,16 @@ def hard_keys(kinds: Kinds) -> np.ndarray:
 
 
 def site_keys(kinds: Kinds) -> np.ndarray:
-    """Return for each kind the number of its match key together with its call site (int32)."""
+    """Return for each kind the number of its match key, of bytes without their number, together with its call site (int32).
+
+    What torch pickles (`all_gather_object`) is of another length each time, and the same call.
+    """
     index: dict[object, int] = {}
-    both = zip(_hard(kinds).tolist(), _numbers_of_stacks(kinds.alone), strict=True)
+    hard = (
+        kind.op if {*kind.input_dtypes, *kind.output_dtypes} == {"Byte"} else key
+        for kind, key in zip(kinds.alone, _hard(kinds).tolist(), strict=True)
+    )
+    both = zip(hard, _numbers_of_stacks(kinds.alone), strict=True)
     return np.array([index.setdefault(pair, len(index)) for pair in both], dtype=np.int32)[kinds.plain]
 
 

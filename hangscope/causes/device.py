@@ -106,11 +106,10 @@ def _of_the_program(event: Event) -> bool:
     )
 
 
-def _before(event: Event) -> tuple[int, float, str, int]:
-    """Return a key that puts the driver's own report first, then what is printed earlier."""
+def _before(event: Event) -> tuple[float, str, int]:
+    """Return a key that puts what is printed earlier first."""
     moment = event.time if event.time is not None else event.stamp
     return (
-        0 if isinstance(event, Xid) else 1,
         float(moment) if isinstance(moment, (int, float)) else float("inf"),
         event.file,
         event.line,
@@ -155,15 +154,8 @@ def network_fault(case: Case) -> Match | None:
         if isinstance(finding, Stalled)
         else "the transport reported a fault"
     )
-    nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node) if n})
-    own = {e.host for e in warnings if e.tier <= 2}
-    pair = (
-        f" between {' and '.join(nodes)}"
-        if 1 < len(nodes) <= 4
-        else f" {'of' if nodes[0] in own else 'towards'} {nodes[0]}"
-        if len(nodes) == 1
-        else ""
-    )
+    nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
+    pair = f" ({' and '.join(nodes)})" if 0 < len(nodes) <= 4 else ""
     nics = sorted({str(e.nic) for e in first if e.nic})
     named = (
         f"; the transport names {ranks_phrase(culprits)}"

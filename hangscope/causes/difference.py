@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from math import prod
 
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
@@ -20,6 +21,9 @@ from hangscope.knowledge.callsite import (
     user_frames,
 )
 
+_NUMBERS = 8  # elements of a flag, a loss or a metric
+_TENSORS = 1024  # times as many are of a tensor, which no ragged batch makes so small
+MET = 64  # calls of a group in which two lines are looked for that met before
 _COLLECTIVES = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
 
 
@@ -44,20 +48,46 @@ class Difference:
         own, peer = user_frames(self.own.stack), user_frames(self.peer.stack)
         if (own and not peer and self.peer_gradient) or (peer and not own and self.own_gradient):
             return False  # a line of the user's against autograd's own thread
-        return own == peer if own and peer else None
+        return own == peer or self.met_before if own and peer else None
+
+    @cached_property
+    def met_before(self) -> bool:
+        """Return whether calls from these two lines met before, as those of a source and its receivers do: they are one call."""
+        view, seq, culprits = self.finding.stuck.view, self.finding.stuck.seq, self.finding.culprits
+        if (
+            view is None
+            or seq is None
+            or self.finding.stuck.rank is None
+            or not culprits
+            or self.differs != "shape"
+        ):
+            return False
+        for before in range(seq - 1, max(0, seq - MET), -1):
+            met = [view.kind_of(rank, before) for rank in (culprits[0], self.finding.stuck.rank)]
+            if [kind and (kind.op, kind.stack) for kind in met] == [
+                kind and (kind.op, kind.stack) for kind in (self.own, self.peer)
+            ]:
+                return True
+        return False
 
     @cached_property
     def another_call(self) -> bool:
         """Return whether the two calls are made at different places of the program, and not one call with other arguments.
 
         So they are where their user lines differ, or where a library under one line of both goes two ways. Where the ways
-        part at torch's own function for a collective, the line itself chose it. Calls that all match again behind others
+        part at torch's own function for a collective, the line itself chose it. Without lines, a few numbers are not the
+        tensor of the others. Calls that all match again behind others
         that were made or left out merely met out of step.
         """
         if self.finding.change.edit is not None:
             return True
-        if self.same_site is False or self.own is None or self.peer is None:
+        if self.same_site is False or self.own is None or self.peer is None or self.met_before:
             return self.same_site is False
+        if self.same_site is None and self.differs == "shape":
+            few, many = sorted(
+                max((prod(s) for s in k.input_sizes), default=0) for k in (self.own, self.peer)
+            )
+            return 0 < few <= _NUMBERS and many > few * _TENSORS
         ways = zip(reversed(self.own.stack), reversed(self.peer.stack), strict=False)
         apart = next(((own, peer) for own, peer in ways if own != peer), None)
         if apart is None or any(frame.file.endswith(_COLLECTIVES) for frame in apart):
@@ -134,10 +164,8 @@ class Difference:
             return False
         stacks = [kind.stack for kind in self.history if kind.stack]
         references = [self.own.stack] if self.own.stack else stacks[-8:]
-        found = next(
-            (f for s in references if (f := position_to_loop(self.peer.stack, s, stacks)) is not None), None
-        )
-        return found is not None and found[0] == "beyond"
+        found = (position_to_loop(self.peer.stack, stack, stacks) for stack in references)
+        return next((place[0] for place in found if place is not None), "") == "beyond"
 
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
         """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.
@@ -165,6 +193,11 @@ class Difference:
     def skipped_part_of_a_step(self) -> bool:
         """Return whether the culprit left out fewer calls than a step makes: then it skipped something inside."""
         return 0 < len(self.skipped) < self.period
+
+    @property
+    def too_soon(self) -> bool:
+        """Return whether several whole steps lie before the culprit's call by the pattern: it left out none of them on its way."""
+        return self.finding.change.edit is None and 0 < self.period < len(self.skipped)
 
     @cached_property
     def stays_inside(self) -> bool:

@@ -44,8 +44,8 @@ def unpaired(case: Case) -> Match | None:
     there = "another" if case.graph.open_calls.get(absent) else "no"
     return Match(
         "p2p_mismatch",
-        named if more else (culprit,),
-        why,
+        named if culprit in named else (culprit,),
+        why + ("" if more else _alike(named)),
         # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
         strength=1 if finding.assumed or more else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
@@ -67,11 +67,14 @@ def _facing(case: Case) -> tuple[int, ...]:
 
 
 def _do_not_meet(case: Case, ranks: tuple[int, ...]) -> Match:
-    """Return the answer where ranks on which all waiting ends wait in sends and receives themselves."""
+    """Return the answer where ranks on which all waiting ends wait in sends and receives themselves.
+
+    Where all of them receive, or all send, whose halves they lack are those that wait for them: a circle in which nobody is odd.
+    """
     stood = [case.statements.whereabouts[rank] for rank in ranks]
     return Match(
         "p2p_mismatch",
-        ranks,
+        ranks if len({where.op for where in stood}) > 1 else (),
         f"{ranks_phrase(ranks)} wait in sends and receives of which none meets another",
         strength=1,
         category="code",
@@ -104,18 +107,23 @@ def _somewhere(case: Case) -> Match:
 def _left_out(case: Case) -> Match:
     """Return the answer for sends and receives that all have a counterpart, but not the one that was meant."""
     finding = case.finding
-    (culprit,) = finding.culprits
+    culprit = finding.culprits[0]
     wanted = _peered(case, culprit, next(kind for kind in finding.change.skipped if kind.is_p2p))
     return Match(
         "p2p_mismatch",
-        (culprit,),
-        f"rank {culprit} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle",
+        finding.culprits,
+        f"rank {culprit} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle{_alike(finding.culprits)}",
         strength=1,
         frame=case.frame_of(finding.own.kind),
         frame_rank=culprit,
         evidence=_strayed(case, culprit),
         advice=_schedules(culprit, None),
     )
+
+
+def _alike(named: tuple[int, ...]) -> str:
+    """Return a clause on the same fault in the groups side by side, for a sentence about one of these ranks."""
+    return f"; {ranks_phrase(named)} did the same, each in its group" if len(named) > 1 else ""
 
 
 def _schedules(one: int, other: int | None) -> list[str]:

@@ -200,7 +200,7 @@ def _set_frontier(record: RankRecord, gid: int, frontier: Frontier) -> None:
         sends is not None
         and latest is sends
         and frontier.completed is not None
-        and _in_p2p_numbers(frontier, record.queues.get(gid))
+        and _in_p2p_numbers(frontier, sends, record.queues.get(gid))
     ):
         # Members of a batch stay "scheduled" in the recorder; the group's frontier says that they are over.
         sends.state = np.where(
@@ -208,13 +208,13 @@ def _set_frontier(record: RankRecord, gid: int, frontier: Frontier) -> None:
         )
 
 
-def _in_p2p_numbers(frontier: Frontier, collectives: Queue | None) -> bool:
+def _in_p2p_numbers(frontier: Frontier, sends: Queue, collectives: Queue | None) -> bool:
     """Return whether the last completed work of a group, whose last enqueued is a send or receive, was one as well.
 
-    Each is given in its own numbering. A completed number above the enqueued one, or that of the last collective known to
-    be complete, is a collective's.
+    Each is given in its own numbering, and a batch of sends may be counted as a collective. A completed number above the
+    enqueued one or above the newest send, or that of the last collective known to be complete, is a collective's.
     """
-    if frontier.completed is None or frontier.completed > (frontier.enqueued or 0):
+    if frontier.completed is None or frontier.completed > min(frontier.enqueued or 0, int(sends.seq.max())):
         return False
     done = (
         collectives.seq[collectives.state >= State.DONE]

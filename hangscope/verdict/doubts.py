@@ -15,11 +15,13 @@ from hangscope.causes.ends.process import shows_a_wait
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
+from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
+from hangscope.knowledge.callsite import user_frame
 from hangscope.verdict.damage import damage, only_communication_failed, torn_death
 from hangscope.verdict.status import trouble
 
@@ -63,6 +65,21 @@ def damaged(case: Case, match: Match) -> Doubt | None:
     """Files are damaged or lines torn, or on an error that a peer's end brings about as well."""
     why = damage(case, match) or torn_death(case, match) or only_communication_failed(case, match)
     return Doubt(MEDIUM, why) if why else None
+
+
+def raised_elsewhere(case: Case, match: Match) -> Doubt | None:
+    """Tracebacks of those who are called absent stand in another call than the one that the others wait in."""
+    waited = user_frame(case.finding.stuck.kind.stack) if case.finding.stuck.kind is not None else None
+    if not isinstance(case.finding, Absent) or case.from_text or waited is None:
+        return None
+    for rank in match.culprits:
+        where = case.statements.whereabouts.get(rank)
+        if where is None or where.kind != "log" or not where.inside or where.op is None:
+            continue
+        if not any((f.file, f.line) == (waited.file, waited.line) for f in where.stack):
+            why = f"rank {rank}'s traceback stands in another call, so that its dump may be older than the freeze"
+            return Doubt(LOW, why)
+    return None
 
 
 def even_sides(case: Case, match: Match) -> Doubt | None:
@@ -139,6 +156,27 @@ def died_beside(case: Case, match: Match) -> Doubt | None:
     if doubtful and (lags or stuck):
         why = f"{ranks_phrase(doubtful)} may have died, whose peers' communicators then finish calls unevenly"
         return Doubt(LOW, why if lags else f"{ranks_phrase(doubtful)} died of a fault of its own")
+    return None
+
+
+def nothing_overdue(case: Case, match: Match) -> Doubt | None:
+    """Who is said to lag had nothing overdue by its own log when the others timed out: its dump is older than that."""
+    idle_ranks = idle(case.statements).intersection(match.culprits)
+    if isinstance(case.finding, Lagging) and match.cause == "gpu_stall" and idle_ranks:
+        return Doubt(
+            LOW,
+            f"the log of {ranks_phrase(sorted(idle_ranks))} tells of nothing overdue, so its dump may be older",
+        )
+    return None
+
+
+def of_one_moment(case: Case, match: Match) -> Doubt | None:
+    """Several ranks are in no call by dumps alone: so are ranks of a job that moves, and those whose dumps are older than others'."""
+    if not isinstance(case.finding, Absent) or case.from_text or len(match.culprits) < 2:
+        return None
+    told = idle(case.statements) | case.statements.busy
+    if not trouble(case) or (case.graph.early and not told.issuperset(match.culprits)):
+        return Doubt(MEDIUM, "several ranks are in no call by their dumps alone, which may be of a moment")
     return None
 
 
@@ -251,7 +289,7 @@ def mostly_silent(case: Case, match: Match) -> Doubt | None:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubt | None], ...] = (
-    damaged, went_on, even_sides, explains_few, leaves_waiting, guessed, interrupted, died_beside, others_unseen, assumed,
+    damaged, raised_elsewhere, went_on, even_sides, explains_few, leaves_waiting, guessed, interrupted, died_beside, nothing_overdue, of_one_moment, others_unseen, assumed,
     members_unknown, half_unseen, text_alone, no_history, sides_not_here, not_here, no_frames, mostly_silent,
 )  # fmt: skip
 

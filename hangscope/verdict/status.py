@@ -46,7 +46,7 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
 
     So it may where no line tells of trouble, and as many of the ranks that were seen are in no call as wait in one, or all. `named`
     are the ranks (global) that are to blame. Who stops lets all wait that need it, within moments; dumps of a moving job,
-    made seconds apart, show a call here and a gap there, or devices here and there that lag by a call.
+    made seconds apart, show a call here and a gap there, or devices here and there that lag by a call: most wait for others.
     """
     if isinstance(case.finding, Lagging) and not case.finding.culprits:
         return not trouble(case)
@@ -57,6 +57,11 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     free = seen - waiting
     if not waiting:
         return 0 < len(seen) == len(case.incident.ranks) and not trouble(case)
+    lag = isinstance(case.finding, Lagging) and len(case.finding.culprits) > 1
+    two = set[int]().union(*(root.explains for root in case.graph.roots[:2]))  # each of two faults is a part
+    explained = case.finding.explained if lag else len(two)
+    if 2 * explained < len(waiting):
+        return not trouble(case)
     # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
     alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)
     return not alone and len(free) >= len(waiting) and not trouble(case)
@@ -182,8 +187,6 @@ def _equal_frontiers(case: Case) -> bool:
                 )
             )
         made = made or bool(ends - {0})
-        if len(ends) > 1 and not any(
-            r in case.incident.ranks and group.gid in case.incident.ranks[r].p2p for r in group.ranks
-        ):
+        if len(ends) > 1:
             return False
     return made

@@ -126,3 +126,18 @@ def test_counters_that_contradict_each_other_count_sends_too(tmp_path: Path) -> 
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
     view = analyze(tmp_path)._analysis.views[0]
     assert view.members[1].pending == (3,) and view.members[1].completed == 2
+
+
+def test_counters_of_a_group_of_batches_may_be_those_of_its_collectives(tmp_path: Path) -> None:
+    """Where the work of a batch bears the collectives' number, a completed one tells nothing of the sends below it."""
+    groups = {"0": ("default_pg", range(2)), "1": ("pp", range(2))}
+    for recorder in job(2, groups=groups, ring=12):
+        peer = 1 - recorder.rank
+        recorder.call("all_reduce", "1", times=30)
+        for number in range(12):
+            state = "scheduled" if number == 11 else "completed"
+            recorder.batch([("send", peer), ("recv", peer)], "1", state=state)
+        dump = recorder.dump()
+        dump["pg_status"]["1"].update(last_enqueued_collective=30, last_completed_collective=30)
+        (tmp_path / f"nccl_trace_rank_{recorder.rank}").write_bytes(pickle.dumps(dump, protocol=2))
+    assert analyze(tmp_path)._analysis.case.graph.waiting == [0, 1]

@@ -186,6 +186,14 @@ def test_aborts_in_one_second_do_not_tell_who_was_first(tmp_path: Path, late: di
     assert verdict.confidence != "high"
 
 
+@pytest.mark.parametrize(("others", "named"), [(-9, ()), (-15, (1,)), (-6, (1,))])
+def test_a_signal_that_ended_all_processes_at_once_is_no_rank_s_own_end(
+    tmp_path: Path, others: int, named: tuple[int, ...]
+) -> None:
+    verdict = judged(told(tmp_path, _ended({0: others, 1: -9, 2: others})))
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", named)
+
+
 @pytest.mark.parametrize("said", [True, False])
 def test_who_outlived_the_grace_of_its_own_agent_was_not_the_first(tmp_path: Path, said: bool) -> None:
     """Another node's ranks wait for half an hour: only on its own node was the agent's answer half a minute."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.text_lines import judged, raised, short, told
+from tests.text_lines import CLOSED, judged, raised, short, told
 
 CLIENTS = "torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. {n}/{of} clients joined."
 REFUSED = "[E1120 15:13:24.220687360 socket.cpp:1028] [c10d] The client socket has timed out after 25000ms while trying to connect to (10.0.0.7, 29511)."
@@ -53,6 +53,18 @@ def test_who_lacks_is_not_told_where_more_are_silent_than_are_missing(tmp_path: 
     assert (cause, ranks) == ("init_hang", ())
 
 
+@pytest.mark.parametrize("kind", ["torch.distributed.DistNetworkError", "RuntimeError"])
+def test_the_error_that_a_taken_port_raises_is_no_death_of_its_own(tmp_path: Path, kind: str) -> None:
+    taken = "The server socket has failed to listen on any local network address. port: 29511, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"
+    closed = f"{kind}: failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?"
+    raised = ["Traceback (most recent call last):", '  File "train.py", line 12, in <module>']
+    logs = {
+        f"rank{r}.log": [f"[rank{r}]: {line}" for line in (*raised, f"{kind}: {taken}" if r == 0 else closed)]
+        for r in range(4)
+    }
+    assert short(told(tmp_path, logs, world_size=4))[:2] == ("init_hang", (0,))
+
+
 def test_two_models_of_two_sizes_do_not_tell_which_is_meant(tmp_path: Path) -> None:
     lines = [f"[rank0]: {COUNTS.format(0, 148, 3, 150)}", f"[rank3]: {COUNTS.format(3, 150, 0, 148)}"]
     cause, ranks, level = short(told(tmp_path, lines))
@@ -62,6 +74,14 @@ def test_two_models_of_two_sizes_do_not_tell_which_is_meant(tmp_path: Path) -> N
 def test_one_that_differs_from_process_0_is_named(tmp_path: Path) -> None:
     cause, ranks, _ = short(told(tmp_path, [f"[rank2]: {SIZES.format(2)}"], world_size=4))
     assert (cause, ranks) == ("model_mismatch", (2,))
+
+
+def test_half_of_the_ranks_against_process_0_and_its_like_do_not_tell_who_is_wrong(tmp_path: Path) -> None:
+    lines = {f"rank{r}.log": [f"[rank{r}]: {SIZES.format(r)}"] for r in (2, 3)}
+    report = told(tmp_path, {**lines, "rank0.log": [CLOSED], "rank1.log": [CLOSED]}, world_size=4)
+    cause, ranks, level = short(report)
+    assert (cause, ranks) == ("model_mismatch", ()) and level != "high"
+    assert "ranks 2-3 have other sizes" in judged(report).summary
 
 
 def test_where_all_differ_from_process_0_it_is_the_one(tmp_path: Path) -> None:

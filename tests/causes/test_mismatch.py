@@ -53,6 +53,21 @@ def test_half_against_half_in_a_first_call_names_nobody(cause: str, size: int) -
     assert level(report) != "high"
 
 
+@pytest.mark.parametrize("met", [True, False])
+def test_a_source_and_its_receivers_have_lines_of_their_own(tmp_path: Path, met: bool) -> None:
+    recorders = job(4)
+    for recorder in recorders:
+        of_source, before = recorder.rank == 0, {"function": "pull", "line": 91}
+        if of_source and met:
+            before = {"function": "push", "line": 71}
+        for n in range(6):
+            recorder.call("all_reduce", line=41).call("broadcast", sizes=[[100 + n]], **before)
+        last = {"function": "push", "line": 71} if of_source else {"function": "pull", "line": 91}
+        recorder.call("broadcast", sizes=[[777 if of_source else 700]], state="scheduled", **last)
+    cause = blame(analyze(write_all(recorders, tmp_path)))[1]
+    assert (cause == "shape_mismatch") == met
+
+
 def test_both_calls_are_told() -> None:
     report = frozen(loop(4), (2,), lambda r, is_odd: due(r, sizes=[[1000 if is_odd else 1024]]))
     assert "Rank 2 called all_reduce([1000] Float) where ranks 0-1,3 called all_reduce([1024] Float)" in said(

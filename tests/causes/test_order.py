@@ -45,6 +45,42 @@ def test_in_a_circle_the_one_with_the_reverse_order_is_odd(tmp_path: Path) -> No
     assert blame(analyze(tmp_path)) == ("hang", "collective_order_mismatch", (3,))
 
 
+@pytest.mark.parametrize(
+    ("epoch", "cause"), [(1, "rank_conditional_collective"), (2, "collective_order_mismatch")]
+)
+def test_only_a_call_that_comes_next_was_made_first(tmp_path: Path, epoch: int, cause: str) -> None:
+    """Each round has two epochs, an exchange of objects of any length and a barrier: behind the first epoch that one leaves them."""
+    groups = {"0": ("default_pg", range(8)), "1": ("dp", range(4)), "2": ("dp", range(4, 8))}
+    recorders = job(8, groups=groups)
+    for recorder in recorders:
+        own = "1" if recorder.rank < 4 else "2"
+        for n in range(8):
+            recorder.call("all_gather", sizes=[[4100 + n]], outputs=[[4100 + n]] * 8, dtype="Byte", line=31)
+            for step in range(1, 3):
+                last = n == 7 and step == epoch
+                recorder.call("all_reduce", own, sizes=[[1000]], line=41)
+                recorder.call("all_reduce", own, sizes=[[2000]], line=41)
+                if not last:
+                    recorder.call("all_reduce", own, sizes=[[1]], line=43)
+                    continue
+                if recorder.rank == 2:
+                    recorder.call("barrier", line=45, state="scheduled")
+                else:
+                    recorder.call(
+                        "all_reduce",
+                        own,
+                        sizes=[[1]],
+                        line=43,
+                        state="scheduled" if recorder.rank < 4 else "completed",
+                    )
+                break
+            if n < 7:
+                recorder.call("barrier", line=45)
+            elif recorder.rank >= 4:
+                recorder.call("barrier", line=45, state="scheduled")
+    assert blame(analyze(write_all(recorders, tmp_path))) == ("hang", cause, (2,))
+
+
 def _beside_a_thread(odd: int, also: bool) -> list[Recorder]:
     """Return four ranks whose gradients are reduced while a thread calls a barrier, on rank `odd` before; the others' if `also`."""
     recorders = job(4)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import analyze
-from tests.dump_writer import Recorder, world, write_all
-from tests.verdicts import blame, said
+from tests.dump_writer import SCRIPT, TORCH, Recorder, world, write_all
+from tests.verdicts import blame, judged, said
 
 STEPS = 12
 RING = {"0": ("default_pg", range(4))}
@@ -162,6 +164,24 @@ def test_ranks_that_send_another_size_in_groups_side_by_side_are_one_fault(tmp_p
     assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (4, 5))
 
 
+def test_halves_left_out_in_groups_side_by_side_are_one_fault(tmp_path: Path) -> None:
+    """Two chains of three stages; the middle of both sends its gradient back without the receive of the next batch."""
+    groups = {"0": ("default_pg", range(6)), "1": ("pp", (0, 2, 4)), "2": ("pp", (1, 3, 5))}
+    recorders = [Recorder(rank, {n: g for n, g in groups.items() if rank in g[1]}) for rank in range(6)]
+    for recorder in recorders:
+        stage, own = recorder.rank // 2, str(1 + recorder.rank % 2)
+        before, behind = recorder.rank - 2, recorder.rank + 2
+        halves = {"left": [("send", before), ("recv", before)], "right": [("send", behind), ("recv", behind)]}
+        for _ in range(STEPS):
+            for place in {0: ["right"], 1: ["left", "right"], 2: ["left"]}[stage]:
+                recorder.batch(halves[place], own)
+        if stage == 1:
+            recorder.batch([("send", before)], own, state="scheduled", line=75)
+        else:
+            recorder.batch(halves["right" if stage == 0 else "left"], own, state="scheduled")
+    assert blame(analyze(write_all(recorders, tmp_path))) == ("hang", "p2p_mismatch", (2, 3))
+
+
 def test_who_has_not_come_to_its_half_is_stuck_whatever_the_clocks_say(tmp_path: Path) -> None:
     """Rank 2 made two calls more after the send to it was enqueued; its own program calls for the receive next."""
     groups = {"0": ("default_pg", range(4)), "1": ("tp", (0, 1)), "2": ("tp", (2, 3))}
@@ -208,3 +228,30 @@ def test_two_that_send_to_each_other_first_wait_in_a_circle(tmp_path: Path) -> N
 
 def test_two_that_post_both_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
     assert _exchange(tmp_path, 4, batched=True)[1] not in ("p2p_mismatch", "collective_order_mismatch")
+
+
+@pytest.mark.parametrize(("ops", "named"), [(("recv", "recv"), ()), (("send", "recv"), (1, 2))])
+def test_who_only_receives_beside_ranks_in_a_collective_is_not_odd(
+    tmp_path: Path, ops: tuple[str, str], named: tuple[int, ...]
+) -> None:
+    """Recorders of gloo hold no sends, so that the two look as if they had not come to the reduction of their groups."""
+    groups = {"1": ("dp", (0, 1)), "2": ("dp", (2, 3))}
+    recorders = [
+        Recorder(rank, {str(1 + rank // 2): groups[str(1 + rank // 2)]}, backend="gloo") for rank in range(4)
+    ]
+    for recorder in recorders:
+        recorder.call("all_reduce", str(1 + recorder.rank // 2), line=18, times=9, state="completed")
+        if recorder.rank in (0, 3):
+            recorder.call("all_reduce", str(1 + recorder.rank // 2), line=18, state="scheduled")
+    head = "Current thread 0x00007f4b7d1296c0 (most recent call first):"
+    called = ["all_reduce", *ops, "all_reduce"]
+    stacks = {
+        f"stack_rank_{rank}": [
+            head,
+            f'  File "{TORCH}/distributed/distributed_c10d.py", line 2799 in {op}',
+            f'  File "{SCRIPT}", line {18 if op == "all_reduce" else 9} in main',
+        ]
+        for rank, op in enumerate(called)
+    }
+    report = judged(tmp_path, recorders, **stacks)
+    assert blame(report) == ("hang", "p2p_mismatch", named)

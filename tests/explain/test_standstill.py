@@ -34,6 +34,11 @@ def test_a_minute_without_a_call_is_the_freeze_and_not_the_ending(tmp_path: Path
     assert short(analyze(_job(tmp_path, 60, zone)))[:2] == ("stuck_rank", (2,))
 
 
+@pytest.mark.parametrize("seconds", [894, 905, 1210])
+def test_no_time_zone_is_a_quarter_of_an_hour_from_utc(tmp_path: Path, seconds: float) -> None:
+    assert short(analyze(_job(tmp_path, seconds)))[:2] == ("stuck_rank", (2,))
+
+
 @pytest.mark.parametrize("zone", [timedelta(0), timedelta(hours=2)])
 def test_a_job_that_moved_until_it_was_ended_accuses_nobody(tmp_path: Path, zone: timedelta) -> None:
     verdict = analyze(_job(tmp_path, 2, zone)).verdict

@@ -50,8 +50,7 @@ def ended_from_outside(case: Case) -> Match | None:
         return None  # it was frozen, whoever ended it
     if event.reason in _BY_PEOPLE and still is not False and lacks_a_member(case):
         return None  # a start takes moments, and who cancels a job looked at it for longer
-    waited = still is not False and shows_a_wait(case)
-    if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
+    if still is not False and shows_a_wait(case):
         return None
     lost = _never_seen(case) if event.reason in _UNTOLD else []
     told = _REASONS.get(str(event.reason), "was ended from outside")
@@ -61,7 +60,7 @@ def ended_from_outside(case: Case) -> Match | None:
         f"the whole job {told}",
         # People cancel jobs that are frozen, and platforms end those that stand still.
         strength=0
-        if waited or lost  # when it was ended, in which moment a job that moves may wait as well
+        if lost
         else 1
         if still is not False
         or event.signal == "SIGINT"
@@ -112,6 +111,8 @@ def died(case: Case) -> Match | None:
     deaths = [d for d in case.statements.first_deaths if _is_the_root(case, d)]
     if not deaths or all(_refused_at_start(case, d.event) for d in deaths):
         return None
+    if len(deaths) < len(case.statements.first_deaths) and all(isinstance(d.event, Exit) for d in deaths):
+        return None  # ranks that waited were ended in the same moment
     culprits = tuple(sorted({d.rank for d in deaths}))
     first = deaths[0]
     evidence = [quote(d.event) for d in deaths]
@@ -193,7 +194,7 @@ def _raised_before_it_waited(case: Case, death: Death) -> bool:
     """Return whether a rank raised its own exception first, and waited for its peers while it handled that."""
     waited = case.statements.of(death.rank, CallFingerprint, GlooTimeout, GlooClosed, WatchdogTimeout)
     lines = [e.line for e in waited if e.file == death.event.file]
-    return bool(lines) and death.event.line < min(lines)
+    return isinstance(death.event, RankException) and bool(lines) and death.event.line < min(lines)
 
 
 def _may_be_of_another_attempt(case: Case) -> bool:

@@ -11,7 +11,7 @@ from hangscope.align.waitgraph import Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Stalled, Unpaired
 from hangscope.explain.generate.pair_faults import PairFaults
-from hangscope.explain.generate.peer_groups import counted_apart
+from hangscope.explain.generate.peer_groups import counted_apart, one_fault
 from hangscope.explain.generate.program_divergence import ProgramDivergence
 from hangscope.explain.generate.self_deviation import Deviation
 from hangscope.explain.predict import Replay
@@ -28,13 +28,18 @@ class Circles:
 
     def find(self) -> Finding | None:
         """Return the finding of the first circle, with those who made it where their programs tell."""
-        root = next((r for r in self.aligned.graph.roots if r.kind == "cycle" and r.explains), None)
-        if root is None:
+        circles = [root for root in self.aligned.graph.roots if root.kind == "cycle" and root.explains]
+        if not circles:
             return self._everybody_waits()
+        root = circles[0]
         parted = ProgramDivergence(self.aligned).find(set(root.nodes))
         if parted is not None:
             return self.aligned.reached_by(replace(parted, circle=root), root.explains | set(root.ranks))
-        return self.aligned.reached_by(self._in_circle(root), root.explains)
+        first = self.aligned.reached_by(self._in_circle(root), root.explains)
+        if not isinstance(first, Unpaired):
+            return first
+        others = ((self._in_circle(other), other.explains) for other in circles[1:MOST_CLASSES])
+        return one_fault(self.aligned, first, [self.aligned.reached_by(*other) for other in others])
 
     def _everybody_waits(self) -> Finding | None:
         """Return the finding of a job all of whose ranks are blocked, each alone in a call of a group whose members nobody recorded.

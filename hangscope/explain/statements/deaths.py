@@ -86,7 +86,9 @@ def own_death(rank: int, statements: Statements) -> Death | None:
         code = exit_event.code
         if code < 0 or code > 128:
             number = -code if code < 0 else code - 128
-            if code in _CLEANUPS or (code in _ABORTS and _unheard_abort(rank, statements)):
+            if code in _CLEANUPS or _not_alone(exit_event, statements):
+                return None
+            if code in _ABORTS and _unheard_abort(rank, statements):
                 return None
             if code in _ABORTS and statements.of(rank, *_ABORTING):
                 return None
@@ -138,20 +140,30 @@ def _swept(event: Exit, statements: Statements) -> bool:
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
 
+def _not_alone(event: Exit, statements: Statements) -> bool:
+    """Return whether a signal ended all processes of a table in one moment, or its abort was not the first one.
+
+    Whoever sent it meant all of them; it is watchdogs that abort one process behind another.
+    """
+    others = [e for e in statements.exits.values() if e.via == "table" and e is not event]
+    beside = [
+        e.code == event.code
+        and e.time is not None
+        and event.time is not None
+        and e.time <= event.time + CLOCK_SKEW
+        for e in others
+    ]
+    return any(beside) if event.code in _ABORTS else bool(beside) and all(beside)
+
+
 def _unheard_abort(rank: int, statements: Statements) -> bool:
     """Return whether a rank of which only the launcher tells was aborted in a job whose communication layer aborts processes.
 
-    NCCL's watchdogs abort those that wait, and gloo whoever gets a message that does not fit its buffer. Where others
-    abort before, or in one moment, it was that layer.
+    NCCL's watchdogs abort those that wait, and gloo whoever gets a message that does not fit its buffer.
     """
-    begun = statements.exits[rank].time
-    beside = sum(
-        e.code in _ABORTS and begun is not None and e.time is not None and e.time <= begun + CLOCK_SKEW
-        for e in statements.exits.values()
-    )
     said = (e for events in statements.of_rank[rank].values() for e in events)
     heard = any(not e.by_launcher and not isinstance(e, Progress | PrintedTail) for e in said)
-    return not heard and (beside > 1 or bool(statements.all(WatchdogTimeout, GlooClosed, GlooTimeout)))
+    return not heard and bool(statements.all(WatchdogTimeout, GlooClosed, GlooTimeout))
 
 
 def _went_on(rank: int, event: Event, statements: Statements) -> bool:

@@ -10,6 +10,7 @@ from hangscope.incident import Incident
 from hangscope.ingest.job_logs.progress import Progress
 
 ZONES = 900.0  # seconds: a printed clock may be in any time zone, and zones differ by quarters of an hour
+HOUR = 3600.0  # seconds: no time zone is nearer to UTC, which dumps count in, and is not UTC itself
 DAY = 26 * 3600.0  # seconds by which the clocks of two time zones may differ
 LEAST = 10.0  # seconds without a call that are no standstill yet
 USUAL = 5.0  # times the longest pause between calls that the job made before
@@ -32,9 +33,11 @@ def stood_still(incident: Incident, statements: Statements, end: Event) -> bool 
     apart = stamp - since_new_year(last / 1e9)
     if abs(apart) > DAY:
         return None  # clocks of two different days
-    gap = apart % ZONES
-    # Just below a whole number of zones the two clocks merely disagree.
-    return max(LEAST, USUAL * usual) < gap < ZONES - LEAST
+    gap = apart
+    if abs(apart) > HOUR - LEAST:
+        # Just below a whole number of zones the two clocks merely disagree.
+        gap = (apart + LEAST) % ZONES - LEAST
+    return gap > max(LEAST, USUAL * usual)
 
 
 def by_steps(statements: Statements, end: Event) -> bool | None:

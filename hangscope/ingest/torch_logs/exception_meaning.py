@@ -18,7 +18,7 @@ _SYMPTOMS = regex(
     r"Connection closed by peer|Connection reset by peer|RuntimeError: Connection refused|closed by (?:remote )?peer|Broken pipe|Application "
     r"timeout caused pair closure"
     r"|Timed out waiting \d+ ?ms|Timed out after \d+ seconds waiting for clients|wait timeout after \d+|"
-    r"Socket Timeout|client socket has (?:timed out|failed)"
+    r"Socket Timeout|client socket has (?:timed out|failed)|server socket has failed to listen"
     r"|Gloo connectFullMesh failed|ss1\.ss_family == ss2\.ss_family|connect\(\) timed out|recvValue failed|failed to recv, got 0 bytes|TCP "
     r"client failed to connect"
     r"|Watchdog caught collective operation timeout|watchdog thread terminated|NCCL communicator was aborted|"
@@ -44,8 +44,7 @@ _SYMPTOM_TYPES = (
     "ConnectionRefusedError",
 )
 _OWN_IN_NCCL = regex(
-    r"unhandled cuda error|ncclUnhandledCudaError|invalid usage|ncclInvalidUsage|Duplicate GPU|out of memory|"
-    r"EADDRINUSE|already in use",
+    r"unhandled cuda error|ncclUnhandledCudaError|invalid usage|ncclInvalidUsage|Duplicate GPU|out of memory",
     re.IGNORECASE,
 )
 
