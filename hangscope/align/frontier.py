@@ -104,8 +104,6 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
                 if record
                 else Member(rank, None, Absence.NO_DUMP)
             )
-            if record is not None and record.absence is Absence.EARLY:
-                view.early.add(rank)
         result.append(view)
     for view in result:
         _clear_the_early(view)

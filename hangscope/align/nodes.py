@@ -10,10 +10,9 @@ from hangscope.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The host thread of one rank, or, where calls of one of its other threads are meant, that one."""
+    """The host of one rank."""
 
     rank: int
-    of_a_thread: bool = False
 
 
 @dataclass(frozen=True, slots=True)

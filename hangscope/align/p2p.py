@@ -97,23 +97,6 @@ class Pair:
             h is not None and h.state in (State.PENDING, State.STARTED) for h in (self.send, self.recv)
         )
 
-    @property
-    def has_met(self) -> bool:
-        """Return whether one of two halves is complete, and with it the other, whatever else its batch waits for."""
-        return (
-            self.send is not None
-            and self.recv is not None
-            and State.DONE in (self.send.state, self.recv.state)
-        )
-
-    @property
-    def batches(self) -> list[tuple[int, int, int]]:
-        """Return (global rank, gid, number) of the batches whose open half this is."""
-        open_halves = (
-            h for h in (self.send, self.recv) if h is not None and h.state in (State.PENDING, State.STARTED)
-        )
-        return [(half.rank, self.key.gid, half.seq) for half in open_halves]
-
 
 def pairs(incident: Incident) -> list[Pair]:
     """Return the open point-to-point calls of all groups, each with the half that its peer made, if any."""
@@ -123,30 +106,24 @@ def pairs(incident: Incident) -> list[Pair]:
         sends, recvs, wrapped = _sides(incident, group)
         for source, destination in sorted(set(sends) | set(recvs)):
             out, into = sends.get((source, destination), none), recvs.get((source, destination), none)
-            shift = _shift(
-                out,
-                into,
-                (source, group.gid) in wrapped or (destination, group.gid) in wrapped,
-                len(group.ranks) == 2,
-            )
+            shift = _shift(out, into) if wrapped & {source, destination} else 0
             result += _open_pairs(group.gid, source, destination, out, into, shift)
-    unmet = {batch for pair in result if not pair.has_met for batch in pair.batches}
-    return [pair for pair in result if not pair.has_met or not unmet.issuperset(pair.batches)]
+    return result
 
 
 Side = dict[tuple[int, int], Halves]
 
 
-def _sides(incident: Incident, group: Group) -> tuple[Side, Side, set[tuple[int, int]]]:
+def _sides(incident: Incident, group: Group) -> tuple[Side, Side, set[int]]:
     sends: dict[tuple[int, int], list[tuple[Queue, Column]]] = defaultdict(list)
     recvs: dict[tuple[int, int], list[tuple[Queue, Column]]] = defaultdict(list)
-    wrapped: set[tuple[int, int]] = set()
+    wrapped: set[int] = set()
     for rank in group.ranks:
         queue = incident.ranks[rank].p2p.get(group.gid) if rank in incident.ranks else None
         if queue is None:
             continue
         if queue.overwritten or int(queue.seq.min()) > 1:
-            wrapped.add((rank, group.gid))
+            wrapped.add(rank)
         made: dict[tuple[bool, int, int], list[int]] = defaultdict(list)  # kinds of one direction
         for index in np.unique(queue.kind).tolist():
             kind = incident.kinds.without_sizes(index)
@@ -173,22 +150,19 @@ def _global(group: Group, local: int | None) -> int | None:
     return group.ranks[local] if local < len(group.ranks) else None
 
 
-def _shift(out: Halves, into: Halves, wrapped: bool, alone: bool) -> int:
-    """Return what to add to a receive's index to get the index of its send."""
-    if not len(out) or not len(into) or not wrapped:
-        return 0
-    if alone or set(out.seq[-4:].tolist()) & set(into.seq[-4:].tolist()):
-        first, second = ({seq: i for i, seq in enumerate(side.seq.tolist())} for side in (out, into))
-        common = max(first.keys() & second.keys(), default=None)
-        if common is not None:
-            shift = first[common] - second[common]
-            begin, end = max(0, shift), max(0, shift, min(len(out), len(into) + shift))
-            # A half that completed has met its counterpart; where numbers say otherwise, a half was lost on one side.
-            sent, received = slice(begin, end), slice(begin - shift, end - shift)
-            alike = out.done[sent] == into.done[received]
-            may_have_met = out.may_have_met[sent] | into.may_have_met[received]
-            if (alike | (may_have_met & (out.seq[sent] == into.seq[received]))).all():
-                return shift
+def _shift(out: Halves, into: Halves) -> int:
+    """Return what to add to a receive's index to get the index of its send, where a ring lost the beginning."""
+    first, second = ({seq: i for i, seq in enumerate(side.seq.tolist())} for side in (out, into))
+    common = max(first.keys() & second.keys(), default=None)
+    if common is not None:
+        shift = first[common] - second[common]
+        begin, end = max(0, shift), max(0, shift, min(len(out), len(into) + shift))
+        # A half that completed has met its counterpart; where numbers say otherwise, a half was lost on one side.
+        sent, received = slice(begin, end), slice(begin - shift, end - shift)
+        alike = out.done[sent] == into.done[received]
+        may_have_met = out.may_have_met[sent] | into.may_have_met[received]
+        if (alike | (may_have_met & (out.seq[sent] == into.seq[received]))).all():
+            return shift
     return out.last_done - into.last_done
 
 

@@ -94,10 +94,6 @@ class Programs:
             labels=labels,
         )
 
-    def holds(self, rank: int, gid: int, seq: int) -> bool:
-        """Return whether a rank's program has a call that its queue has; only where threads made calls it is built to tell."""
-        return not self._of_threads().any() or self.of(rank).row_of(gid, seq) is not None
-
     def _of_threads(self) -> Any:
         """Return of each kind of call whether a thread made it."""
         if self._threads is None:

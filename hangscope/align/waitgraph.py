@@ -6,7 +6,7 @@ an open half) and hosts. All edges mean "waits for all of":
 - instance -> host of every member that has not made the call;
 - instance -> the call just before it on one member, while that is open there too (certain within a group: one stream;
   assumed across groups, where calls may be asynchronous);
-- host -> its earliest open call (assumed: the host may be elsewhere in Python). Calls of another thread have a host of their own.
+- host -> its earliest open call (assumed: the host may be elsewhere in Python).
 
 Strongly connected components are condensed; components without a way out are roots. The graph is bipartite and its size
 is the number of open calls plus the members of stuck instances.
@@ -23,7 +23,7 @@ from hangscope.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """One open call of one rank; `order` runs over all its groups, `created` is in ns; `of_a_thread` as in `CallKind`.
+    """One open call of one rank; `order` runs over all its groups, `created` is in ns.
 
     Calls with one `batch` (gid, number) run at the same time, as the sends and receives of one batch_isend_irecv do.
     """
@@ -33,7 +33,6 @@ class OpenCall:
     created: int
     gid: int
     batch: tuple[int, int]
-    of_a_thread: bool = False
 
 
 @dataclass(slots=True)

@@ -41,30 +41,14 @@ def build(
                 order = (
                     int(member.queue.order[row]) if row is not None and member.queue is not None else beyond
                 )
-                calls[rank].append(
-                    OpenCall(
-                        Instance(view.group.gid, seq),
-                        order,
-                        view.created(rank, seq),
-                        view.group.gid,
-                        (view.group.gid, seq),
-                        _of_a_thread(view, rank, seq),
-                    )
-                )
+                gid, created = view.group.gid, view.created(rank, seq)
+                calls[rank].append(OpenCall(Instance(gid, seq), order, created, gid, (gid, seq)))
     for pair in pairs(incident):
         graph.pairs[pair.key] = pair
         for half in (pair.send, pair.recv):
             if half is not None and half.state in (State.PENDING, State.STARTED):
-                calls[half.rank].append(
-                    OpenCall(
-                        pair.key,
-                        half.order,
-                        half.created,
-                        pair.key.gid,
-                        (pair.key.gid, -half.seq),
-                        incident.kinds[half.kind].of_a_thread,
-                    )
-                )
+                batch = (pair.key.gid, -half.seq)
+                calls[half.rank].append(OpenCall(pair.key, half.order, half.created, pair.key.gid, batch))
     for rank in sorted(overdue):
         stated = any(q.told and len(q) for q in incident.ranks[rank].queues.values())
         if not calls[rank] and not stated:  # whom it waits for is not told: it waits, and leads nowhere
@@ -72,10 +56,7 @@ def build(
     by_gid = {view.group.gid: view for view in views}
     for rank in sorted(calls):
         ordered = graph.open_calls[rank] = sorted(calls[rank], key=lambda c: (c.order, str(c.node)))
-        for of_a_thread in (False, True):
-            own = [call for call in ordered if call.of_a_thread == of_a_thread]
-            # A script that is in no call may wait for a thread of its own that is in one.
-            _connect_in_order(graph, Host(rank, of_a_thread), own if own or of_a_thread else ordered)
+        _connect_in_order(graph, Host(rank), ordered)
         _connect_batches(graph, ordered)
     first: dict[int, int] = {}
     for called in [n for n in graph.nodes if isinstance(n, Instance)]:
@@ -111,11 +92,6 @@ def _connect_in_order(graph: WaitGraph, host: Host, calls: Sequence[OpenCall]) -
             graph.connect(node, graph.add(before.node), before.gid != call.gid)
         if not earlier:
             graph.connect(graph.add(host), node, True)
-
-
-def _of_a_thread(view: GroupFrontier, rank: int, seq: int) -> bool:
-    index = view.kind_index(rank, seq)
-    return index is not None and view.kinds.without_sizes(index).of_a_thread
 
 
 def _connect_batches(graph: WaitGraph, ordered: Sequence[OpenCall]) -> None:

@@ -47,8 +47,6 @@ _OF_TEXT = {
 }
 #: A circle rests on the order in which a rank waits, which is assumed across groups.
 IN_A_CIRCLE = 0.5
-#: Of a call that DETAIL let nobody make a recorder keeps the line alone; what the check raised tells the call itself.
-BY_ITS_LINE = 0.4
 
 
 def price(finding: Finding, source: Source) -> float:
@@ -57,5 +55,4 @@ def price(finding: Finding, source: Source) -> float:
         return _OF_TEXT[source]
     if finding.circle is not None:
         return IN_A_CIRCLE
-    refused = finding.stuck.kind is not None and not finding.stuck.kind.op
-    return _OF_CALLS[type(finding)] + (BY_ITS_LINE if refused else 0.0)
+    return _OF_CALLS[type(finding)]

@@ -111,10 +111,6 @@ class PairFaults:
         for node, rank in missing:
             if rank in deviating:
                 return node, rank, deviating[rank][0]
-        if len(deviating) == 1:
-            rank, (deviation, *_) = next(iter(deviating.items()))
-            if deviation.is_p2p:
-                return (unpaired or sorted(pairs, key=self.aligned.when))[0], rank, deviation
         for node, rank in missing:
             opened = self.aligned.graph.open_calls.get(rank, [])
             if not (opened and opened[0].node in unpaired):

@@ -27,11 +27,7 @@ class ProgramDivergence:
         for node in sorted((n for n in nodes if isinstance(n, Instance)), key=self.aligned.when)[:64]:
             gid, seq = node.gid, node.seq
             view = self.aligned.views[gid]
-            joined = [
-                r
-                for r in view.seen
-                if view.members[r].row_of(seq) is not None and self.aligned.programs.holds(r, gid, seq)
-            ]
+            joined = [r for r in view.seen if view.members[r].row_of(seq) is not None]
             absent = [
                 r for r in view.seen if r not in self.aligned.early and (view.members[r].enqueued or 0) < seq
             ]

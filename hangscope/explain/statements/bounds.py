@@ -158,10 +158,6 @@ def _extend(
     record: RankRecord, gid: int, bounds: Bounds, statements: Statements, kinds: ToldCalls, counts_sends: bool
 ) -> None:
     """Add to a rank's queue what text states beyond it."""
-    if bounds.sends and gid not in record.p2p and record.dump_file is None:
-        seqs = sorted(bounds.sends)
-        of = [kinds.send(bounds.sends[s]) for s in seqs]
-        record.p2p[gid] = _queue(record.rank, gid, seqs, of, [bounds.sends[n].line for n in seqs], Frontier())
     own = record.queues.get(gid) if record.seen else None
     frontier = own.frontier if own is not None else Frontier()
     last = max(frontier.enqueued or 0, int(own.seq.max()) if own is not None and len(own) else 0)

@@ -33,10 +33,6 @@ class ToldCalls:
             self.added.append(kind)
         return self._index[kind]
 
-    def send(self, event: InCall) -> int:
-        """Return the kind of a send or receive whose peer its line does not tell."""
-        return self._add(CallKind(event.op, "nccl", src=-1, dst=-1))
-
     def call(self, gid: int, seq: int, event: InCall, statements: Statements) -> int:
         """Return the kind of a stated call: the one that a dump shows there, where the line can mean that one."""
         sizes = tuple((n,) for n in (event.numel_in,) if isinstance(n, int))

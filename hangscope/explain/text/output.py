@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hangscope.explain.finding import Absent, AnyFinding, Different, Finding, StuckCall, Unseen
 from hangscope.explain.statements.standstill import by_steps
@@ -219,6 +219,19 @@ def last_words(incident: Incident, statements: Statements) -> Finding | None:
 
 def by_output(kind: type[AnyFinding], culprits: tuple[int, ...], incident: Incident) -> AnyFinding:
     """Return the finding that ranks are set apart from all others by what they printed."""
-    waiting = tuple(r for r in sorted(incident.ranks) if r not in culprits)
+    return apart(kind, culprits, [r for r in sorted(incident.ranks) if r not in culprits], guess=True)
+
+
+def apart(
+    kind: type[AnyFinding], culprits: Iterable[int], waiting: Sequence[int], events: Iterable[Event] = (), *, guess: bool = False
+) -> AnyFinding:  # fmt: skip
+    """Return the finding that text sets ranks apart from those that wait (global, ascending), in a call that it does not tell."""
     stuck = StuckCall(rank=waiting[0] if waiting else None)
-    return kind(culprits, stuck, waiting=waiting, reached=frozenset(waiting), guess=True)
+    return kind(
+        tuple(culprits),
+        stuck,
+        waiting=tuple(waiting),
+        reached=frozenset(waiting),
+        guess=guess,
+        events=tuple(events),
+    )

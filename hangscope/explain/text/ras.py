@@ -13,9 +13,6 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 
-#: (communicator, op, rank in it, count)
-_Count = tuple[str, str, int, int]
-
 
 def ras(incident: Incident, statements: Statements) -> Finding | None:
     """Name whom RAS lists as dead or missing, then whom it counts behind, then who completed fewest."""
@@ -40,23 +37,13 @@ def ras(incident: Incident, statements: Statements) -> Finding | None:
 
 def is_frozen(events: Sequence[NcclRas]) -> bool | None:
     """Return whether the last two snapshots count the same different numbers; None where there is one snapshot only."""
-    snapshots: dict[tuple[str, str], set[_Count]] = defaultdict(set)
+    snapshots: dict[str, set[tuple[object, ...]]] = defaultdict(set)
     for event in events:
         if event.what in ("behind", "ahead"):
-            moment = (str(event.snapshot or ""), event.file)
-            rank = event.comm_rank
-            count = event.count
-            snapshots[moment].add(
-                (
-                    str(event.comm),
-                    str(event.op),
-                    -1 if rank is None else rank,
-                    -1 if count is None else count,
-                )
-            )
+            counted = (event.comm, event.op, event.comm_rank, event.count)
+            snapshots[str(event.snapshot or event.file)].add(counted)
     moments = sorted(snapshots)
-    distinct = {stamp or file for stamp, file in moments}
-    return snapshots[moments[-1]] == snapshots[moments[-2]] if len(distinct) > 1 else None
+    return snapshots[moments[-1]] == snapshots[moments[-2]] if len(moments) > 1 else None
 
 
 def _ranks(events: Sequence[NcclRas], incident: Incident) -> tuple[tuple[int, ...], bool]:

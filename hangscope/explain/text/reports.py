@@ -16,6 +16,7 @@ from hangscope.explain.finding import (
 )
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.fingerprints import absent_of, other_calls
+from hangscope.explain.text.output import apart
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.job_logs.horovod import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
@@ -127,5 +128,4 @@ def horovod(incident: Incident, statements: Statements) -> Finding | None:
     ):
         return None
     waiting = tuple(r for r in sorted(incident.ranks) if r not in named)
-    stuck = StuckCall(rank=waiting[0] if waiting else None)
-    return Absent(named, stuck, waiting=waiting, reached=frozenset(waiting), guess=True, events=(last,))
+    return apart(Absent, named, waiting, (last,), guess=True)

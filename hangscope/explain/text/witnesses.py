@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hangscope.explain.finding import Absent, Different, Late, OwnCall, StuckCall, Unseen
 from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.output import apart
 from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.endings import Exit
@@ -36,10 +37,7 @@ def left_first(incident: Incident, statements: Statements) -> Unseen | None:
     if any(e.file == gone.file and e.line < gone.line for e in stopped):
         return None
     waiting = tuple(sorted(rank for rank in waited if rank is not None and rank in incident.ranks))
-    stuck = StuckCall(rank=waiting[0] if waiting else None)
-    return Unseen(
-        (gone.rank,), stuck, waiting=waiting, reached=frozenset(waiting), guess=True, events=(gone,)
-    )
+    return apart(Unseen, (gone.rank,), waiting, (gone,), guess=True)
 
 
 def came_after(incident: Incident, statements: Statements) -> Late | Different | None:
@@ -79,10 +77,7 @@ def nothing_under_way(incident: Incident, statements: Statements) -> Absent | No
     others = tuple(sorted(rank for rank in told if rank not in idle and rank in incident.ranks))
     if len(idle) != 1 or len(others) < _OTHERS:
         return None
-    return Absent(
-        tuple(idle), StuckCall(rank=others[0]), waiting=others, reached=frozenset(others), guess=True,
-        events=(told[idle[0]], told[others[0]]),
-    )  # fmt: skip
+    return apart(Absent, idle, others, (told[idle[0]], told[others[0]]), guess=True)
 
 
 def heart_stopped(incident: Incident, statements: Statements) -> Absent | None:
@@ -104,10 +99,7 @@ def heart_stopped(incident: Incident, statements: Statements) -> Absent | None:
     if any(moment is None or moment <= at for moment in moments):
         return None
     told = statements.of(rank, HeartbeatTimeout)
-    stuck = StuckCall(rank=waiting[0])
-    return Absent(
-        (rank,), stuck, waiting=waiting, reached=frozenset(waiting), events=(*told[:2], *timeouts[:1])
-    )
+    return apart(Absent, (rank,), waiting, (*told[:2], *timeouts[:1]))
 
 
 def holds_the_gil(incident: Incident, statements: Statements) -> Absent | None:
@@ -120,10 +112,7 @@ def holds_the_gil(incident: Incident, statements: Statements) -> Absent | None:
     others = tuple(sorted(r for r in late if r is not None and r in incident.ranks and r not in told))
     if len(told) != 1 or late & set(told) or len(others) < _OTHERS:
         return None
-    return Absent(
-        tuple(told), StuckCall(rank=others[0]), waiting=others, reached=frozenset(others),
-        events=tuple(told.values()),
-    )  # fmt: skip
+    return apart(Absent, told, others, told.values())
 
 
 def no_answer(incident: Incident, statements: Statements) -> Unseen | Absent | None:
