@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.align.kind_keys import site_keys
+from hangscope.align.kind_keys import hard_keys, site_keys
 from hangscope.align.sequence_diff import continues, left_out
 from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind, Incident, Queue
@@ -48,6 +48,7 @@ class Programs:
         self._programs: dict[int, Program] = {}
         self._tokens: dict[Any, int] = {}
         self._site: Any = None
+        self._hard: Any = None
         self._threads: Any = None
         self._sites: dict[tuple[int, int | None], int] = {}
         self._keeping: dict[tuple[int, int], bool | None] = {}
@@ -161,9 +162,20 @@ class Programs:
         return continues(groups[:-1], groups[-1])
 
     def left_out(self, rank: int, row: int) -> list[int]:
-        """Return the rows of the calls that a rank's pattern calls for before that of `row`; empty where it is next, or foreign."""
-        tokens, start = self.of(rank).tokens, max(0, row - HISTORY)
-        return [start + place for place in left_out(tokens[start:row], tokens[row])]
+        """Return the rows of the calls that a rank's pattern calls for before that of `row`; empty where it is next, or foreign.
+
+        A call from a new line that is otherwise like one of the pattern's (the other branch of a condition) has that one's place.
+        """
+        program, start = self.of(rank), max(0, row - HISTORY)
+        tokens = program.tokens[start : row + 1]
+        if tokens[-1] not in tokens[:-1]:
+            if self._hard is None:
+                self._hard = hard_keys(self.incident.kinds)
+            calls = slice(start, row + 1)
+            both = zip(program.gid[calls].tolist(), self._hard[program.kind[calls]].tolist(), strict=True)
+            number: dict[tuple[int, int], int] = {}
+            tokens = [number.setdefault(call, len(number)) for call in both]
+        return [start + place for place in left_out(tokens[:-1], tokens[-1])]
 
     def row_of(self, rank: int, order: int) -> int | None:
         """Return the row of a rank's call with this enqueue number."""

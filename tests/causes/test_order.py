@@ -151,3 +151,22 @@ def test_of_a_circle_of_many_in_which_nobody_is_odd_nobody_is_named(tmp_path: Pa
 def test_a_rank_that_is_in_no_call_may_be_the_one_they_wait_for(tmp_path: Path) -> None:
     report = _in_pairs(tmp_path, ("exchange", "exchange", "load", "exchange"))
     assert report.verdict is None or report.verdict.cause != "collective_order_mismatch"
+
+
+def test_an_order_that_is_swapped_in_the_other_branch_of_a_condition_is_one_from_other_lines(
+    tmp_path: Path,
+) -> None:
+    groups = {"0": ("default_pg", range(3)), "1": ("first", range(3)), "2": ("second", range(3))}
+    recorders = job(3, groups=groups, backend="gloo")
+    for recorder in recorders:
+        for _ in range(12):
+            recorder.call("all_reduce", "1", sizes=[[513]], line=20).call(
+                "all_reduce", "2", sizes=[[900]], line=21
+            )
+        if recorder.rank == 1:
+            recorder.call("all_reduce", "2", sizes=[[900]], line=24, state="scheduled")
+        else:
+            recorder.call("all_reduce", "1", sizes=[[513]], line=20, state="scheduled")
+    report = analyze(write_all(recorders, tmp_path))
+    assert blame(report) == ("hang", "collective_order_mismatch", (1,))
+    assert level(report) != "high"
