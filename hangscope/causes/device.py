@@ -249,7 +249,7 @@ def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
         peer = event.peer_rank
         if peer is not None:
             ends |= {peer, *(() if event.rank_a is None else (event.rank_a,))}
-    return tuple(sorted(ends))
+    return tuple(sorted(ends)) if ends > set(printers) else ()
 
 
 def _lost_host(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:

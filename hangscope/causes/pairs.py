@@ -32,8 +32,7 @@ def unpaired(case: Case) -> Match | None:
     source, destination, index = pair.key.source, pair.key.destination, pair.key.index
     missing, made = ("send", "recv") if pair.send is None else ("receive", "send")
     absent, waiter = (source, destination) if pair.send is None else (destination, source)
-    named = finding.culprits if isinstance(finding, Unpaired) else ()
-    more = finding.more if isinstance(finding, Unpaired) else 0
+    named, more = finding.culprits, finding.more
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     number = f"{made} number {index + 1} of the pair {source} -> {destination}"
     strayed = _strayed(case, culprit)
@@ -49,6 +48,8 @@ def unpaired(case: Case) -> Match | None:
         said = f"rank {waiter} waits in {made} {source} -> {destination}, the first of that pair, for which rank {absent} has no {missing}, and its own half of another pair is not there"
     elif culprit == waiter:
         said = f"rank {waiter} waits in {made} {source} -> {destination}, which its own program does not call for there, and rank {absent} never made the {missing}"
+    elif finding.tie:
+        said = f"rank {waiter} waits in {number}, and what is left of rank {absent} does not tell whether it made the {missing}"
     elif culprit == absent:
         said = f"rank {waiter} waits in {number}, and rank {absent} never made the {missing}"
     else:
@@ -56,10 +57,10 @@ def unpaired(case: Case) -> Match | None:
     own = bool(strayed) and culprit != waiter
     return Match(
         "p2p_mismatch",
-        named if culprit in named else (culprit,),
+        named if culprit in named or finding.tie else (culprit,),
         said + ("" if more else _alike(named)),
         # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
-        strength=1 if finding.assumed or more or isinstance(finding, Absent) else 2,
+        strength=0 if finding.tie else 1 if finding.assumed or more or isinstance(finding, Absent) else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
         evidence=[
