@@ -270,6 +270,4 @@ class Incident:
     events: list[Event] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    momentary: bool = (
-        False  # every rank's dump was written within a second of the last call that any of them shows
-    )
+    momentary: bool = False  # every rank's dump was written within a second of the last call of any, or behind others since which it made calls

@@ -19,6 +19,7 @@ from hangscope.align.sequence_diff import Edit, continues, first_edit, left_out
 from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind
 
+_NONE = np.empty(0, np.int32)
 DIFFERENCES = 256  # of two members, that are looked at
 IN_STEP = 3  # calls in common behind a difference after which it was a single one
 
@@ -173,36 +174,33 @@ class GroupHistory:
             return None
         mine, theirs = (max(ranks, key=lambda r: (len(self.site[r]), -r)) for ranks in (own, base))
         edit = first_edit(self.site[mine].tolist(), self.site[theirs].tolist())
-        if edit is None:
-            return None
+        if edit is None or self.odd_side(
+            self.sequences.first + edit.index, (tuple(own), tuple(base))
+        ) == tuple(base):
+            return None  # there is none, or by their history the others made it
         made = self.sequences.tokens[mine if edit.kind == "extra" else theirs]
         # Of windows that differ from their start on, the calls in question are older than all that was kept.
         calls = made[edit.index : edit.index + edit.length] if edit.index or self.sequences.first == 1 else ()
         return RankEdit(tuple(own), edit, self.sequences.first + edit.index, tuple(map(int, calls)))
 
-    def odd_side(self, index: int, sides: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-        """Return the side that breaks the pattern repeated so far at position `index`, or None where history does not tell."""
-        continuing = []
-        for ranks in sides:
-            known = next((r for r in ranks if r in self.site), None)
-            keys = [] if known is None else list(map(int, self.site[known]))
-            continuing.append(continues(keys[:index], keys[index]) if 0 <= index < len(keys) else None)
-        broken = [ranks for ranks, goes_on in zip(sides, continuing, strict=True) if goes_on is False]
-        kept = [ranks for ranks, goes_on in zip(sides, continuing, strict=True) if goes_on]
-        return broken[0] if len(broken) == 1 and kept else None
-
-    def continues_pattern(self, rank: int, seq: int) -> bool | None:
+    def goes_on(self, rank: int, seq: int) -> bool | None:
         """Return whether a rank's call at `seq` continues the pattern that the rank repeated before; None: cannot tell."""
-        keys = self.site.get(rank)
-        index = seq - self.sequences.first
-        if keys is None or not 0 <= index < len(keys):
-            return None
-        return continues(list(map(int, keys[:index])), int(keys[index]))
+        keys, index = self.site.get(rank, _NONE), seq - self.sequences.first
+        return continues(keys[:index].tolist(), int(keys[index])) if 0 <= index < len(keys) else None
 
-    def skipped(self, rank: int, seq: int) -> list[CallKind]:
-        """Return the calls that a rank left out before its call at `seq`, by what its pattern calls for."""
-        keys, index = list(map(int, self.site.get(rank, ()))), seq - self.sequences.first
-        places = left_out(keys[:index], keys[index]) if 0 < index < len(keys) else []
+    def odd_side(self, seq: int, sides: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+        """Return the side that breaks the pattern repeated so far at `seq`, or None where history does not tell."""
+        continuing = [self.goes_on(next((r for r in ranks if r in self.site), -1), seq) for ranks in sides]
+        broken = [ranks for ranks, goes_on in zip(sides, continuing, strict=True) if goes_on is False]
+        return broken[0] if len(broken) == 1 and any(continuing) else None
+
+    def skipped(self, rank: int, peer: int, seq: int) -> list[CallKind]:
+        """Return the calls that a rank left out before its call at `seq`, where its peer made the first of them, by its pattern."""
+        index = seq - self.sequences.first
+        keys, others = (self.site.get(r, _NONE).tolist() for r in (rank, peer))
+        if not 0 < index < min(len(keys), len(others)):
+            return []
+        places = left_out(keys[:index], keys[index], others[index])
         return [self.view.kinds[int(self.sequences.tokens[rank][place])] for place in places]
 
     def stacks_before(self, rank: int, seq: int) -> list[CallKind]:

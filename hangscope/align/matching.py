@@ -76,10 +76,7 @@ def _bare(kind: CallKind) -> CallKind:
 
 
 def difference(a: CallKind, b: CallKind) -> str:
-    """Return how two calls differ: `op`, `dtype`, `shape`, `root`, or `` where they match as far as both were recorded.
-
-    A call whose own sizes contradict its op (an all_reduce with other output than input) differs from any as `shape`.
-    """
+    """Return how two calls differ: `op`, `dtype`, `shape`, `root`, or `` where they match as far as both were recorded."""
     if a.op != b.op:
         return "op"
     if _lacks_types(a) or _lacks_types(b):
@@ -87,21 +84,13 @@ def difference(a: CallKind, b: CallKind) -> str:
     if not a.op:
         return "" if match_key(a) == match_key(b) else "op"
     if match_key(a) == match_key(b):
-        return "shape" if _self_contradicting(a) or _self_contradicting(b) else ""
+        return ""
     if a.root != b.root:
         return "root"
     outs = numel(a.output_sizes), numel(b.output_sizes)
     if numel(a.input_sizes) == numel(b.input_sizes) and (outs[0] == outs[1] or () in outs):
         return "dtype"
     return "shape"
-
-
-def _self_contradicting(kind: CallKind) -> bool:
-    return (
-        kind.op == "all_reduce"
-        and bool(kind.output_sizes)
-        and numel(kind.input_sizes) != numel(kind.output_sizes)
-    )
 
 
 def proves_participation(kind: CallKind) -> bool:

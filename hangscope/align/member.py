@@ -31,11 +31,6 @@ class Member:
     first_row: int = 0
     last_row: int = 0
 
-    @property
-    def first_open(self) -> int | None:
-        """Return the first seq that this member entered and is not known to have left."""
-        return min((*self.pending, *self.unknown), default=None)
-
     def row_of(self, seq: int) -> int | None:
         """Return the position of a seq among this member's rows, or None where no row was kept."""
         if self.queue is None or not self.first_row <= seq <= self.last_row:
@@ -93,11 +88,8 @@ def member_of(incident: Incident, group: Group, rank: int, p2p_numbers: bool) ->
         # The ring was too short for all that is open: what the counters tell of its oldest calls is all that is left of them.
         lost = range(max(member.completed + 1, member.first_row - MAX_OPEN), member.first_row)
         member.pending = (*lost, *member.pending)
-    if member.completed:
-        # Rows that a recorder left "scheduled" although later calls of the same stream completed.
-        member.pending = (
-            tuple(s for s in member.pending if s > member.completed) if trusted else member.pending
-        )
+    if trusted:  # rows that a recorder left "scheduled" although later calls of the same stream completed
+        member.pending = tuple(s for s in member.pending if s > member.completed)
     return member
 
 

@@ -130,8 +130,14 @@ def expected(history: Sequence[int], length: int) -> list[int]:
     return [start + k % (len(history) - start) for k in range(length)]
 
 
-def left_out(history: Sequence[int], token: int) -> list[int]:
-    """Return where in `history` the tokens stand that its pattern calls for before `token`; empty where it is next, or not in reach."""
+def left_out(history: Sequence[int], token: int, due: int | None = None) -> list[int]:
+    """Return where in `history` the tokens stand that its pattern calls for before `token`; empty where it is next, or not in reach.
+
+    `due`: the token that is known to have been next, as others made it there.
+    """
     ahead = expected(history, MAX_CONTEXT)
     tokens = [history[place] for place in ahead]
+    if due is not None:
+        start = tokens.index(due) if due in tokens else len(tokens)
+        ahead, tokens = ahead[start:], tokens[start:]
     return ahead[: tokens.index(token)] if token in tokens else []

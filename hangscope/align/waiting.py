@@ -91,8 +91,7 @@ def build(
         absent = _absent_from(instance, by_gid, graph, whole)
         edges += len(absent)
         for rank in absent:
-            host = Host(rank, _where_it_calls(instance, rank, by_gid, graph))
-            graph.connect(graph.index[instance], graph.add(host), False)
+            graph.connect(graph.index[instance], graph.add(Host(rank)), False)
     _wait_for_unknown_members(incident, graph, by_gid)
     graph.early = frozenset(rank for view in views for rank in view.early)
     find_roots(incident, graph, idle)
@@ -117,17 +116,6 @@ def _connect_in_order(graph: WaitGraph, host: Host, calls: Sequence[OpenCall]) -
 def _of_a_thread(view: GroupFrontier, rank: int, seq: int) -> bool:
     index = view.kind_index(rank, seq)
     return index is not None and view.kinds.without_sizes(index).of_a_thread
-
-
-def _where_it_calls(node: Called, rank: int, views: dict[int, GroupFrontier], graph: WaitGraph) -> bool:
-    """Return whether a rank makes its calls of a group in another thread: where it made the last one, else where its peers do."""
-    view = views.get(node.gid)
-    if view is None or not isinstance(node, Instance):
-        return False
-    member = view.members.get(rank)
-    if member is not None and member.last_row:
-        return _of_a_thread(view, rank, member.last_row)
-    return any(call.of_a_thread for _, call in graph.calls_of(node))
 
 
 def _connect_batches(graph: WaitGraph, ordered: Sequence[OpenCall]) -> None:

@@ -68,6 +68,18 @@ class Case:
         stood = (self.statements.whereabouts.get(rank) for rank in ranks)
         return next((where.stack for where in stood if where is not None and where.inside), ())
 
+    def recorded(self, rank: int, text: str) -> Evidence:
+        """Return a fact that the record of a rank's calls shows."""
+        record = self.incident.ranks.get(rank)
+        source = Source(record.calls_file or "") if record is not None else None
+        return Evidence(record.recorder if record is not None else "dump", text, rank, source)
+
+    def stands(self, rank: int) -> Evidence:
+        """Return where the stack or traceback of a rank shows it."""
+        where = self.statements.whereabouts[rank]
+        text = f"rank {rank}'s stack: " + " <- ".join(str(frame) for frame in where.stack[:4])
+        return Evidence(where.kind, text, rank, Source(where.source))
+
     def frame_of(self, kind: CallKind | None) -> Frame | None:
         """Return the user frame of a call."""
         return user_frame(kind.stack) if kind is not None else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
-from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.incident import Event
@@ -107,11 +106,10 @@ def _of_the_program(event: Event) -> bool:
     )
 
 
-def _before(event: Event) -> tuple[int, float, str, int]:
-    """Return a key that puts the driver's own report first, then what is printed earlier."""
+def _before(event: Event) -> tuple[float, str, int]:
+    """Return a key that puts what is printed earlier first."""
     moment = event.time if event.time is not None else event.stamp
     return (
-        0 if isinstance(event, Xid) else 1,
         float(moment) if isinstance(moment, (int, float)) else float("inf"),
         event.file,
         event.line,
@@ -148,14 +146,6 @@ def network_fault(case: Case) -> Match | None:
         quote(e, f"a consequence: {e.text}") for e in warnings if e.tier > tier
     ][:3]
     view = finding.stuck.view
-    if view is not None and finding.stuck.seq is not None:
-        evidence.insert(
-            0,
-            Evidence(
-                case.incident.ranks[view.group.ranks[0]].recorder if view.group.ranks else "dump",
-                f"{_joined_by(view, finding.stuck.seq)} enqueued {describe(finding.stuck.kind)} (seq {finding.stuck.seq}), and {_completed_by(view, finding.stuck.seq)}",
-            ),
-        )
     why = (
         "members joined the call, and not all of them complete it"
         if isinstance(finding, Lagging)
@@ -164,15 +154,8 @@ def network_fault(case: Case) -> Match | None:
         if isinstance(finding, Stalled)
         else "the transport reported a fault"
     )
-    nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, _peer_node(e)) if n})
-    own = {e.host for e in warnings if e.tier <= 2}
-    pair = (
-        f" between {' and '.join(nodes)}"
-        if 1 < len(nodes) <= 4
-        else f" {'of' if nodes[0] in own else 'towards'} {nodes[0]}"
-        if len(nodes) == 1
-        else ""
-    )
+    nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
+    pair = f" ({' and '.join(nodes)})" if 0 < len(nodes) <= 4 else ""
     nics = sorted({str(e.nic) for e in first if e.nic})
     named = (
         f"; the transport names {ranks_phrase(culprits)}"
@@ -201,65 +184,23 @@ def network_fault(case: Case) -> Match | None:
     )
 
 
-def _joined_by(view: GroupFrontier, seq: int) -> str:
-    """Return who is known to have enqueued a call, for a sentence: all members only where each one was counted."""
-    joined = [rank for rank, member in view.members.items() if (member.enqueued or 0) >= seq]
-    group = view.group
-    if len(joined) == len(group.ranks) and not group.partial:
-        return f"all {len(joined)} members of group {group.label} ({ranks_phrase(joined)})"
-    return f"{ranks_phrase(joined)} of group {group.label}"
-
-
-def _completed_by(view: GroupFrontier, seq: int) -> str:
-    """Return who completed a call, for a sentence."""
-    done = _done(view, seq)
-    return f"only {ranks_phrase(done)} completed it" if done else "none completed it"
-
-
 def _done(view: GroupFrontier, seq: int) -> list[int]:
     return [rank for rank in view.seen if (view.members[rank].completed or 0) >= seq]
 
 
-def _peer_node(event: NcclWarn) -> str | None:
-    return event.peer_node or event.peer_host
-
-
 def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
-    """Return the ranks on both sides of a failed path: who reports it, and the peer where its rank or host tells it.
+    """Return the ranks on both sides of a failed path: who reports it, and the peer where its rank or host tells it; else nobody.
 
     Two ranks that report each other's hosts are the two ends, whatever further ranks report. Where paths to several hosts
     failed and one host is an end of all of them, it is that host that lost its network.
     """
-    if lost := _lost_host(case, warnings):
-        return lost
-    printers = {e.rank: e for e in warnings if e.rank is not None}
-    mutual = {
-        rank
-        for rank, event in printers.items()
-        if any(
-            _peer_node(other) == event.host and _peer_node(event) == other.host and event.host
-            for r, other in printers.items()
-            if r != rank
-        )
-    }
-    if mutual:
-        return tuple(sorted(mutual))
-    ends = set(printers)
-    for event in warnings:
-        peer = event.peer_rank
-        if peer is not None:
-            ends |= {peer, *(() if event.rank_a is None else (event.rank_a,))}
-    return tuple(sorted(ends)) if ends > set(printers) else ()
-
-
-def _lost_host(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
-    """Return the ranks of the one host that is an end of all failed paths, where these lead to more than one other host."""
-    ends = ({e.host, _peer_node(e)} - {None} for e in warnings)
-    paths = {frozenset(pair) for pair in ends if len(pair) == 2}
+    led = [(e, (e.host, e.peer_node or e.peer_host)) for e in warnings]
+    pairs = {pair for _, pair in led if all(pair)}
+    paths = set(map(frozenset, pairs))
     common = frozenset[str | None].intersection(*paths) if len(paths) > 1 else frozenset()
-    hosts = {rank: record.host for rank, record in case.incident.ranks.items()}
-    on_it = [rank for rank, host in hosts.items() if host in common]
-    if len(common) != 1 or not on_it:
-        return ()
-    # Ranks of a host follow each other: one between them of which no host is told is there, too.
-    return tuple(r for r in range(min(on_it), max(on_it) + 1) if hosts.get(r) is None or hosts[r] in common)
+    if len(common) == 1:
+        return tuple(r for r, record in sorted(case.incident.ranks.items()) if record.host in common)
+    named = {e.rank for e, pair in led if pair[::-1] in pairs}
+    if not named - {None} and (peers := [e for e in warnings if e.peer_rank is not None]):
+        named = {e.rank for e in warnings}.union(*((e.peer_rank, e.rank_a) for e in peers))
+    return tuple(sorted(rank for rank in named if rank is not None))

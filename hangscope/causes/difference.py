@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from math import prod
 
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
@@ -15,13 +16,13 @@ from hangscope.causes.steps import Steps
 from hangscope.incident import CallKind, Frame
 from hangscope.knowledge.callsite import (
     is_gradient,
-    loop_lines,
     position_to_loop,
-    shared_line,
     user_frame,
     user_frames,
 )
 
+_NUMBERS = 8  # elements of a flag, a loss or a metric
+_TENSORS = 1024  # times as many are of a tensor, which no ragged batch makes so small
 MET = 64  # calls of a group in which two lines are looked for that met before
 _COLLECTIVES = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
 
@@ -47,17 +48,7 @@ class Difference:
         own, peer = user_frames(self.own.stack), user_frames(self.peer.stack)
         if (own and not peer and self.peer_gradient) or (peer and not own and self.own_gradient):
             return False  # a line of the user's against autograd's own thread
-        if not own or not peer:
-            return (
-                True
-                if not own
-                and not peer
-                and not self.case.frames_recorded
-                and not self.case.from_text
-                and not self.finding.change.elsewhere
-                else None
-            )
-        return own == peer or self.met_before
+        return own == peer or self.met_before if own and peer else None
 
     @cached_property
     def met_before(self) -> bool:
@@ -84,13 +75,19 @@ class Difference:
         """Return whether the two calls are made at different places of the program, and not one call with other arguments.
 
         So they are where their user lines differ, or where a library under one line of both goes two ways. Where the ways
-        part at torch's own function for a collective, the line itself chose it. Calls that all match again behind others
+        part at torch's own function for a collective, the line itself chose it. Without lines, a few numbers are not the
+        tensor of the others. Calls that all match again behind others
         that were made or left out merely met out of step.
         """
         if self.finding.change.edit is not None:
             return True
         if self.same_site is False or self.own is None or self.peer is None or self.met_before:
             return self.same_site is False
+        if self.same_site is None and self.differs == "shape":
+            few, many = sorted(
+                max((prod(s) for s in k.input_sizes), default=0) for k in (self.own, self.peer)
+            )
+            return 0 < few <= _NUMBERS and many > few * _TENSORS
         ways = zip(reversed(self.own.stack), reversed(self.peer.stack), strict=False)
         apart = next(((own, peer) for own, peer in ways if own != peer), None)
         if apart is None or any(frame.file.endswith(_COLLECTIVES) for frame in apart):
@@ -162,39 +159,13 @@ class Difference:
         if self.times_before(self.own) < 2 or self.added or self._made_per_epoch(self.own):
             return False
         if self.times_before(self.peer):
-            return self._made_per_epoch(self.peer) or self._parted_between_rounds(self.own, self.peer)
+            return self._made_per_epoch(self.peer)
         if self.own is None or self.peer is None:
             return False
         stacks = [kind.stack for kind in self.history if kind.stack]
         references = [self.own.stack] if self.own.stack else stacks[-8:]
-        found = next(
-            (f for s in references if (f := position_to_loop(self.peer.stack, s, stacks)) is not None), None
-        )
-        return found is not None and found[0] == "beyond"
-
-    def _parted_between_rounds(self, on: CallKind | None, left: CallKind | None) -> bool:
-        """Return whether one side began a round of a function's loop behind a whole one, and the other one left the function.
-
-        The call before was made from the last line of the loop, `on` from its first one (or from autograd's thread), and `left`
-        behind the call of that function.
-        """
-        calls = self.finding.change.before or self.history  # of all groups, where they are known
-        framed = [kind.stack for kind in calls if kind.stack]
-        if on is None or left is None or not calls or not calls[-1].stack:
-            return False
-        before = calls[-1].stack
-        shared = shared_line(on.stack or before, left.stack)
-        if shared is None or shared[1].line <= shared[0].line:
-            return False
-        last = {(f.name, f.file): f.line for f in user_frames(before)}
-        for frame in user_frames(on.stack or before):
-            if frame == shared[0]:
-                return False
-            lines = loop_lines(frame, framed)
-            whole = len(lines) > 1 and last.get((frame.name, frame.file)) == lines[-1]
-            if whole and (frame.line == lines[0] or not on.stack):
-                return True
-        return False
+        found = (position_to_loop(self.peer.stack, stack, stacks) for stack in references)
+        return next((place[0] for place in found if place is not None), "") == "beyond"
 
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
         """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.
@@ -222,6 +193,11 @@ class Difference:
     def skipped_part_of_a_step(self) -> bool:
         """Return whether the culprit left out fewer calls than a step makes: then it skipped something inside."""
         return 0 < len(self.skipped) < self.period
+
+    @property
+    def too_soon(self) -> bool:
+        """Return whether several whole steps lie before the culprit's call by the pattern: it left out none of them on its way."""
+        return self.finding.change.edit is None and 0 < self.period < len(self.skipped)
 
     @cached_property
     def stays_inside(self) -> bool:
@@ -279,29 +255,6 @@ class Difference:
     def inserted(self) -> bool:
         """Return whether what follows the culprit's odd calls shows that they were made in addition."""
         return self.finding.change.edit is not None and self.finding.change.edit.edit.kind == "extra"
-
-    @cached_property
-    def resumes(self) -> bool:
-        """Return whether the culprit's next call is the one that the others wait in, and its odd call was never made before."""
-        finding = self.finding
-        if (
-            finding.stuck.history is None
-            or finding.stuck.seq is None
-            or not finding.culprits
-            or finding.own.seq != finding.stuck.seq
-            or self.times_before(self.own)
-        ):
-            return False
-        keys = finding.stuck.history.hard.get(finding.culprits[0])
-        peer = finding.stuck.history.hard.get(finding.stuck.rank if finding.stuck.rank is not None else -1)
-        index = finding.stuck.seq - finding.stuck.history.sequences.first
-        return (
-            keys is not None
-            and peer is not None
-            and index + 1 < len(keys)
-            and index < len(peer)
-            and int(keys[index + 1]) == int(peer[index])
-        )
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

@@ -17,23 +17,25 @@ from hangscope.knowledge.callsite import in_constructor
 
 
 def unused_parameters(case: Case) -> Match | None:
-    """DDP itself says which rank got no gradient for which parameters."""
+    """DDP itself says which rank got no gradient for which parameters; of one on all ranks, or of an unknown one, nobody is named."""
     named = case.statements.all(DdpUnused)
     events: Sequence[Event] = named or case.statements.all(DdpUnfinished)
-    ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
-    if not ranks or len(ranks) * 2 > len(case.incident.ranks):
+    if not events:
         return None
+    ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
+    few = bool(ranks) and len(ranks) * 2 <= len(case.incident.ranks)
     names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
     what = f" ({', '.join(names[:4])})" if names else ""
+    why = f"DDP's backward ended without a gradient for parameters{what}{f' on {ranks_phrase(ranks)}' if ranks else ''}; whether other ranks had one is not told"
     return Match(
         "gradient_sync_mismatch",
-        ranks,
-        f"only {ranks_phrase(ranks)} had parameters without a gradient{what}",
-        strength=2,
+        ranks if few else (),
+        f"only {ranks_phrase(ranks)} had parameters without a gradient{what}" if few else why,
+        strength=2 if few else 1,
         evidence=[quote(e) for e in events[:4]],
         frame=case.frame_of(case.finding.own.kind),
         advice=[
-            f"Make every output of the model take part in the loss on every rank{what}: the branch that {ranks_phrase(ranks)} took leaves them out.",
+            f"Make every output of the model take part in the loss on every rank{what}: a branch that depends on the data leaves them out.",
             "Set find_unused_parameters=True only where the branch is meant.",
         ],
     )
@@ -45,27 +47,17 @@ def gradient_sets(case: Case) -> Match | None:
         return None
     d = Difference(case)
     culprits = case.finding.culprits
-    missing, extra = d.gradients(d.skipped), d.gradients(d.added)
+    missing, extra = d.gradients(d.skipped) and not d.too_soon, d.gradients(d.added)
     # a call by hand more or less, and each bucket meets the next
     shifted = case.finding.change.edit is not None and not d.gradients(d.edited)
     other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op") and not shifted
     placed = d.position is not None and d.position[0] == "inside" and d.steps.loop_over(culprits) is None
-    goes_on = d.peer_gradient and not d.own_gradient and d.own is not None and (d.in_loop_before or placed)
-    ahead = (
-        d.own_gradient
-        and not d.peer_gradient
-        and d.peer is not None
-        and d.times_before(d.peer) > 0
-        and d.times_before(d.own) > 0
-        and not d.added
-        and not _by_hand(d)
-    )
+    goes_on = d.peer_gradient and not d.own_gradient and (d.in_loop_before or placed)
+    ahead = d.own_gradient and not d.peer_gradient and bool(d.times_before(d.peer))
     if not (d.cut_short or missing or extra or other_buckets or goes_on or ahead):
         return None
-    if d.ends_epochs and not d.cut_short:
+    if not d.cut_short and (d.ends_epochs or _by_hand(d)):
         return None  # it left the loop behind a whole step, the reductions of the next with it
-    if _by_hand(d) and not other_buckets and not d.cut_short:
-        return None
     who = ranks_phrase(culprits) if culprits else "one side"
     if other_buckets:
         why = f"{who} reduces gradient bucket {describe(d.own)} where the others reduce {describe(d.peer)}"
@@ -92,8 +84,8 @@ def gradient_sets(case: Case) -> Match | None:
 
 def _by_hand(d: Difference) -> bool:
     """Return whether the reductions are the user's own all_reduce calls, made by a line of theirs and not by autograd."""
-    kinds = [*d.skipped, *d.added, *([d.peer] if d.peer is not None else [])]
-    return bool(kinds) and not d.gradients([k for k in kinds if k is not None])
+    kinds = [kind for kind in (*d.skipped, *d.added, d.peer) if kind is not None]
+    return bool(kinds) and not d.gradients(kinds)
 
 
 def different_models(case: Case) -> Match | None:
@@ -103,39 +95,29 @@ def different_models(case: Case) -> Match | None:
     for event in events:
         for rank, count in (event.counts or {}).items():
             counts[int(rank)][int(count)] += 1
-    own = {rank: c.most_common(1)[0][0] for rank, c in counts.items()}
+    own: dict[int, object] = {rank: c.most_common(1)[0][0] for rank, c in counts.items()}
     for event in events:  # a rank's word about itself counts more than its peers'
         told = event.counts or {}
         if event.rank in told:
             own[event.rank] = int(told[event.rank])  # type: ignore[index]
-    if own and len(set(own.values())) > 1:
-        groups = Counter(own.values())
-        common, times = groups.most_common(1)[0]
-        tie = list(groups.values()).count(times) > 1
-        odd = () if tie else tuple(sorted(r for r, n in own.items() if n != common))
+    shapes = case.statements.all(DdpShape)
+    # The check compares with process 0: who does not complain of another size has its size.
+    sizes: dict[int, object] = {e.rank: (e.index, e.sizes) for e in shapes if e.rank is not None}
+    for by_rank, told_by in ((own, events), ({**dict.fromkeys(case.incident.ranks), **sizes}, shapes)):
+        sides = Counter(by_rank.values()).most_common(2)
+        if len(sides) < 2:
+            continue
+        tie = sides[0][1] == sides[1][1]
+        odd = () if tie else tuple(sorted(r for r, side in by_rank.items() if side != sides[0][0]))
         numbers = ", ".join(f"rank {r}: {own[r]}" for r in sorted(own)[:6])
         return _models(
             odd,
-            f"the ranks have different numbers of parameters ({numbers})",
-            [quote(e) for e in events[:4]],
+            f"the ranks have different numbers of parameters ({numbers})"
+            if by_rank is own
+            else f"parameters of {ranks_phrase(odd or tuple(sizes))} have other sizes than those of their peers",
+            [quote(e) for e in told_by[:4]],
             case,
             1 if tie else 2,
-        )
-    shapes = case.statements.all(DdpShape)
-    if shapes:
-        tellers = sorted({e.rank for e in shapes if e.rank is not None})
-        # The check compares with process 0; where everybody else differs from it, process 0 is the odd one.
-        odd = (
-            (0,)
-            if len(tellers) * 2 > len(case.incident.ranks) - 1 and len(case.incident.ranks) > 2
-            else tuple(tellers)
-        )
-        return _models(
-            odd,
-            f"parameters of {ranks_phrase(odd)} have other sizes than those of their peers",
-            [quote(e) for e in shapes[:4]],
-            case,
-            2,
         )
     finding = case.finding
     if (

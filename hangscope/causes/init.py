@@ -73,18 +73,15 @@ def _duplicate(case: Case) -> Match | None:
     return Match(
         "init_hang",
         tuple(shared or named),
-        f"{ranks_phrase(shared or named)} {_shared(events)}" if shared or named else "two ranks use one GPU",
+        f"{ranks_phrase(shared or named)} share GPUs with each other"
+        if shared or named
+        else "two ranks use one GPU",
         strength=2 if events else 1,
         evidence=[quote(e) for e in events[:3]],
         advice=[
             "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."
         ],
     )
-
-
-def _shared(events: Sequence[NcclWarn]) -> str:
-    one = len({(e.host, e.bus_id) for e in events}) == 1
-    return "use one GPU" if one else "share GPUs with each other"
 
 
 def _versions(case: Case) -> Match | None:
@@ -137,25 +134,12 @@ def _bootstrap(case: Case) -> Match | None:
 def _communicator(case: Case) -> Match | None:
     """An NCCL communicator that some members began and not all completed."""
     for event in case.statements.all(UnmadeCommunicator):
-        size, absent = event.nranks, event.absent
-        if event.phase == "incomplete":
-            unproved = beyond_the_text(case.incident, case.statements) & set(absent)
-            if unproved and find_stop(case.statements) is None:
-                continue  # the text may end, or begin, in the middle of a start that went well
-            match = _incomplete(event, absent, bool(unproved))
-            # Whoever ended the job in its start may have done so within the moment that a start takes.
-            return replace(match, strength=min(1, match.strength)) if case.statements.external else match
-        if event.phase == "fewer":
-            return Match(
-                "init_hang",
-                (),
-                f"{ranks_phrase(absent)} did not complete a communicator of {size} ranks as the others did; which of them never came is not told",
-                strength=0,
-                evidence=[quote(event)],
-                advice=[
-                    "NCCL up to 2.22 prints nothing of those who wait in bootstrap: take a stack of each of these ranks (py-spy dump), the one outside ncclCommInit is the one that is missing."
-                ],
-            )
+        unproved = beyond_the_text(case.incident, case.statements) & set(event.absent)
+        if unproved and find_stop(case.statements) is None:
+            continue  # the text may end, or begin, in the middle of a start that went well
+        match = _incomplete(event, event.absent, bool(unproved))
+        # Whoever ended the job in its start may have done so within the moment that a start takes.
+        return replace(match, strength=min(1, match.strength)) if case.statements.external else match
     return None
 
 
@@ -163,7 +147,7 @@ def lacks_a_member(case: Case) -> bool:
     """Return whether all but few ranks wait in a communicator for members that never began it, and no step was made."""
     unproved = beyond_the_text(case.incident, case.statements)
     return not case.statements.all(Progress) and any(
-        e.phase == "incomplete" and e.absent and not e.absent_unknown and not unproved.intersection(e.absent)
+        e.absent and not e.absent_unknown and not unproved.intersection(e.absent)
         and len(e.absent) < len(e.starting) + len(e.connecting)
         for e in case.statements.all(UnmadeCommunicator)
     )  # fmt: skip

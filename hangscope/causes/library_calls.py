@@ -87,6 +87,10 @@ def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Told |
                 (_SHORT,),
             )
         return None
+    if own.kind in _CONDITIONAL and own.stage not in _BEHIND and peer.stage == "step":
+        return Told(
+            "rank_conditional_collective", f"{who} alone {verb} in {own.api}, inside {loop}", 1, (_SKIPPED,)
+        )
     if own.stage in _BEHIND and peer.stage == "step":
         why = f"{who} {verb} at {_words(own.stage)} of {loop}, while the others are in a training step"
         return Told(

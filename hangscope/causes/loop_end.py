@@ -71,9 +71,15 @@ def _by_its_call(d: Difference, culprits: tuple[int, ...], told: Progress | None
     """Return what the culprits' call tells, where nothing shows that they went on inside the loop."""
     if d.finding.change.edit is not None or d.finding.tie:
         return None  # its calls match again behind the edit
-    if d.peer_ends_epochs and not d.steps.skips(culprits):
+    more = d.steps.others_over(culprits)
+    if (d.peer_ends_epochs or more is not None) and not d.steps.skips(culprits):
         # A rank that leaves out the call behind the loop and begins the next epoch leaves the same record.
-        return Reading(0, "began one more step while the others are already in the call behind the loop")
+        lines = () if more is None else (_line(more),)
+        return Reading(
+            2 if lines else 0,
+            "began one more step while the others are already in the call behind the loop",
+            lines,
+        )
     if d.ends_epochs:
         # A step that it skipped leaves the same calls: only its own output tells of one.
         heard = all(last_output(d.case, rank) for rank in culprits)

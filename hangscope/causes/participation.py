@@ -6,6 +6,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe
+from hangscope.causes.rooted import ROOTED
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Different, Extra
 from hangscope.incident import Frame
@@ -26,7 +27,7 @@ def one_sided_call(case: Case) -> Match | None:
     who = ranks_phrase(culprits) if culprits else "one side"
     strength, why = 0, ""
     skips = d.steps.skips(culprits)
-    left_out = bool(d.skipped) and not d.inserted
+    left_out = bool(d.skipped) and not d.inserted and not d.too_soon
     if isinstance(finding, Extra):
         strength, why = (
             (0 if finding.tie else 1),
@@ -34,22 +35,19 @@ def one_sided_call(case: Case) -> Match | None:
         )
     elif left_out and (finding.change.edit is not None or d.times_before(d.own)):
         strength, why = (
-            # Who leaves out whole steps may have left the loop.
+            # Who leaves out a whole step may have left the loop.
             2 if finding.change.edit is not None or d.skipped_part_of_a_step or not d.period else 1,
             f"{who} left out {describe(d.skipped[0])}"
             + (f" and {len(d.skipped) - 1} more" if len(d.skipped) > 1 else "")
             + " and went on",
         )
+    elif d.too_soon and d.times_before(d.own):
+        strength, why = 1, f"{who} made {describe(d.own)} steps before it was due"
     elif d.added:
         strength, why = (
             2,
             f"{who} made {describe(d.added[0])} in addition"
             + (f" (and {len(d.added) - 1} more)" if len(d.added) > 1 else ""),
-        )
-    elif d.differs == "op" and not case.frames_recorded and d.resumes:
-        strength, why = (
-            1,
-            f"{who} made {describe(d.own)}, which nobody had made before, and then the call that the others wait in",
         )
     elif d.differs == "op" and not case.frames_recorded and d.history and not d.times_before(d.own):
         why = f"{who} made {describe(d.own)}, which nobody had made before, where the others made {describe(d.peer)}"
@@ -117,28 +115,13 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         where = case.statements.whereabouts.get(rank)
         if where is not None and not where.inside and user_frame(where.stack) is not None:
             frame = frame or user_frame(where.stack)
-            evidence.append(
-                Evidence(
-                    "stack",
-                    f"rank {rank}'s stack: " + " <- ".join(str(f) for f in where.stack[:4]),
-                    rank,
-                    Source(where.source),
-                )
-            )
+            evidence.append(case.stands(rank))
         evidence += _at_work_below(case, rank)
         evidence += [quote(e) for e in case.statements.of(rank, DumpObserved)[:1]]
         evidence += [quote(e) for e in case.statements.of(rank, HeartbeatTimeout)[:1]]
     seen = [r for r in culprits if case.incident.ranks[r].seen and case.incident.ranks[r].dump_file]
-    for rank in seen[:8]:
-        evidence.insert(
-            0,
-            Evidence(
-                "dump",
-                f"rank {rank}: every call it enqueued is complete, and it has not made the one its peers wait in",
-                rank,
-                Source(case.incident.ranks[rank].dump_file or ""),
-            ),
-        )
+    done = "every call it enqueued is complete, and it has not made the one its peers wait in"
+    evidence[:0] = [case.recorded(rank, f"rank {rank}: {done}") for rank in seen[:8]]
     return Match(
         "stuck_rank",
         culprits,
@@ -146,7 +129,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         if len(culprits) == 1
         else f"{who} are waiting for nobody and have not made their next call",
         strength=2
-        if frame is not None or (seen and len(seen) == len(culprits) and not _may_have_left(case))
+        if frame is not None or (seen and len(seen) == len(culprits) and calls_stay_open(case) is not False)
         else 1,
         evidence=evidence,
         frame=frame,
@@ -161,16 +144,18 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     )
 
 
-def _may_have_left(case: Case) -> bool:
-    """Return whether gloo's dumps were made after the calls that wait had failed: then an idle rank's may be of its end.
+def calls_stay_open(case: Case) -> bool | None:
+    """Return whether gloo's dumps show the call open in which ranks wait, None where no dump of gloo tells.
 
-    A dump in which they are still open was made while all processes lived.
+    A process that ends closes its connections, which fails the calls of its peers at once. Of a call with a root some are done
+    before others come.
     """
     stuck = case.finding.stuck
     if stuck.view is None or stuck.seq is None or stuck.kind is None or stuck.kind.backend != "gloo":
-        return False
+        return None
     inside = [m for m in stuck.view.members.values() if m.row_of(stuck.seq) is not None]
-    return bool(inside) and not any(stuck.seq in member.pending for member in inside)
+    still_open = [stuck.seq in member.pending for member in inside]
+    return (any(still_open) if stuck.kind.op in ROOTED else all(still_open)) if inside else None
 
 
 def _at_work_below(case: Case, rank: int) -> list[Evidence]:

@@ -84,6 +84,13 @@ class Steps:
                     return last
         return None
 
+    def others_over(self, ranks: Sequence[int]) -> Progress | None:
+        """Return a culprit's last output where it counts a step beyond all that the waiting ranks made, who all say that their loop is over."""
+        last = [last_output(self.case, rank) for rank in self.waiting]
+        own = next((e for r in ranks if (e := last_output(self.case, r)) is not None), None)
+        over = bool(last) and all(e is not None and e.done for e in last)
+        return own if over and own is not None and not own.done and self.ran_further(ranks) else None
+
     def uneven(self, ranks: Sequence[int]) -> tuple[Progress, Progress] | None:
         """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
         totals = batches(self.statements)

@@ -92,10 +92,9 @@ def _of_calls(aligned: Aligned) -> list[Finding]:
 
 
 def _by_calls(aligned: Aligned, found: Sequence[Finding]) -> list[Weighed]:
-    lag = DeviceLag(aligned)
-    fitting = _without_artefacts(aligned, lag, found)
+    fitting = _without_artefacts(aligned, found)
     # A dump that is older than its peers' shows a lag of its own making: who merely lags is nobody's victim.
-    lagging = lag.ranks if any(isinstance(f, Lagging) for f in fitting) else frozenset()
+    lagging = DeviceLag(aligned).ranks if any(isinstance(f, Lagging) for f in fitting) else frozenset()
     return [
         Weighed(
             f,
@@ -136,15 +135,12 @@ def _in_its_own_call(aligned: Aligned, finding: Finding) -> Finding:
     )  # fmt: skip
 
 
-def _without_artefacts(aligned: Aligned, lag: DeviceLag, found: Sequence[Finding]) -> list[Finding]:
+def _without_artefacts(aligned: Aligned, found: Sequence[Finding]) -> list[Finding]:
     """Return the findings but those that another one brings about."""
-    absent = [f for f in found if isinstance(f, Absent)]
-    if absent and any(isinstance(f, Lagging) and lag.is_a_moment_old(f) for f in found):
-        return list(absent)
     unseen = any(isinstance(f, Unseen) for f in found)
     if unseen and (aligned.ended or any(isinstance(f, Lagging) and len(f.culprits) != 1 for f in found)):
         # The peers of a rank that died abort their communicators, which completes calls of some and not of others.
-        found = [f for f in found if not isinstance(f, Lagging) or lag.is_of_its_own()]
+        found = [f for f in found if not isinstance(f, Lagging)]
     places = [(f.stuck.view, f.stuck.seq) for f in found]
     return [
         f

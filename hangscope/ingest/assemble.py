@@ -81,7 +81,8 @@ def assemble(
             {c.file for c in stale},
         ),
         notes=notes,
-        momentary=size == len(chosen) and snapshots.of_one_moment(chosen.values(), readings),
+        momentary=size == len(chosen)
+        and (snapshots.of_one_moment(chosen.values(), readings) or snapshots.of_a_moving_job(chosen, claims)),
     )
 
 

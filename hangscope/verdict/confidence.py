@@ -49,7 +49,7 @@ def missing_inputs(case: Case) -> list[str]:
             result.append(f"{text} of {ranks_phrase(ranks)}")
     if incident.momentary:
         result.append(
-            "the dumps were written within a second of the last call: take them again a minute later"
+            "the dumps were written within a second of the last call, or show calls made since others before: take them again a minute later"
         )
     if not case.statements.whereabouts:
         result.append("no stacks: py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later")

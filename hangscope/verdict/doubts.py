@@ -67,14 +67,6 @@ def damaged(case: Case, match: Match) -> Doubt | None:
     return Doubt(MEDIUM, why) if why else None
 
 
-def number_alone(case: Case, match: Match) -> Doubt | None:
-    """Nothing but its number is known of the call that the others wait in."""
-    stuck = case.finding.stuck
-    if isinstance(case.finding, Absent) and stuck.view is not None and stuck.kind is None and case.solid:
-        return Doubt(MEDIUM, "the call that they wait in was not recorded: a number alone tells of it")
-    return None
-
-
 def raised_elsewhere(case: Case, match: Match) -> Doubt | None:
     """Tracebacks of those who are called absent stand in another call than the one that the others wait in."""
     waited = user_frame(case.finding.stuck.kind.stack) if case.finding.stuck.kind is not None else None
@@ -297,7 +289,7 @@ def mostly_silent(case: Case, match: Match) -> Doubt | None:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubt | None], ...] = (
-    damaged, number_alone, raised_elsewhere, went_on, even_sides, explains_few, leaves_waiting, guessed, interrupted, died_beside, nothing_overdue, of_one_moment, others_unseen, assumed,
+    damaged, raised_elsewhere, went_on, even_sides, explains_few, leaves_waiting, guessed, interrupted, died_beside, nothing_overdue, of_one_moment, others_unseen, assumed,
     members_unknown, half_unseen, text_alone, no_history, sides_not_here, not_here, no_frames, mostly_silent,
 )  # fmt: skip
 

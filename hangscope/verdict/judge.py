@@ -15,7 +15,7 @@ from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.conclusion import Hypothesis, Location, Verdict
 from hangscope.dataclass import dataclass
-from hangscope.explain.finding import Absent, Candidate, Different, Lagging, Late, Stalled, Unpaired
+from hangscope.explain.finding import Candidate, Different, Late
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
@@ -87,14 +87,14 @@ def judge(case: Case) -> Judgement:
         verdict = replace(verdict, explained=min(faults.explained, len(verdict.waiting_ranks)))
     if best.cause == "slow_rank" and not isinstance(case.finding, Late):
         status = "inconclusive" if damage(case, best) else "no_hang"
-        return Judgement(status, verdict, reasons, missing, substantiation.candidates(case, best))
+        return Judgement(status, verdict, reasons, missing, list(case.explanation.set_aside))
     named = verdict.cause != "unknown" or verdict.culprit_ranks
     return Judgement(
         "hang" if named else "inconclusive",
         verdict,
         reasons,
         missing,
-        substantiation.candidates(case, best),
+        list(case.explanation.set_aside),
         ledger.hypotheses(case, best, matches[1:], verdict.evidence, verdict.deciding),
     )
 
@@ -112,10 +112,9 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
 
 def _by_a_moving_job(case: Case, match: Match) -> bool:
     """Return whether calls alone tell of a wait that may have lasted a moment only."""
-    by_calls = isinstance(case.finding, Absent | Unpaired | Stalled | Lagging) and not case.from_text
     told = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Where no recorder shows a call open, a stack beside it is of a moment as well.
-    momentary = (by_calls and not told) or not case.graph.waiting
+    momentary = not told or not case.graph.waiting
     if case.incident.momentary and not told and not _do_not_fit(case):
         return not trouble(case)
     return momentary and match.cause != "slow_rank" and still_moves(case, match.culprits)
@@ -197,24 +196,20 @@ def _in_call(case: Case, waiting: tuple[int, ...]) -> tuple[int, ...]:
     finding = case.finding
     if finding.stuck.view is None or finding.stuck.seq is None or not case.graph.open_calls:
         return waiting
-    inside = _inside(case) or set()
+    inside = _inside(case)
     # Where all have left it (a device that did not end it), they are its members and wait behind it.
     return tuple(r for r in waiting if r in inside) or tuple(
         r for r in waiting if r in finding.stuck.view.members
     )
 
 
-def _inside(case: Case) -> set[int] | None:
-    """Return the ranks that the graph has in the call that the verdict names; None where it has no such call."""
-    finding = case.finding
-    if finding.stuck.view is None or finding.stuck.seq is None or not case.graph.open_calls:
-        return None
-    node: Node = Instance(finding.stuck.view.group.gid, finding.stuck.seq)
-    if finding.stuck.pair is not None:
-        node = finding.stuck.pair.key
-    if node not in case.graph.index:
-        return None
-    return {rank for rank, _ in case.graph.calls_of(node)}
+def _inside(case: Case) -> set[int]:
+    """Return the ranks that the graph has in the call that the verdict names."""
+    stuck = case.finding.stuck
+    if stuck.view is None or stuck.seq is None:
+        return set()
+    node: Node = Instance(stuck.view.group.gid, stuck.seq) if stuck.pair is None else stuck.pair.key
+    return {rank for rank, _ in case.graph.calls_of(node)} if node in case.graph.index else set()
 
 
 def _label(case: Case, gid: int | None) -> str | None:
@@ -239,7 +234,7 @@ def _summary(
     if in_call and (where or seq):
         verb = "waits" if len(in_call) == 1 else "wait"
         inside = _inside(case)
-        if inside is not None and not inside.intersection(in_call):
+        if inside and not inside.intersection(in_call):
             where = where.replace(" at ", " behind ", 1)
         sentence += f"; {ranks_phrase(in_call)} {verb}{where}{seq}{group}"
         behind = len(waiting) - len(in_call)

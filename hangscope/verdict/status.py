@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection
 
 from hangscope.causes.case import Case
 from hangscope.events import Event
 from hangscope.explain.finding import Lagging
-from hangscope.incident import State
 from hangscope.ingest.job_logs.deepspeed import Spawned
 from hangscope.ingest.job_logs.endings import (
     Exit,
@@ -60,8 +59,7 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
         return 0 < len(seen) == len(case.incident.ranks) and not trouble(case)
     lag = isinstance(case.finding, Lagging) and len(case.finding.culprits) > 1
     two = set[int]().union(*(root.explains for root in case.graph.roots[:2]))  # each of two faults is a part
-    explained = case.finding.explained if lag else len(two)
-    if 2 * explained < len(waiting):
+    if 2 * max(case.finding.explained, 0 if lag else len(two)) < len(waiting):
         return not trouble(case)
     # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
     alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)
@@ -170,20 +168,8 @@ def status_without_verdict(case: Case) -> str:
     # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.
     blind = any(n.code == "detail_recording" for n in incident.notes)
     all_seen = not blind and bool(incident.ranks) and all(r.seen and r.dump_file for r in ranks)
-    logged = any(f != r.dump_file for r in ranks for f in r.files)
-    all_seen = all_seen and (logged or not _half_retired(case))
     all_exited = bool(incident.ranks) and all(r.rank in statements.left_quietly for r in ranks)
     return "no_hang" if (all_seen and _equal_frontiers(case)) or all_exited else "inconclusive"
-
-
-def _half_retired(case: Case) -> bool:
-    """Return whether some members retired their last call on gloo and others did not: done or failed, it does not tell."""
-    states: dict[tuple[int, int], set[bool]] = defaultdict(set)
-    for record in case.incident.ranks.values():
-        for gid, queue in record.queues.items():
-            if len(queue) and case.incident.kinds.without_sizes(int(queue.kind[-1])).backend == "gloo":
-                states[(gid, int(queue.seq[-1]))].add(int(queue.state[-1]) == State.PENDING)
-    return any(len(found) > 1 for found in states.values())
 
 
 def _equal_frontiers(case: Case) -> bool:
@@ -200,8 +186,6 @@ def _equal_frontiers(case: Case) -> bool:
                 )
             )
         made = made or bool(ends - {0})
-        if len(ends) > 1 and not any(
-            r in case.incident.ranks and group.gid in case.incident.ranks[r].p2p for r in group.ranks
-        ):
+        if len(ends) > 1:
             return False
     return made

@@ -9,7 +9,7 @@ from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.corroboration import corroboration
 from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Alternative, Evidence, Source
-from hangscope.explain.finding import Candidate, Finding
+from hangscope.explain.finding import Finding
 from hangscope.incident import CallKind
 from hangscope.knowledge.callsite import user_frame
 
@@ -22,21 +22,9 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
     if view is not None and seq is not None and finding.stuck.pair is None:
         for ranks, kind in _sides(finding):
             frame = user_frame(kind.stack) if kind else None
-            source = incident.ranks[ranks[0]].calls_file if ranks[0] in incident.ranks else None
-            at = (
-                f" at {frame.file}:{frame.line} in {frame.name}"
-                if frame
-                else ", no frame recorded"
-                if kind is not None and case.frames_recorded
-                else ""
-            )
+            at = f" at {frame}" if frame else ""
             result.append(
-                Evidence(
-                    incident.ranks[ranks[0]].recorder,
-                    f"{ranks_phrase(ranks)}: {describe(kind)} at seq {seq}{at}",
-                    ranks[0],
-                    Source(source) if source else None,
-                )
+                case.recorded(ranks[0], f"{ranks_phrase(ranks)}: {describe(kind)} at seq {seq}{at}")
             )
         absent = [
             r
@@ -56,42 +44,22 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
                 if member.unknown and done < (member.enqueued or 0)
                 else f"last completed {done}"
             )
-            result.append(
-                Evidence(
-                    incident.ranks[rank].recorder,
-                    f"rank {rank}: last enqueued seq {member.enqueued}, {completed} on group {view.group.label}",
-                    rank,
-                    Source(incident.ranks[rank].calls_file or ""),
-                )
+            text = (
+                f"rank {rank}: last enqueued seq {member.enqueued}, {completed} on group {view.group.label}"
             )
+            result.append(case.recorded(rank, text))
     if (change := finding.change.edit) is not None:
-        more, calls = (
-            change.edit.kind == "extra",
-            f"{change.edit.length} call{'s' if change.edit.length > 1 else ''}",
-        )
-        where = (
-            f"at seq {change.seq}"
-            if change.calls
-            else f"{'more' if more else 'less'} before seq {change.seq}"
-        )
-        text = f"{ranks_phrase(change.ranks)} {'made' if more or not change.calls else 'left out'} {calls} {where}; {change.edit.confirmed} calls behind match again, shifted by {change.edit.length}"
+        count, more = change.edit.length, "more" if change.edit.kind == "extra" else "less"
+        calls = f"{count} call{'s' if count > 1 else ''} {more} {'at' if change.calls else 'before'} seq {change.seq}"
+        text = f"{ranks_phrase(change.ranks)} made {calls}; {change.edit.confirmed} calls behind match again, shifted by {count}"
         result.append(Evidence("dump", text, change.ranks[0]))
     result += match.evidence
     result += [quote(event) for event in finding.events[:8]]
     result += corroboration(case, match)
     for rank in finding.culprits:
-        if (
-            rank in incident.ranks
-            and incident.ranks[rank].unchanged_snapshots
-            and len(set(incident.ranks[rank].files)) > 1
-        ):
-            result.append(
-                Evidence(
-                    "dump",
-                    f"rank {rank}'s frontier is the same in {incident.ranks[rank].unchanged_snapshots + 1} dumps",
-                    rank,
-                )
-            )
+        same = incident.ranks[rank].unchanged_snapshots if rank in incident.ranks else 0
+        if same:
+            result.append(Evidence("dump", f"rank {rank}'s frontier is the same in {same + 1} dumps", rank))
     result += _against(case, match)
     result += [Evidence("method", text, stance="missing") for text in missing]
     seen: set[tuple[str, int | None]] = set()
@@ -135,7 +103,7 @@ def _against(case: Case, match: Match) -> list[Evidence]:
             result.append(
                 Evidence(
                     "log",
-                    f"rank {death.rank} {death.how}: a fault of its own, though the calls point elsewhere",
+                    f"rank {death.rank} {death.how} as well, later or as a consequence: {death.event.text}",
                     death.rank,
                     Source(death.event.file, death.event.line),
                     stance="against",
@@ -154,14 +122,6 @@ def alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alte
             continue  # what a finer cause explains for certain is a mismatch by definition, and no rival of it
         if other.cause != match.cause and all(a.cause != other.cause for a in result):
             result.append(Alternative(other.cause, other.why))
-    waiting = case.finding.stuck.kind
-    if match.cause == "network_stall" and waiting is not None and waiting.op.startswith("all_to_all"):
-        result.append(
-            Alternative(
-                "shape_mismatch",
-                "an all_to_all whose splits do not fit stalls the same way, and recorders keep no splits",
-            )
-        )
     rivals = {
         "uneven_loader": (
             "rank_conditional_collective",
@@ -192,18 +152,3 @@ def alternatives(match: Match, others: Sequence[Match], case: Case) -> list[Alte
     ):
         result.insert(0, Alternative(*rival))
     return result[:3]
-
-
-def candidates(case: Case, match: Match) -> list[Candidate]:
-    """Return the ranks that looked guilty and were set aside."""
-    result = list(case.explanation.set_aside)
-    for rank, event in sorted(case.statements.exits.items()):
-        if event.first and rank not in match.culprits:
-            result.append(
-                Candidate(
-                    (rank,),
-                    "launcher's first failure",
-                    "the launcher names whom it polled first; this rank shows only consequences",
-                )
-            )
-    return result[:12]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangscope.align.sequence_diff import MAX_CONTEXT, continues, expected, first_edit, occurrences
+from hangscope.align.sequence_diff import MAX_CONTEXT, continues, expected, first_edit, left_out, occurrences
 
 CALLS = st.integers(0, 5)
 PROGRAMS = st.lists(CALLS, min_size=6, max_size=60)
@@ -79,3 +79,11 @@ def test_other_calls_in_the_place_of_as_many_are_no_edit() -> None:
     """A step of other buckets, and then the loop as before: the next step's likeness to the one before proves no insertion."""
     step = [1, 2, 3, 4]
     assert first_edit([*step, 8, 9, 3, 4, *step], [*step, *step, *step]) is None
+
+
+def test_what_was_left_out_begins_with_what_the_others_made_there() -> None:
+    """1 2 3 is a step, and 9 stands at the end of some of them; the peers went on with 1."""
+    history = [1, 2, 3, 1, 2, 3, 9, 1, 2, 3]
+    assert [history[place] for place in left_out(history, 3)] == [9, 1, 2]
+    assert [history[place] for place in left_out(history, 3, due=1)] == [1, 2]
+    assert left_out(history, 3, due=8) == []

@@ -36,4 +36,4 @@ def with_savers(behind: int) -> list[Recorder]:
 
 def test_threads_have_no_order_among_them_and_an_idle_one_is_the_root(tmp_path: Path) -> None:
     report = analyze(write_all(with_savers(2), tmp_path))
-    assert blame(report) == ("hang", "stuck_rank", (2,))
+    assert blame(report) == ("hang", "rank_conditional_collective", (2,))

@@ -130,8 +130,17 @@ def test_stacks_of_the_debug_server(tmp_path: Path) -> None:
     assert verdict.location is not None and (verdict.location.file, verdict.location.line) == ("data.py", 3)
 
 
-def _ended(codes: dict[int, int]) -> list[str]:
-    """Return the lines in which torchrun lists how its workers ended."""
+def test_the_only_stack_is_of_the_rank_that_all_others_wait_for(tmp_path: Path) -> None:
+    stack = 'Process 77: python train.py\nPython v3.11\n\nThread 77 (idle): "MainThread"\n    acquire (logging/__init__.py:920)\n    encode (rag/index.py:88)\n'
+    files: dict[str, str | list[str]] = {
+        "pyspy_rank2.txt": stack,
+        "w.err": [timeout(rank, seq=71) for rank in (0, 1, 3)],
+    }
+    assert short(told(tmp_path, files))[:2] == ("stuck_rank", (2,))
+
+
+def _ended(codes: dict[int, int], late: dict[int, str] | None = None, host: str = "localhost") -> list[str]:
+    """Return the lines in which torchrun lists how its workers ended, some later than the others."""
     lines = [
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
         "=" * 60,
@@ -144,8 +153,8 @@ def _ended(codes: dict[int, int]) -> list[str]:
         )
         lines += [
             f"[{number}]:",
-            "  time      : 2026-11-22_11:36:19",
-            "  host      : localhost",
+            f"  time      : 2026-11-22_{(late or {}).get(rank, '11:36:19')}",
+            f"  host      : {host}",
             f"  rank      : {rank} (local_rank: {rank})",
             f"  exitcode  : {code} (pid: {5570 + rank})",
             "  error_file: <N/A>",
@@ -167,6 +176,45 @@ def test_a_kill_of_which_the_rank_itself_says_nothing_is_one(tmp_path: Path) -> 
         "crashed_rank",
         (0,),
     )
+
+
+@pytest.mark.parametrize("late", [{}, {1: "11:36:45"}])
+def test_aborts_in_one_second_do_not_tell_who_was_first(tmp_path: Path, late: dict[int, str]) -> None:
+    """The launcher's first observed failure is whom it polled first."""
+    verdict = judged(told(tmp_path, _ended({1: -6, 2: -6, 3: -6, 0: -6}, late)))
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", ())
+    assert verdict.confidence != "high"
+
+
+@pytest.mark.parametrize(("others", "named"), [(-9, ()), (-15, (1,)), (-6, (1,))])
+def test_a_signal_that_ended_all_processes_at_once_is_no_rank_s_own_end(
+    tmp_path: Path, others: int, named: tuple[int, ...]
+) -> None:
+    verdict = judged(told(tmp_path, _ended({0: others, 1: -9, 2: others})))
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", named)
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_who_outlived_the_grace_of_its_own_agent_was_not_the_first(tmp_path: Path, said: bool) -> None:
+    """Another node's ranks wait for half an hour: only on its own node was the agent's answer half a minute."""
+    word = "2026-11-22 11:36:49,101 torch.distributed.elastic.multiprocessing.api: [WARNING] Unable to shutdown process 5572 via 15, forcefully exiting via 9"
+    files: dict[str, str | list[str]] = {
+        "node0.log": [
+            timeout(0),
+            timeout(1),
+            *_ended({1: -6, 0: -6}, {0: "12:06:21", 1: "12:06:21"}, "gpu01"),
+        ],
+        "node1.log": [*([word] if said else []), *_ended({2: -9, 3: 1}, {2: "11:36:49"}, "gpu02")],
+    }
+    assert short(told(tmp_path, files))[:2] == ("crashed_rank", (3,))
+
+
+def test_ranks_that_fail_in_one_second_alike_are_all_named(tmp_path: Path) -> None:
+    lines = [
+        line for rank in (0, 1) for line in raised(rank, "ModuleNotFoundError: No module named 'kernels'")
+    ]
+    verdict = judged(told(tmp_path, [*lines, *_ended({1: 1, 0: 1})], world_size=4))
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (0, 1)) and verdict.confidence != "high"
 
 
 @pytest.mark.parametrize("handled", [True, False])

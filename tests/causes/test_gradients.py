@@ -83,3 +83,23 @@ def test_ddp_itself_says_who_had_no_gradient(tmp_path: Path) -> None:
     report = told(tmp_path, [f"[rank1]: {finished}", *(timeout(rank) for rank in (0, 2, 3))])
     assert short(report)[:2] == ("gradient_sync_mismatch", (1,))
     assert "index 4, index 5" in said(report)
+
+
+def test_who_logs_several_steps_too_soon_left_out_no_backward(tmp_path: Path) -> None:
+    """By the pattern whole steps lie before the metric: nobody skips those in a row, without a call, and then logs in time."""
+    recorders = [Recorder(rank, RING) for rank in range(4)]
+    for recorder in recorders:
+        for _ in range(2):
+            for _ in range(10):
+                backward(recorder, 2)
+            recorder.call("all_gather", outputs=[[2]] * 4, line=41, function="log_metrics", times=2)
+        for _ in range(7):
+            backward(recorder, 2)
+        if recorder.rank == 1:
+            recorder.call("all_gather", outputs=[[2]] * 4, line=41, function="log_metrics", state="started")
+        else:
+            recorder.call("all_reduce", sizes=BUCKETS[0], line=None, state="started")
+    write_all(recorders, tmp_path)
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "rank_conditional_collective", (1,))
+    assert "steps before it was due" in said(report)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.text_lines import judged, short, told
+from tests.text_lines import CLOSED, judged, raised, short, told
 
 CLIENTS = "torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. {n}/{of} clients joined."
 REFUSED = "[E1120 15:13:24.220687360 socket.cpp:1028] [c10d] The client socket has timed out after 25000ms while trying to connect to (10.0.0.7, 29511)."
@@ -15,6 +15,28 @@ KEY = "torch.distributed.DistStoreError: wait timeout after 25000ms, keys: /defa
 GONE = '[rank{0}]:[W1120 15:13:25.111222333 ProcessGroupNCCL.cpp:1783] [PG ID 0 PG GUID 0(default_pg) Rank {0}] Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early), with error: Broken pipe'
 COUNTS = "RuntimeError: DDP expects same model across all ranks, but Rank {0} has {1} params, while rank {2} has inconsistent {3} params."
 SIZES = "RuntimeError: [{0}]: params[2] in this process with sizes [16, 4] appears not to match sizes of the same param in process 0."
+
+
+BIND = "[W1120 15:13:24.464687360 socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29511 (errno: 98 - Address already in use)."
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (f"RuntimeError: The server socket has failed to listen on any local network address. {BIND[54:]}", "init_hang"),
+        ("torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29511, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use", "init_hang"),
+        ("OSError: [Errno 98] Address already in use", "crashed_rank"),
+    ],
+)  # fmt: skip
+def test_who_cannot_listen_because_its_port_is_taken_did_not_crash(
+    tmp_path: Path, error: str, cause: str
+) -> None:
+    """A server of the program's own is another matter."""
+    logs: dict[str, str | list[str]] = {
+        "rank0.log": [*([] if cause == "crashed_rank" else [BIND]), *(line[9:] for line in raised(0, error))],
+        "rank1.log": [line[9:] for line in raised(1, "RuntimeError: Connection reset by peer")],
+    }
+    assert short(told(tmp_path, logs))[:2] == (cause, (0,))
 
 
 @pytest.mark.parametrize("gone", range(4))
@@ -52,6 +74,14 @@ def test_two_models_of_two_sizes_do_not_tell_which_is_meant(tmp_path: Path) -> N
 def test_one_that_differs_from_process_0_is_named(tmp_path: Path) -> None:
     cause, ranks, _ = short(told(tmp_path, [f"[rank2]: {SIZES.format(2)}"], world_size=4))
     assert (cause, ranks) == ("model_mismatch", (2,))
+
+
+def test_half_of_the_ranks_against_process_0_and_its_like_do_not_tell_who_is_wrong(tmp_path: Path) -> None:
+    lines = {f"rank{r}.log": [f"[rank{r}]: {SIZES.format(r)}"] for r in (2, 3)}
+    report = told(tmp_path, {**lines, "rank0.log": [CLOSED], "rank1.log": [CLOSED]}, world_size=4)
+    cause, ranks, level = short(report)
+    assert (cause, ranks) == ("model_mismatch", ()) and level != "high"
+    assert "ranks 2-3 have other sizes" in judged(report).summary
 
 
 def test_where_all_differ_from_process_0_it_is_the_one(tmp_path: Path) -> None:

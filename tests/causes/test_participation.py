@@ -107,28 +107,6 @@ def test_a_stage_that_makes_a_call_of_its_own_keeps_its_peer_waiting(tmp_path: P
     assert blame(report)[1:] == ("rank_conditional_collective", (0,))
 
 
-def test_a_new_call_that_a_stage_waits_in_alone_keeps_it_from_its_sends(tmp_path: Path) -> None:
-    """The sends and receives that its peer lacks come behind it; its own program knows no such call."""
-    recorders = [Recorder(rank, {**PIPELINES, "3": ("mp", (0, 2)), "4": ("mp", (1, 3))}) for rank in range(4)]
-    for recorder in recorders:
-        model = "3" if recorder.rank % 2 == 0 else "4"
-        for _ in range(STEPS):
-            staged(recorder)
-            recorder.call("all_reduce", line=41).call("all_reduce", model, sizes=[[1]], line=51)
-        if recorder.rank == 0:
-            recorder.call("all_gather", model, outputs=[[1]] * 2, line=90, function="export", state="started")
-        elif recorder.rank == 2:
-            staged(recorder, "started")
-        else:
-            staged(recorder)
-            recorder.call("all_reduce", line=41, state="started")
-    write_all(recorders, tmp_path)
-    report = analyze(tmp_path)
-    assert blame(report) == ("hang", "rank_conditional_collective", (0,)) and level(report) == "medium"
-    assert report.verdict is not None
-    assert [other.cause for other in report.verdict.alternatives] == ["p2p_mismatch"]
-
-
 def test_a_call_more_than_all_that_was_kept_tells_no_kind_of_call() -> None:
     """Every call that is left meets the next one; the odd one fell out of the recorders."""
 

@@ -35,6 +35,14 @@ def test_who_is_in_a_collective_that_cpp_makes_is_not_stuck(tmp_path: Path, fram
     assert ranks == (0,) and cause in ("rank_conditional_collective", "collective_mismatch")
 
 
+def test_who_waits_below_torchs_own_dispatch_is_in_a_collective(tmp_path: Path) -> None:
+    inside = [f'  File "{TORCH}/_ops.py", line 1279 in __call__']
+    inside += [f'  File "{TORCH}/distributed/_functional_collectives.py", line 142 in wait_tensor']
+    inside += [f'  File "{SCRIPT}", line 15 in log_norm', f'  File "{SCRIPT}", line 84 in main']
+    cause, ranks, _ = short(told(tmp_path, _stacks(inside)))
+    assert ranks == (0,) and cause in ("rank_conditional_collective", "collective_mismatch")
+
+
 def test_who_builds_something_under_such_a_name_of_the_users_is_at_work(tmp_path: Path) -> None:
     inside = [f'  File "{SCRIPT}", line 9 in _sync_params_and_buffers', f'  File "{SCRIPT}", line 84 in main']
     assert short(told(tmp_path, _stacks(inside)))[:2] == ("stuck_rank", (0,))

@@ -15,7 +15,6 @@ from tests.verdicts import blame, judged, level, said
 @pytest.mark.parametrize(
     ("fault", "way", "most", "why"),
     [
-        ("zero_splits", "last 6 entries", "medium", "was not recorded: a number alone tells of it"),
         ("gpu_stall", "one node only", "low", "whose peers' communicators then finish calls unevenly"),
         ("missing_bucket", "one node only", "medium", "half of the group's members were not seen"),
         ("crashed_signal", "a quarter gone", "low", "for whom it may wait in its turn"),

@@ -227,6 +227,22 @@ def test_later_ones_and_times_that_cannot_be_speak_for_themselves(tmp_path: Path
     assert blame(_dumped(tmp_path, seconds)) == ("hang", "stuck_rank", (3,))
 
 
+@pytest.mark.parametrize(
+    ("rounds", "answer"), [((9, 12), "inconclusive"), ((9, 12, 12), "hang"), ((12, 12), "hang")]
+)
+def test_two_rounds_of_dumps_between_which_all_made_calls_show_no_standstill(
+    tmp_path: Path, rounds: tuple[int, ...], answer: str
+) -> None:
+    for number, steps in enumerate(rounds):
+        recorders = loop(4, steps)
+        for recorder in recorders[:3]:
+            due(recorder)
+        write_all(recorders, tmp_path / f"round{number}")
+    report = analyze(tmp_path)
+    assert report.status == answer
+    assert blame(judged(tmp_path, rank0=[timeout(0, seq=25)]))[::2] == ("hang", (3,))
+
+
 def test_calls_that_do_not_fit_wait_for_ever_however_young_they_are(tmp_path: Path) -> None:
     assert culprits(_dumped(tmp_path, 0.2, "broadcast")) == (3,)
 
@@ -241,6 +257,7 @@ NOISE = '[rank3]:[W806 11:03:31.199494614 ProcessGroupNCCL.cpp:1783] [PG ID 0 PG
     [
         "[launch.sh] torchrun exit code: 0, elapsed 00:41:13",
         "[exit code 0]",
+        "[launch.sh] torchrun finished, exit code 0",
         "job over: exit status 0 on node0, exit status 0 on node1",
         "srun: job 81 step 0 completed, all 4 tasks exited with exit code 0",
         "launcher: all workers exited with code 0",
@@ -336,6 +353,7 @@ def test_an_epoch_that_is_done_is_not_the_job(tmp_path: Path) -> None:
         "node1:27:27 [0] NCCL INFO P2P is disabled between connected GPUs 0 and 1.",
         "[rank0]:[W225 11:54:51.986111855 ProcessGroupNCCL.cpp:1374] Warning: process group has NOT been destroyed",
         "  AllReduce: opCount 12 count 512",
+        "[W1122 23:41:22.762403596 Utils.hpp:137] Warning: Environment variable TORCH_NCCL_TRACE_BUFFER_SIZE is deprecated",
         "03:26:36 r2 it=40023 loss=1.400",
     ],
 )

@@ -50,8 +50,7 @@ def ended_from_outside(case: Case) -> Match | None:
         return None  # it was frozen, whoever ended it
     if event.reason in _BY_PEOPLE and still is not False and lacks_a_member(case):
         return None  # a start takes moments, and who cancels a job looked at it for longer
-    waited = still is not False and shows_a_wait(case)
-    if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
+    if still is not False and shows_a_wait(case):
         return None
     lost = _never_seen(case) if event.reason in _UNTOLD else []
     told = _REASONS.get(str(event.reason), "was ended from outside")
@@ -61,7 +60,7 @@ def ended_from_outside(case: Case) -> Match | None:
         f"the whole job {told}",
         # People cancel jobs that are frozen, and platforms end those that stand still.
         strength=0
-        if waited or lost  # when it was ended, in which moment a job that moves may wait as well
+        if lost
         else 1
         if still is not False
         or event.signal == "SIGINT"
@@ -84,7 +83,7 @@ def _never_seen(case: Case) -> list[int]:
     """Return the one rank that left nothing while all others left something, in a job of which nobody tells a step or a call."""
     unseen = set(case.incident.ranks) - traced(case.incident, case.statements)
     begun = case.solid or any(e.step is not None for e in case.statements.all(Progress))
-    return [] if begun or len(unseen) != 1 or len(case.incident.ranks) <= _SOME else sorted(unseen)
+    return [] if begun or len(unseen) != 1 else sorted(unseen)
 
 
 def shows_a_wait(case: Case) -> bool:
@@ -110,26 +109,19 @@ def looked_at(case: Case, ranks: set[int]) -> bool:
 def died(case: Case) -> Match | None:
     """The first rank that died of its own fault, unless the dumps show that it died while it was waiting."""
     deaths = [d for d in case.statements.first_deaths if _is_the_root(case, d)]
-    if not deaths or (_refused_by_nccl(case) and all(_is_nccls(d.event) for d in deaths)):
+    if not deaths or all(_refused_at_start(case, d.event) for d in deaths):
         return None
+    if len(deaths) < len(case.statements.first_deaths) and all(isinstance(d.event, Exit) for d in deaths):
+        return None  # ranks that waited were ended in the same moment
     culprits = tuple(sorted({d.rank for d in deaths}))
     first = deaths[0]
     evidence = [quote(d.event) for d in deaths]
-    for death in case.statements.deaths:
-        if death not in deaths:
-            evidence.append(
-                quote(
-                    death.event,
-                    f"rank {death.rank} {death.how} as well, later or as a consequence: {death.event.text}",
-                    stance="against",
-                )
-            )
     for rank in culprits:
         record = case.incident.ranks.get(rank)
         if (
             record is not None
             and record.absence == Absence.NO_DUMP
-            and any(r.seen for r in case.incident.ranks.values())
+            and any(r.dump_file for r in case.incident.ranks.values())
         ):
             evidence.append(Evidence("dump", f"rank {rank} left no dump, while others did", rank))
     doubtful = bool(case.finding.culprits) and _may_be_of_another_attempt(case)
@@ -152,26 +144,42 @@ def died(case: Case) -> Match | None:
     )
 
 
-def _refused_by_nccl(case: Case) -> bool:
-    """Return whether NCCL refused how the job was started: whoever raises its error is told so, and did nothing else."""
-    return any(e.refuses for e in case.statements.all(NcclWarn))
+_REMEDIES = {
+    "oom_cuda": "Lower rank {rank}'s peak memory{where}: its longest batch, activations, or fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
+    "oom_host": "Rank {rank}'s host ran out of memory: fewer loader workers, smaller prefetch, or a larger memory request.",
+    "loader_worker_death": "Find what killed rank {rank}'s data loader worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).",
+    "exception": "Mend the {what} that rank {rank} raised{where}; call no collective in an except or finally block.",
+}
+_LOOK = "Find what ended rank {rank}: the kernel log of its host (out-of-memory killer), a segmentation fault, or an operator."
 
 
-def _is_nccls(event: Event) -> bool:
-    return isinstance(event, RankException) and event.type.endswith("DistBackendError")
+def _remedy(case: Case, death: Death) -> list[str]:
+    at = death.frame
+    where = f" at {at.file}:{at.line} in {at.name}" if at is not None else ""
+    told = _REMEDIES.get(death.event.kind, _LOOK)
+    on_gloo = {kind.backend for kind in case.incident.kinds} == {"gloo"}
+    keep = "Do not raise the timeout: the others wait for a process that does not come back."
+    if not on_gloo and not case.statements.all(GlooClosed, GlooTimeout):
+        keep = "Leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default (3), so that survivors abort and dump; do not raise the timeout."
+    return [told.format(rank=death.rank, where=where, what=death.exception or "exception"), keep]
+
+
+def _refused_at_start(case: Case, event: Event) -> bool:
+    """Return whether an error tells a rank that the job cannot start as it was started: NCCL's refusal, or the store's port is taken."""
+    if not isinstance(event, RankException):
+        return False
+    if event.type.endswith("DistBackendError"):
+        return any(e.refuses for e in case.statements.all(NcclWarn))
+    # A server of the program's own raises an OSError.
+    return (
+        event.type.endswith(("RuntimeError", "DistNetworkError")) and "ddress already in use" in event.message
+    )
 
 
 def _is_the_root(case: Case, death: Death) -> bool:
     finding = case.finding
     if death.rank in finding.culprits or _may_be_of_another_attempt(case):
         return True
-    if isinstance(finding, Nothing | Unseen):
-        return (
-            isinstance(finding, Nothing)
-            or death.rank in finding.culprits
-            or not finding.culprits
-            or death.rank not in finding.waiting
-        )
     if not case.solid:
         return True
     if isinstance(finding, Different | Extra | Late):
@@ -184,57 +192,14 @@ def _is_the_root(case: Case, death: Death) -> bool:
 
 def _raised_before_it_waited(case: Case, death: Death) -> bool:
     """Return whether a rank raised its own exception first, and waited for its peers while it handled that."""
-    own, rank = death.event, death.rank
-    waited = case.statements.of(rank, CallFingerprint, GlooTimeout, GlooClosed, WatchdogTimeout)
-    raised = [e for e in case.statements.of(rank, RankException) if e.symptom]
-    lines = [e.line for e in (*waited, *raised) if e.file == own.file]
-    return isinstance(own, RankException) and bool(lines) and own.line < min(lines)
+    waited = case.statements.of(death.rank, CallFingerprint, GlooTimeout, GlooClosed, WatchdogTimeout)
+    lines = [e.line for e in waited if e.file == death.event.file]
+    return isinstance(death.event, RankException) and bool(lines) and death.event.line < min(lines)
 
 
 def _may_be_of_another_attempt(case: Case) -> bool:
     """Return whether the logs go on behind a restart: the dumps may be what the attempt before left."""
     return any(note.code == "several_attempts" for note in case.incident.notes)
-
-
-def _remedy(case: Case, death: Death) -> list[str]:
-    rank, where = (
-        death.rank,
-        f" at {death.frame.file}:{death.frame.line} in {death.frame.name}" if death.frame else "",
-    )
-    on_gloo = all(kind.backend == "gloo" for kind in case.incident.kinds) and not case.statements.all(
-        NcclWarn
-    )
-    keep = (
-        "Do not raise the timeout: the others wait for a process that does not come back."
-        if (case.incident.kinds and on_gloo) or case.statements.all(GlooClosed, GlooTimeout)
-        else "Leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default (3), so that survivors abort and dump; do not raise the timeout."
-    )
-    kind = death.event.kind
-    if kind == "oom_cuda":
-        return [
-            f"Lower rank {rank}'s peak memory{where}: its longest batch, activations, or fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
-            keep,
-        ]
-    if kind == "oom_host":
-        return [
-            f"Rank {rank}'s host ran out of memory: fewer loader workers, smaller prefetch, or a larger memory request.",
-            keep,
-        ]
-    if kind == "loader_worker_death":
-        return [
-            f"Find what killed rank {rank}'s data loader worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).",
-            keep,
-        ]
-    if kind == "exception":
-        return [
-            f"Mend the {death.exception or 'exception'} that rank {rank} raised{where}.",
-            "Let the process die on errors; call no collective in an except or finally block.",
-            keep,
-        ]
-    return [
-        f"Find what ended rank {rank}: the kernel log of its host (out-of-memory killer), a segmentation fault, or an operator.",
-        keep,
-    ]
 
 
 def left_quietly(case: Case) -> Match | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, last_output, quote
-from hangscope.causes.participation import busy
-from hangscope.causes.rooted import ROOTED
+from hangscope.causes.participation import busy, calls_stay_open
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unseen
 from hangscope.explain.text.excerpt import not_collected
@@ -39,16 +38,20 @@ def vanished(case: Case) -> Match | None:
     culprits = tuple(r for r in finding.culprits if not _waited(case, r))
     if not isinstance(finding, Unseen) or not culprits:
         return None
+    if (left := _said_goodbye(case, culprits)) is not None:
+        return left
     placed = tuple(
         r for r in culprits if (w := case.statements.whereabouts.get(r)) is not None and w.kind == "stack"
     )
-    if alone := tuple(case.elsewhere(placed)):  # alive, but its recorder did not answer
+    # alive, but its recorder did not answer; where no other's stack is here, work outside of any call tells by itself
+    lone = (
+        case.statements.busy.intersection(placed) if len(placed) == len(case.statements.whereabouts) else ()
+    )
+    if alone := tuple(case.elsewhere(placed)) or tuple(sorted(lone)):
         return busy(case, alone)
     culprits = tuple(r for r in culprits if r not in placed)
     if not culprits:
         return None  # they stand where those stand who wait
-    if (left := _said_goodbye(case, culprits)) is not None:
-        return left
     records = [case.incident.ranks[r] for r in culprits]
     lost = _lost_a_peer(case)
     if not lost and (alive := _alive(case, culprits)) is not None:
@@ -124,7 +127,7 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     timed_out = (
         len(others) > 1 and others <= {e.rank for e in timeouts} and all(ranks[r].files for r in culprits)
     )
-    if not (locked or timed_out or _connected(case, culprits)):
+    if not (locked or timed_out or (len(culprits) == 1 and calls_stay_open(case))):
         return None
     who = ranks_phrase(culprits)
     return Match(
@@ -137,27 +140,6 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
         ],
         rivals=[("crashed_rank", "a host that vanished closes no connection either")],
     )  # fmt: skip
-
-
-def _connected(case: Case, culprits: tuple[int, ...]) -> bool:
-    """Return whether calls that wait for the one who left no dump are open in dumps of gloo, and not given up.
-
-    A process that ends closes its connections, which fails the calls of its peers at once. Of a call with a root some are done
-    before others come, and those alone tell who still wait.
-    """
-    stuck = case.finding.stuck
-    if (
-        len(culprits) != 1
-        or stuck.view is None
-        or stuck.seq is None
-        or stuck.kind is None
-        or stuck.kind.backend != "gloo"
-    ):
-        return False
-    members = (m for rank, m in stuck.view.members.items() if case.incident.ranks[rank].dump_file is not None)
-    inside = [m for m in members if m.row_of(stuck.seq) is not None]
-    still_open = [stuck.seq in m.pending for m in inside]
-    return any(still_open) if stuck.kind.op in ROOTED else bool(inside) and all(still_open)
 
 
 def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:

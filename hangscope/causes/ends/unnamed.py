@@ -20,7 +20,6 @@ from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
-from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
@@ -35,7 +34,7 @@ def fault_without_rank(case: Case) -> Match | None:
         isinstance(case.finding, Stalled) and not case.from_text
     ):
         return None
-    for rule in (_device, _memory, _adapter, _mismatch, _gradients, _ended, _exception, _swept):
+    for rule in (_device, _memory, _adapter, _mismatch, _ended, _exception, _swept):
         match = rule(case)
         if match is not None:
             return match
@@ -110,10 +109,10 @@ _UNLIKE = {
 
 
 def _memory(case: Case) -> Match | None:
-    warned = {e.fault: e for e in reversed(case.statements.all(NcclWarn)) if e.fault in ("oom", "shm")}
     for fault, what, advice in _OF_NCCL:
-        if fault in warned:
-            return _match("crashed_rank", [warned[fault]], what, "code", [advice])
+        warned = [e for e in case.statements.all(NcclWarn) if e.fault == fault]
+        if warned:
+            return _match("crashed_rank", warned, what, "code", [advice])
     for kind, what, category, advice in _MEMORY:
         events = [e for e in case.statements.all(kind) if not (isinstance(e, OomCuda) and e.implausible)]
         if events:
@@ -178,30 +177,6 @@ def _unlike(halves: Sequence[CallFingerprint]) -> Match:
     )
 
 
-def _gradients(case: Case) -> Match | None:
-    """Return the answer for DDP's word on parameters without a gradient, where it is not told whether other ranks had it."""
-    named = case.statements.all(DdpUnused)
-    events: Sequence[Event] = named or case.statements.all(DdpUnfinished)
-    if not events:
-        return None
-    names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
-    what = f" ({', '.join(names[:4])})" if names else ""
-    told = sorted({n for e in events if (n := e.rank if e.rank is not None else e.group_rank) is not None})
-    who = f" on {ranks_phrase(told)}" if told else ""
-    return Match(
-        "gradient_sync_mismatch",
-        (),
-        f"DDP's backward ended without a gradient for parameters{what}{who}; whether other ranks had one is not told",
-        strength=1,
-        category="code",
-        evidence=[quote(event) for event in events[:4]],
-        advice=[
-            "Look at this error on every rank: on all alike, a part of the model is not used; on one, a branch depends on its data.",
-            "Make every output of the model take part in the loss; set find_unused_parameters=True only where a branch is meant.",
-        ],
-    )
-
-
 def _ended(case: Case) -> Match | None:
     # Who waited until a timeout ends with an error, too: then only a signal that nobody sends for that is a cause.
     waited = find_stop(case.statements) is not None
@@ -242,8 +217,6 @@ def _exception(case: Case) -> Match | None:
     name = (first.type if isinstance(first, (RankException, Terminate)) else None) or (
         "no word of its own" if isinstance(first, WorkerDied) else "an abort"
     )
-    if isinstance(first, Terminate) and first.what.startswith("Fatal Python error"):
-        name = first.what[:80]
     message = first.message if isinstance(first, RankException) else first.text
     return _match(
         "crashed_rank",

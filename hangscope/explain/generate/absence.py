@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hangscope.align.nodes import Instance, Node
+from dataclasses import replace
+
+from hangscope.align.nodes import Node
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
     Absent,
@@ -23,7 +25,7 @@ class Absence:
         self.aligned = aligned
 
     def seen(self) -> Finding | None:
-        """Return the finding of hosts that were seen and wait for nobody, or of whoever made them look absent."""
+        """Return the finding of hosts that were seen and wait for nobody, or of the few who made them look absent."""
         roots = [r for r in self.aligned.graph.roots if r.kind == "host" and r.explains]
         # Who waits in a send or receive of gloo's, which no recorder keeps, is a victim of one that waits for nobody.
         stood = self.aligned.stated.whereabouts
@@ -34,17 +36,12 @@ class Absence:
         if node is None:
             return None
         explains = frozenset[int]().union(*(r.explains for r in roots))
-        nodes: set[Node] = {r.nodes[0] for r in roots} | set(self._lacking(set(hosts)))
-        parted = ProgramDivergence(self.aligned).find(nodes, hosts)
+        missed: set[Node] = {n for n in self.aligned.graph.nodes if self.aligned.awaited(n) & set(hosts)}
+        parted = ProgramDivergence(self.aligned).find(missed)
         if parted is not None and set(parted.culprits) <= set(hosts):
             return self.aligned.reached_by(parted, explains)
         stuck = self.aligned.stuck_in(node, hosts)
         return self.aligned.reached_by(self._outlier(hosts, stuck), explains)
-
-    def _lacking(self, hosts: set[int]) -> list[Instance]:
-        """Return the open instances that wait for one of these hosts."""
-        nodes = self.aligned.graph.nodes
-        return [n for n in nodes if isinstance(n, Instance) and self.aligned.awaited(n) & hosts]
 
     def _outlier(self, hosts: tuple[int, ...], stuck: StuckCall) -> Finding:
         """Ask whether those who wait made a call too many, rather than those who are absent one too few."""
@@ -54,21 +51,16 @@ class Absence:
             return finding
         absent = tuple(r for r in hosts if r in view.members)
         joined = tuple(r for r in view.seen if (view.members[r].enqueued or 0) >= seq)
-        if not joined or len(joined) > len(absent):
+        if not joined or len(joined) > len(absent) or stuck.history.goes_on(joined[0], seq):
             return finding
-        goes_on = stuck.history.continues_pattern(joined[0], seq)
-        if goes_on is False or (goes_on is None and len(joined) < len(absent)):
-            why = (
-                "they are the majority, and the call that the others wait in breaks the pattern of this group"
-            )
-            # Ranks that go on without a call wait in their next one; those that wait nowhere are busy, and may come to it yet.
-            idle = not any(self.aligned.graph.open_calls.get(rank) for rank in absent)
-            return Extra(
-                joined, stuck, OwnCall(view.kind_of(joined[0], seq), seq), tie=goes_on is None or idle,
-                set_aside=(Candidate(absent, Absent.name, why),),
-            )  # fmt: skip
-        tie = goes_on is None and len(joined) == len(absent)
-        return Absent(hosts, stuck, finding.own, tie=tie)
+        if len(joined) == len(absent):
+            return replace(finding, tie=True)
+        # Those who wait nowhere are busy, and may come to the call yet.
+        why = "they are the majority: the few who wait may have made a call that the others do not make"
+        return Extra(
+            joined, stuck, OwnCall(view.kind_of(joined[0], seq), seq), tie=True,
+            set_aside=(Candidate(absent, Absent.name, why),),
+        )  # fmt: skip
 
     def unseen(self) -> Finding | None:
         """Return the finding of ranks that left no usable record and that others wait for."""

@@ -55,19 +55,6 @@ class DeviceLag:
         finding = Lagging(self._named(few), self.aligned.stuck_in(node, sorted(self.ranks)), own, tie=not few)
         return self.aligned.reached_by(finding, explains)
 
-    def is_a_moment_old(self, finding: Lagging) -> bool:
-        """Return whether those who lag do so by one call only, whose timeout no log of theirs tells: their dumps may be older."""
-        long = frozenset[int]().union(*(lag.long for lag in self._lags))
-        return not self.told and not long.intersection(finding.culprits)
-
-    def is_of_its_own(self) -> bool:
-        """Return whether no rank that died, or left no record, made one lag: none is in the call that its watchdog tells of."""
-        ranks = self.aligned.incident.ranks
-        gone = self.aligned.ended | {rank for rank, record in ranks.items() if not record.seen}
-        return self.told and not any(
-            gone & self.aligned.views[lag.node.gid].members.keys() for lag in self._lags
-        )
-
     def _lag(self, root: Root) -> Lag | None:
         node = root.nodes[0]
         if not isinstance(node, Instance):

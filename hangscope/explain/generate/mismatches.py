@@ -26,54 +26,14 @@ class Mismatches:
         found: list[tuple[int, int, int, Mismatch]] = []
         for gid, history in sorted(self.aligned.histories.items()):
             mismatch = history.mismatch()
-            if mismatch is None or self._only_on_the_way(history, mismatch):
-                continue
-            if not self._legal_offset(history, mismatch):
-                when = min(
-                    (
-                        history.view.created(r, mismatch.seq)
-                        for side in mismatch.sides
-                        for r in side
-                        if history.view.created(r, mismatch.seq)
-                    ),
-                    default=0,
-                )
-                found.append((when, gid, mismatch.seq, mismatch))
+            if mismatch is not None:
+                made = [history.view.created(rank, mismatch.seq) for side in mismatch.sides for rank in side]
+                found.append((min(filter(None, made), default=0), gid, mismatch.seq, mismatch))
         found.sort(key=lambda f: f[:3])
         findings = [
             self._finding(self.aligned.histories[gid], seq, m) for _, gid, seq, m in found[:_MOST_GROUPS]
         ]
         return one_fault(self.aligned, findings[0], findings[1:]) if findings else None
-
-    def _only_on_the_way(self, history: GroupHistory, mismatch: Mismatch) -> bool:
-        """Return whether calls that DETAIL has not let through differ in their lines only, and some member has not come yet."""
-        view, seq = history.view, mismatch.seq
-        kinds = [view.kind_of(side[0], seq) for side in mismatch.sides]
-        unlike = any(kind is not None and not kind.op for kind in kinds)
-        ranks = view.group.ranks if view.group.members_known else self.aligned.incident.ranks
-        return unlike and not all(r in view.members and (view.members[r].enqueued or 0) >= seq for r in ranks)
-
-    def _legal_offset(self, history: GroupHistory, mismatch: Mismatch) -> bool:
-        """Return whether seqs merely count differently: everything matches again under one constant shift.
-
-        Recorders that number point-to-point batches with the collectives burn seqs on the participants only. The call
-        that does not match has to find its match in this way, too.
-        """
-        if not history.view.calls_in_p2p_numbers:
-            return False
-        odd, peer = mismatch.sides[-1][0], mismatch.sides[0][0]
-        if odd not in history.hard or peer not in history.hard:
-            return False
-        a, b = list(map(int, history.hard[odd])), list(map(int, history.hard[peer]))
-        place = mismatch.seq - history.sequences.first
-        return any(
-            len(a) - s > 8
-            and (
-                (a[s:] == b[: len(a) - s] and place < len(a) - s)
-                or (a[: len(b) - s] == b[s:] and place < len(b) - s)
-            )
-            for s in range(1, min(33, len(a), len(b)))
-        )
 
     def _finding(self, history: GroupHistory, seq: int, mismatch: Mismatch) -> Different:
         view = history.view
@@ -87,7 +47,7 @@ class Mismatches:
         tie = outvoted or len(sides[0]) == len(sides[1])
         if tie:
             even = list(sides) if outvoted else [s for s in sides if len(s) == len(sides[0])]
-            broken = history.odd_side(seq - history.sequences.first, even) or outlier_among_peers(
+            broken = history.odd_side(seq, even) or outlier_among_peers(
                 self.aligned.views.values(), view, seq, even
             )
             if broken is None and len(even) == 2:
@@ -103,7 +63,7 @@ class Mismatches:
         odd_rank, waiting_rank = (odd or majority)[0], next(framed, majority[0])
         stuck = StuckCall(view, seq, waiting_rank, view.kind_of(waiting_rank, seq), history)
         change = Change(
-            skipped=() if tie else tuple(history.skipped(odd_rank, seq)),
+            skipped=() if tie else tuple(history.skipped(odd_rank, waiting_rank, seq)),
             edit=history.edit_of(culprits),
             before=self._before(waiting_rank, view.group.gid, seq),
         )

@@ -21,7 +21,7 @@ class ProgramDivergence:
         self.aligned = aligned
         self.pairs = PairFaults(aligned)
 
-    def find(self, nodes: set[Node], hosts: Sequence[int] | None = None) -> Finding | None:
+    def find(self, nodes: set[Node]) -> Finding | None:
         """Return a finding where ranks left their peers' program, by comparing those who made a call with those who did not."""
         partings: list[Parting] = []
         for node in sorted((n for n in nodes if isinstance(n, Instance)), key=self.aligned.when)[:64]:
@@ -33,11 +33,7 @@ class ProgramDivergence:
                 if view.members[r].row_of(seq) is not None and self.aligned.programs.holds(r, gid, seq)
             ]
             absent = [
-                r
-                for r in view.seen
-                if r not in self.aligned.early
-                and (view.members[r].enqueued or 0) < seq
-                and (hosts is None or r in hosts)
+                r for r in view.seen if r not in self.aligned.early and (view.members[r].enqueued or 0) < seq
             ]
             for behind in absent[:32]:
                 partings += self._partings(behind, joined, gid, seq)

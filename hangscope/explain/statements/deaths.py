@@ -6,11 +6,12 @@ victims, whatever their exit code says.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from hangscope.events import Event
-from hangscope.explain.statements.statements import INTERRUPTS, Death, Statements
-from hangscope.ingest.job_logs.endings import Exit
+from hangscope.explain.statements.statements import CLOCK_SKEW, INTERRUPTS, Death, Statements
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
@@ -77,19 +78,17 @@ def own_death(rank: int, statements: Statements) -> Death | None:
             user_frame(own[0].frames),
             own[0].type,
         )
-    if (
-        exit_event is not None
-        and exit_event is not statements.first_of_the_sweep
-        and _swept(exit_event, statements)
-    ):
+    if exit_event is not None and _swept(exit_event, statements):
         return None
-    if exit_event is not None and exit_event is statements.first_of_the_sweep and exit_event.code > 0:
+    if exit_event is not None and exit_event.code > 0 and any(s[0] is exit_event for s in statements.sweeps):
         return Death(rank, f"ended with exit code {exit_event.code}", exit_event, 3)
     if exit_event is not None:
         code = exit_event.code
         if code < 0 or code > 128:
             number = -code if code < 0 else code - 128
-            if code in _CLEANUPS or (code in _ABORTS and _unheard_abort(rank, statements)):
+            if code in _CLEANUPS or _not_alone(exit_event, statements):
+                return None
+            if code in _ABORTS and _unheard_abort(rank, statements):
                 return None
             if code in _ABORTS and statements.of(rank, *_ABORTING):
                 return None
@@ -106,22 +105,55 @@ def own_death(rank: int, statements: Statements) -> Death | None:
     return Death(rank, "ran out of disk space", full[0], 2) if full else None
 
 
-def first_of_the_sweep(exits: Iterable[Exit]) -> Exit | None:
-    """Return the exit that an agent answered by ending all others: half a minute later it killed those that did not go."""
-    timed = sorted((e for e in exits if e.time is not None and e.via == "table"), key=lambda e: e.time or 0.0)
-    ended = [e for e in timed if e.code not in _CLEANUPS and e.code != 0]
-    if len(ended) < 2:
-        return None
-    later = [e for e in ended[1:] if e.code == -9 and (e.time or 0.0) - (ended[0].time or 0.0) >= _GRACE]
-    return ended[0] if len(later) == len(ended) - 1 else None
+def sweeps(exits: Iterable[Exit]) -> list[list[Exit]]:
+    """Return, of the job and of each host, the exit that an agent answered by ending all others, then theirs.
+
+    Half a minute later the agent killed those that did not go.
+    """
+    of_host: dict[str | None, list[Exit]] = defaultdict(list)
+    ended = [e for e in exits if e.via == "table" and e.code not in _CLEANUPS and e.code != 0]
+    for event in sorted(ended, key=lambda e: (e.time or 0.0, e.rank or 0)):
+        of_host[event.host].append(event)
+        if event.host is not None:
+            of_host[""].append(event)
+    return [
+        [first, *later]
+        for first, *later in of_host.values()
+        if later
+        and all(e.code == -9 and first.time and e.time and e.time - first.time >= _GRACE for e in later)
+    ]
 
 
 def _swept(event: Exit, statements: Statements) -> bool:
-    """Return whether a process was killed because it outlived the agent's grace after another one's end."""
-    return statements.first_of_the_sweep is not None and event.code == -9 and event.via == "table"
+    """Return whether a process was killed because it outlived the agent's grace after another one's end.
+
+    So was one that its agent says to have sent a signal: it ran when another one had failed.
+    """
+    closed = {(e.file, e.pid) for e in statements.all(CleanupSignal) if e.pid is not None}
+    return (
+        event.code == -9
+        and event.via == "table"
+        and ((event.file, event.pid) in closed or any(event in later for _, *later in statements.sweeps))
+    )
 
 
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+
+def _not_alone(event: Exit, statements: Statements) -> bool:
+    """Return whether a signal ended all processes of a table in one moment, or its abort was not the first one.
+
+    Whoever sent it meant all of them; it is watchdogs that abort one process behind another.
+    """
+    others = [e for e in statements.exits.values() if e.via == "table" and e is not event]
+    beside = [
+        e.code == event.code
+        and e.time is not None
+        and event.time is not None
+        and e.time <= event.time + CLOCK_SKEW
+        for e in others
+    ]
+    return any(beside) if event.code in _ABORTS else bool(beside) and all(beside)
 
 
 def _unheard_abort(rank: int, statements: Statements) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.align.group_ranks import GroupRanks
-from hangscope.explain.statements.deaths import first_of_the_sweep, own_death
+from hangscope.explain.statements.deaths import own_death, sweeps
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.incident import Incident
@@ -26,7 +26,7 @@ def digest(incident: Incident) -> Statements:
         if event.rank is not None:
             statements.exits.setdefault(event.rank, event)
     statements.external = _external(statements)
-    statements.first_of_the_sweep = first_of_the_sweep(statements.exits.values())
+    statements.sweeps = sweeps(statements.exits.values())
     statements.deaths = [
         d for rank in sorted(set(statements.of_rank)) if (d := own_death(rank, statements)) is not None
     ]

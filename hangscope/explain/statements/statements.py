@@ -69,7 +69,7 @@ class Statements:
 
     deaths: list[Death] = field(default_factory=list)
     exits: dict[int, Exit] = field(default_factory=dict)
-    first_of_the_sweep: Exit | None = None
+    sweeps: list[list[Exit]] = field(default_factory=list)
     left_quietly: dict[int, str] = field(default_factory=dict)
     whereabouts: dict[int, Whereabouts] = field(default_factory=dict)
     external: ExternalEnd | None = None
@@ -132,11 +132,7 @@ class Statements:
         if len(self.deaths) < 2:
             return list(self.deaths)
         heaviest = max(d.weight for d in self.deaths)
-        rivals = _earliest([d for d in self.deaths if d.weight == heaviest])
-        if len(rivals) > 1:
-            marked = [d for d in rivals if (exit := self.exits.get(d.rank)) is not None and exit.first]
-            rivals = marked or rivals
-        return rivals
+        return _earliest([d for d in self.deaths if d.weight == heaviest])
 
 
 def _earliest(deaths: list[Death]) -> list[Death]:

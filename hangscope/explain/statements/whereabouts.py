@@ -40,20 +40,15 @@ def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
     op = None
     inside = False
     for frame in stack:
-        if (
-            frame.file.endswith(_COLLECTIVE_FILES)
-            and frame.name not in _NOT_OPS
-            and not frame.name.startswith("_")
-        ):
+        known = frame.file.endswith(_COLLECTIVE_FILES)
+        if known and frame.name not in _NOT_OPS and not frame.name.startswith("_"):
             op, inside = frame.name, True  # the outermost one is what the user called
-        elif frame.name == "_engine_run_backward":
+        elif (known and frame.name in _WAITS) or frame.name == "_engine_run_backward":
             inside = True
     inside = inside or (bool(stack) and calls_collectives(stack[0]))
     # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
     inside = inside or kind == "log"
-    innermost = stack[0].name.rpartition(".")[2] if stack else ""
-    if innermost in _WAITS and stack[0].file.endswith(_COLLECTIVE_FILES):
-        inside = True
-    elif any(innermost == name and stack[0].file.endswith(file) for file, name in _PAIRED_WAITS):
+    innermost = stack[0].name if stack else ""
+    if any(innermost == name and stack[0].file.endswith(file) for file, name in _PAIRED_WAITS):
         op, inside = "batch_isend_irecv", True
     return Whereabouts(rank, inside, op, stack, source, kind)

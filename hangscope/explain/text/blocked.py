@@ -56,7 +56,7 @@ def _stopped(incident: Incident, statements: Statements) -> bool:
 
 def _waits_for_its_device(frame: Frame) -> bool:
     """Return whether a frame is torch's own wait for all that a device, a stream or an event has to do."""
-    return not is_user(frame) and frame.name.rpartition(".")[2] == "synchronize" and _of_the_program(frame)
+    return not is_user(frame) and frame.name == "synchronize" and _of_the_program(frame)
 
 
 def _of_the_program(frame: Frame) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.claim import Claim, world_of
@@ -129,6 +129,16 @@ def choose(
             )
         )
     return chosen, unchanged, stale
+
+
+def of_a_moving_job(chosen: Mapping[int, Claim], claims: Sequence[Claim]) -> bool:
+    """Return whether every rank has made calls since each earlier dump of the same run: none shows that the job stands still."""
+    earlier = [c for c in claims if c.rank in chosen and c is not chosen[c.rank]]
+    return (
+        bool(earlier)
+        and {c.rank for c in earlier} == set(chosen)
+        and all(chosen[c.rank].first_created <= c.last_created < chosen[c.rank].last_created for c in earlier)
+    )
 
 
 def of_one_moment(claims: Collection[Claim], readings: Sequence[Reading]) -> bool:

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.lines.prefixes import clean, strip_prefix
+from hangscope.ingest.job_logs.own_rank import by_itself
+from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.regex import regex
 
 KEPT = 40
@@ -53,29 +54,32 @@ def last_lines(windows: Sequence[tuple[int, bytes]]) -> tuple[str, ...]:
 
 
 def printed_tail(windows: Sequence[tuple[int, bytes]], file: str) -> list[PrintedTail]:
-    """Return the last lines that the one writer of a log printed before its first error; nothing where several write it.
+    """Return the last lines that each writer of a log printed before its first error: of several only those whose rank is told.
 
     `windows` are (number of the first line, bytes) as `Scan` keeps them.
     """
     if not windows:
         return []
     number, data = windows[0]
-    lines: list[str] = []
-    last = number
-    writers: set[str] = set()
     cut = data[-_LOOKED_AT:] if len(data) > _LOOKED_AT else data
     first = number + data.count(b"\n", 0, len(data) - len(cut))
+    own: dict[int | None, list[str]] = {}
+    last: dict[int | None, Line] = {}
+    writers: set[str] = set()
     for offset, raw in enumerate(cut.split(b"\n")):
         if b"\r" in raw.rstrip(b"\r") or not raw.strip():
             continue
-        line = strip_prefix(raw[:1000].decode("utf-8", "replace"), first + offset, file)
+        line = by_itself(strip_prefix(raw[:1000].decode("utf-8", "replace"), first + offset, file))
         if line.source is not None or _NOT_ITS_OWN.search(line.text):
             continue
         if line.origin:
             writers.add(line.origin)
-        lines.append(_NUMBER.sub("#", line.text)[:_LONGEST].strip())
-        last = first + offset
-    if len(writers) > 1 or len(lines) < 2:
-        return []
-    line = strip_prefix(lines[-1], last, file)
-    return [PrintedTail(file, last, line.raw, lines=tuple(lines[-KEPT:]))]
+        own.setdefault(line.rank, []).append(_NUMBER.sub("#", line.text)[:_LONGEST].strip())
+        last[line.rank] = line
+    if len(writers) > 1:
+        own.pop(None, None)
+    return [
+        last[rank].event(PrintedTail, lines=tuple(lines[-KEPT:]))
+        for rank, lines in own.items()
+        if len(lines) > 1
+    ]

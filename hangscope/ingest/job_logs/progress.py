@@ -15,12 +15,13 @@ from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
+from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.regex import regex
 
 _LINE = regex(rb"[^\r\n]+")
 _CANDIDATE = regex(
-    rb"[Ss]tep|STEP|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye"
+    rb"[Ss]tep|STEP|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
 )
 _CUT = 1000
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
@@ -35,7 +36,8 @@ _DONE = regex(
 )
 _LEAVING = regex(
     r"(?i)\b(?:stop(?:ping|ped|s)? early|early[- ]stop(?:ping|ped)?|(?:stopping|leaving|quitting|aborting) (?:now|the job|training|the run)"
-    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|(?<=, )(?:stopping|leaving|quitting|exiting|returning)|all done|job done|nothing left to do|(?:good)?bye)\b"
+    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|(?:(?<=, )|(?<=\band ))(?:stopping|leaving|quitting|exiting|returning)|all done|job done|nothing left to do|(?:good)?bye"
+    r"|(?:process )?group (?:is |was )?destroyed|destroy(?:ed|ing) (?:the )?process group)\b"
 )
 _OVER = regex(
     r"(?i)\b(?:(?:training|job|run|all) (?:is |has )?(?:done|finished|completed?|over|ended)|(?:finished|completed|done with|end of) (?:the )?(?:training|run|job)"
@@ -93,11 +95,11 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
             if before in seen:  # a later line of this writer says the same of a later step
                 if (key := unpaced.pop(before, None)) is not None:
                     last[key] = _paced(
-                        last[key], _progress(strip_prefix(raw.decode("utf-8", "replace"), 0, file))
+                        last[key], _progress(by_itself(strip_prefix(raw.decode("utf-8", "replace"), 0, file)))
                     )
                 continue
             number = first + data.count(b"\n", 0, match.start())
-            line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
+            line = by_itself(strip_prefix(raw.decode("utf-8", "replace"), number, file))
             text = line.text.encode()
             prefixes[form] = _but_times(raw[: len(raw) - len(text)] if raw.endswith(text) else raw)
             own = (form, b"".join([raw[part] for part in prefixes[form]]))

@@ -116,8 +116,8 @@ LAYERS = {
         Layer("pod", r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?", takes("host"), of_writer=True, outside=True),
         Layer(
             "iso",
-            rf"\[?(\d{{4}})[-/](\d\d)[-/](\d\d)[T_ ]{CLOCK}(?:[.,](\d{{1,9}}))? ?(Z|UTC|[+-]\d\d:?\d\d)?\]?"
-            rf"(?: [|-] |: | |(?=\[)|$)",
+            rf"\[?(\d{{4}})[-/](\d\d)[-/](\d\d)[T_ ]{CLOCK}(?:[.,](\d{{1,9}}))?(?: ?(Z|UTC|[+-]\d\d:?\d\d))?\]?"
+            rf"(?: [|-] |: |[ \t]|(?=\[)|$)",
             take_iso,
             outside=True,
         ),

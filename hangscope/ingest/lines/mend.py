@@ -121,12 +121,15 @@ def _unquoted(line: str) -> str:
 
 
 def _unnumbered(lines: list[str]) -> list[str]:
-    """Return the lines without a page's line numbers, where nearly every line has the number after its predecessor's."""
+    """Return the lines without a page's line numbers, where nearly every line has the number after its predecessor's.
+
+    A page counts from 1: what counts from 0 are srun's tasks.
+    """
     found = [(_NUMBER.match(line), line) for line in lines]
     numbers = [int(match[1]) for match, line in found if match]
     steps = sum(1 for a, b in pairwise(numbers) if b == a + 1)
     written = sum(1 for line in lines if line.strip())
-    if steps + 1 < _NUMBERED or steps + 1 < 0.8 * written:
+    if steps + 1 < _NUMBERED or steps + 1 < 0.8 * written or 0 in numbers:
         return lines
     return [line[match.end() :] if match else line for match, line in found]
 

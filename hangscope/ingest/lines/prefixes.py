@@ -11,7 +11,6 @@ c10's logger (`c10/util/Logging.cpp`, `torch/_logging/_internal.py`,
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, TypeVar
 
@@ -35,7 +34,6 @@ _COMMON = regex(
 )
 _MORE = frozenset("[(0123456789EWI")
 _RANK_INSIDE = regex(r"\[rank\d{1,7}\]:")
-_DOCKER = ('{"log":', '{"stream":', '{"time":', '{"attrs":')  # the keys stand in any order
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +87,6 @@ def strip_prefix(raw: str, number: int = 1, file: str = "") -> Line:
     """Return the line without its prefixes. Any string is accepted; linear in its length."""
     raw = clean(raw)
     text = raw
-    if text.startswith(_DOCKER) and '"log":' in text:
-        text = _docker_json(text)
     found: dict[str, Any] = {}
     origin: list[str] = []
     common = _COMMON.match(text)
@@ -106,15 +102,6 @@ def strip_prefix(raw: str, number: int = 1, file: str = "") -> Line:
         if inside:
             rest = peel(rest[inside.start() :], found, origin)
     return Line(file, number, rest, raw, "".join(origin), **found)
-
-
-def _docker_json(text: str) -> str:
-    """Return the message of one line of Docker's json-file driver, or the line where it is not one."""
-    try:
-        record = json.loads(text)
-        return clean(str(record["log"]).rstrip("\r\n"))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return text
 
 
 def _read_common(match: re.Match[str], found: dict[str, Any], origin: list[str]) -> None:

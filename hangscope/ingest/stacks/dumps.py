@@ -25,7 +25,14 @@ from hangscope.dataclass import dataclass
 from hangscope.incident import Frame, Stack
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.stacks.engine_titles import ranks_of_titles
-from hangscope.ingest.stacks.spy_json import FRAMES_KEPT, THREADS_KEPT, Thread, looks_like_spy_json, spy_json
+from hangscope.ingest.stacks.spy_json import (
+    FRAMES_KEPT,
+    THREADS_KEPT,
+    Thread,
+    function_name,
+    looks_like_spy_json,
+    spy_json,
+)
 from hangscope.regex import regex
 
 _BYTES_READ = 1 << 26
@@ -249,7 +256,7 @@ def _frame(text: str) -> Frame | None:
         file, line, library = place.groups() if place else (None, None, None)
         return Frame(match.group(1), file or library or "", int(line) if line else 0)
     if match := _SPY_FRAME.match(text):
-        return Frame(match.group(1), match.group(2), int(match.group(3) or 0))
+        return Frame(function_name(match.group(1)), match.group(2), int(match.group(3) or 0))
     return None
 
 

@@ -41,7 +41,12 @@ def spy_json(data: bytes) -> dict[int | None, list[Thread]]:
     return processes
 
 
+def function_name(name: str) -> str:
+    """Return the name of a function as tracebacks have it: py-spy (0.4.1) gives the qualified one from Python 3.11 on."""
+    return name if "::" in name or "(" in name else name.rpartition(".")[2] or name
+
+
 def _frame(row: dict[str, Any]) -> Frame:
-    line = row.get("line")
+    line, name = row.get("line"), clean(str(row.get("name") or ""))
     file = row.get("filename") or row.get("short_filename") or ""
-    return Frame(clean(str(row.get("name") or "")), clean(str(file)), line if isinstance(line, int) else 0)
+    return Frame(function_name(name), clean(str(file)), line if isinstance(line, int) else 0)

@@ -15,7 +15,7 @@ _LIBRARY = regex(
 
 #: What the communication layer noticed of a peer, or of the calls not fitting together: never this rank's own fault by itself.
 _SYMPTOMS = regex(
-    r"Connection closed by peer|Connection reset by peer|closed by (?:remote )?peer|Broken pipe|Application "
+    r"Connection closed by peer|Connection reset by peer|RuntimeError: Connection refused|closed by (?:remote )?peer|Broken pipe|Application "
     r"timeout caused pair closure"
     r"|Timed out waiting \d+ ?ms|Timed out after \d+ seconds waiting for clients|wait timeout after \d+|"
     r"Socket Timeout|client socket has (?:timed out|failed)|server socket has failed to listen"

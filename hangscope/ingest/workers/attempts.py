@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from hangscope.events import Event
-from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.torch_logs.c10d import ProcessDown
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
@@ -19,26 +19,31 @@ def with_attempts(events: list[Event], attempt: int | None) -> list[Event]:
 
     An agent prints `failed (exitcode …` once per attempt, after its workers' last output; so an agent that
     prints it again is one attempt further, and what stands between belongs to the later one. Behind the last
-    such line only a line of a rank shows that one more attempt began. Without an agent, a rank that speaks again
-    after its watchdog ended its process is one attempt further, and so is a task of srun that ends again.
+    such line only a line of a rank, or a table behind its word that it restarts them, shows that one more attempt
+    began. Without an agent, a rank that speaks again after its watchdog ended its process is one attempt further, and so
+    is a task of srun that ends again.
     """
     if attempt is not None:
         return [replace(event, attempt=attempt) for event in events]
     ends: list[int] = []  # index of the last line of each attempt that is known to be over
     spoken: set[Any] = set()
     last = -1
+    restarted = begun = False  # `begun`: a table tells of the attempt that began then
     for index, event in enumerate(events):
         agent = _ends_attempt(event)
         if agent is None:
+            restarted |= isinstance(event, CleanupSignal) and event.signal == "restart"
             if last >= 0 and isinstance(event, Exit) and event.via == "table":
-                last = index  # an agent's table closes what it told before
+                begun |= restarted
+                last = last if restarted else index  # an agent's table closes what it told before
             continue
         if agent in spoken:
             ends.append(last)
             spoken = set()
         spoken.add(agent)
         last = index
-    if last >= 0 and any(_of_a_rank(event) for event in events[last + 1 :]):
+        restarted = begun = False
+    if last >= 0 and (begun or any(_of_a_rank(event) for event in events[last + 1 :])):
         ends.append(last)
     ends = ends or _ends_of_processes(events) or _ends_of_tasks(events)
     if not ends:

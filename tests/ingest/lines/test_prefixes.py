@@ -55,14 +55,12 @@ MESSAGE = "Watchdog caught it"
         (f"2026-09-18T19:29:24.870Z stderr F [rank3]: {MESSAGE}", {"rank": 3}),
         (f"2026-09-18T19:29:24.870Z | [rank6]:{MESSAGE}", {"rank": 6}),
         (f"[1787] [rank2]:{MESSAGE}", {"rank": 2}),
-        (f'{{"log":"[rank2]: {MESSAGE}\\n","stream":"stderr"}}', {"rank": 2}),
         (f"[1,mpirank:3,algo-1]<stderr>:{MESSAGE}", {"task": 3, "host": "algo-1"}),
         (f"trainer-1  | {MESSAGE}", {"host": "trainer-1"}),
         (f"trainer-1  | [rank3]: {MESSAGE}", {"rank": 3, "host": "trainer-1"}),
         (f"Nov 20 15:13:24 gpu07 python[123]: {MESSAGE}", {"host": "gpu07", "pid": 123}),
         (f"2026-11-20T15:13:24+0000 gpu07 python[123]: {MESSAGE}", {"host": "gpu07", "pid": 123}),
         (f"(pid=123) {MESSAGE}", {"pid": 123}),
-        (f'{{"stream":"stderr","log":"[rank2]: {MESSAGE}\\n"}}', {"rank": 2}),
         # a progress bar that ended without a line break, and a damaged bracket
         (f"50%|##   | 5/10 [00:01<00:01][rank1]: {MESSAGE}", {"rank": 1}),
         (f"[rank1[ {MESSAGE}", {"rank": 1}),
@@ -72,6 +70,14 @@ def test_prefixes_are_taken_off_and_read(raw: str, expected: dict[str, object]) 
     line = strip_prefix(raw)
     assert line.text == MESSAGE
     assert {name: getattr(line, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "stamp", ["2026-03-02 11:00:21,118", "2026-03-02T11:00:21.118Z", "2026-03-02 11:00:21 UTC"]
+)
+@pytest.mark.parametrize("end", [" ", "\t"])
+def test_the_indentation_behind_a_stamp_stays(stamp: str, end: str) -> None:
+    assert strip_prefix(f'{stamp}{end}  File "a.py", line 3, in f').text == '  File "a.py", line 3, in f'
 
 
 @pytest.mark.parametrize(

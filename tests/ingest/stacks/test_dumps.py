@@ -106,6 +106,25 @@ def test_py_spy_text_and_json() -> None:
     assert names(data)[0] == ("MainThread", ["threading.py:320 in wait", "train.py:11 in <module>"], True)
 
 
+def test_py_spys_qualified_names_are_those_of_tracebacks_but_for_what_cpp_names() -> None:
+    shown = {
+        "Trainer.train": "train",
+        "_logger.<locals>.wrapper": "wrapper",
+        "Loss.<lambda>": "<lambda>",
+        "<module>": "<module>",
+        "std::condition_variable::wait": "std::condition_variable::wait",
+        "at::add(at::Tensor...)": "at::add(at::Tensor...)",
+    }
+    lines = "".join(f"    {name} (torch/x.py:3)\n" for name in shown)
+    text = f'Process 1: python\n\nThread 1 (idle): "MainThread"\n{lines}'
+    told = [f"x.py:3 in {name}" for name in shown.values()]
+    rows = [{"name": name, "filename": "torch/x.py", "line": 3} for name in shown]
+    as_json = json.dumps([{"pid": 1, "thread_name": "MainThread", "frames": rows}])
+    kept = [line for line in told if "(" not in line]  # parentheses end the name in text
+    assert [f for f in names(text)[0][1] if "(" not in f] == kept
+    assert names(as_json)[0][1] == told
+
+
 def test_gdb_and_pstack() -> None:
     assert names(GDB)[0] == (
         "python",

@@ -90,6 +90,15 @@ def test_attempts_in_one_log() -> None:
     assert {e.attempt for e in read(first).events} == {None}
 
 
+def test_a_table_behind_a_restart_is_of_the_attempt_that_began_then() -> None:
+    restart = "I1120 15:31:49.900000 29458 torch/distributed/elastic/agent/server/api.py:920] [default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+    entry = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-20_15:33:02\n  host      : gpu07\n  rank      : 3 (local_rank: 3)\n  exitcode  : 1 (pid: 33)\n"
+    reading = read(AGENT.format(code=-9, local=2, pid=19) + restart + entry)
+    assert [e.attempt for e in reading.events if e.kind == "exit"] == [0, 1]
+    told = read(AGENT.format(code=-9, local=2, pid=19) + entry).events
+    assert [e.attempt for e in told if e.kind == "exit"] == [None, None]
+
+
 def test_two_agents_end_one_attempt_together() -> None:
     a, b = (
         AGENT.format(code=1, local=0, pid=1),

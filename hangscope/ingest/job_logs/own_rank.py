@@ -1,0 +1,35 @@
+"""The rank that a program puts before its own lines, which is no prefix of torch's or of a launcher's.
+
+    [rank 3] step 640 loss 1.25
+    rank3 epoch 0 finished
+    (Rank 3/16) waiting for a batch
+    [proc 3] bye
+
+Only lines of a program's own may be read so: `[Rank 3]` in a line of the watchdog's is a number within a group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.regex import regex
+
+_END = r"(?:[\])>]:?|[:,|]|(?= )) ?"
+_OWN = regex(
+    rf"[\[(<]?(?:global[_ -])?(?i:rank|rang|ранг)[ :#=_-]{{0,2}}(\d{{1,5}})(?:(?:/| of )\d{{1,5}})?{_END}"
+    r"|[\[(<](?:r|proc|process|卡)[ :#=_-]{0,2}(\d{1,5})[\])>]:? ?"
+)
+
+
+def by_itself(line: Line) -> Line:
+    """Return a line of a program's own without the rank that it begins with, as that rank's line; others as they are."""
+    match = _OWN.match(line.text) if line.rank is None and line.source is None else None
+    if match is None:
+        return line
+    return replace(
+        line,
+        text=line.text[match.end() :],
+        rank=int(match[1] or match[2]),
+        origin=f"{line.origin}{match[0].strip()}",
+    )

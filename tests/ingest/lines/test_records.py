@@ -1,0 +1,64 @@
+"""Lines within the records of log shippers and loggers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hangscope.ingest.lines.prefixes import strip_prefix
+from hangscope.ingest.lines.records import unwrapped
+
+STAMP = "2026-05-07T11:20:12.004Z"
+TRACE = 'Traceback (most recent call last):\n  File "/workspace/train.py", line 7, in step\n    run()\nKeyError: 1'
+MESSAGE = "step 418 loss 1.25"
+
+
+def lines(*records: dict[str, Any] | str) -> list[str]:
+    text = "".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records)
+    return unwrapped(text.encode()).decode().replace("\r", "\n").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("record", "rank", "host"),
+    [
+        ({"log": f"[rank2]: {MESSAGE}\n", "stream": "stderr", "time": STAMP}, 2, None),
+        ({"stream": "stderr", "log": f"[rank2]: {MESSAGE}\n"}, 2, None),
+        ({"labels": {"app": "x", "rank": "2", "pod": "x-2"}, "timestamp": STAMP, "line": MESSAGE}, 2, "x-2"),
+        ({"event": MESSAGE, "level": "info", "timestamp": STAMP, "rank": 2}, 2, None),
+        ({"asctime": "2026-03-02 11:00:21,118", "message": MESSAGE, "world_rank": 2}, 2, None),
+        ({"@timestamp": STAMP, "message": MESSAGE, "kubernetes": {"pod_name": "x-2"}}, None, "x-2"),
+        ({"text": f"2026-05-07 11:20:12.004 | INFO | loop:step:31 - {MESSAGE}\n", "record": {"extra": {"rank": 2}, "message": MESSAGE}}, 2, None),
+        ({"message": MESSAGE, "rank": -1}, None, None),
+        (f'"{STAMP}","node-4","train","{MESSAGE}"', None, None),
+    ],
+)  # fmt: skip
+def test_a_record_tells_who_printed_its_line_and_when(
+    record: dict[str, Any] | str, rank: int | None, host: str | None
+) -> None:
+    (raw,) = lines(record)
+    line = strip_prefix(raw)
+    assert line.text.endswith(MESSAGE) and (line.rank, line.host) == (rank, host)
+    assert (line.time is not None) == any(word in str(record) for word in ("time", "node-4", "text"))
+
+
+def test_the_lines_of_one_record_keep_the_numbers_of_those_behind_it() -> None:
+    record = {"message": "failed", "exc_text": TRACE, "rank": 1}
+    block = f"before\n{json.dumps(record)}\nbehind\n".encode()
+    told = unwrapped(block)
+    assert told.count(b"\n") == 3 and told.split(b"\n")[2] == b"behind"
+    assert {strip_prefix(line).rank for line in told.decode().split("\n")[1].split("\r")} == {1}
+
+
+def test_an_error_that_a_logger_keeps_apart_is_a_line_of_its_own() -> None:
+    record = {"text": "step failed\n", "record": {"exception": {"type": "KeyError", "value": "'x'"}}}
+    assert lines(record) == ["step failed", "KeyError: 'x'"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"step": 4, "loss": 1.25, "rank": 0}', '{"message": ', '{"message": {"a": 1}}', "[" * 99_999, '{"a":' * 99_999, '"2026-05-07","a"', "{'loss': 1}"],
+)  # fmt: skip
+def test_what_is_no_record_of_a_line_stays_as_it_is(text: str) -> None:
+    assert unwrapped(f'{text}\n{{"x": 1}}\n'.encode()) == f'{text}\n{{"x": 1}}\n'.encode()
