@@ -123,8 +123,10 @@ def _bootstrap(case: Case) -> Match | None:
     if not warnings or case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls:
         return None
     first = min(warnings, key=lambda e: (e.tier, e.file, e.line))
+    twice = tuple(sorted({e.peer_rank for e in warnings if e.peer_rank is not None}))
+    what = f": two processes came as {ranks_phrase(twice)}" if twice else ""
     return Match(
-        "init_hang", (), "NCCL's bootstrap failed", strength=2 - first.tier, evidence=[quote(e) for e in warnings[:3]],
+        "init_hang", twice, f"NCCL's bootstrap failed{what}", strength=2 - first.tier, evidence=[quote(e) for e in warnings[:3]],
         advice=[
             "Check that every process has a rank and a port of its own, that NCCL_SOCKET_IFNAME names an interface which each host has, and that nothing else speaks to the bootstrap's port."
         ],

@@ -164,3 +164,10 @@ def test_the_one_that_waits_for_no_key_in_the_log_of_all_is_the_one_for_whom_the
 def test_a_store_that_had_been_there_and_is_gone_tells_of_no_rendezvous(tmp_path: Path) -> None:
     """It goes with rank 0 or the launcher, at a good end as well as at a bad one."""
     assert told(tmp_path, [GONE.format(1), GONE.format(3)]).status == "inconclusive"
+
+
+def test_a_rank_that_came_twice_is_named(tmp_path: Path) -> None:
+    lines = [
+        "gpu01:2100:2140 [0] bootstrap.cc:144 NCCL WARN Bootstrap Root : rank 2 of 4 ranks has already checked in"
+    ]
+    assert short(told(tmp_path, lines))[:2] == ("init_hang", (2,))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from tests.conftest import analyze
 from tests.dump_writer import TORCH, Recorder, job, write_all
 from tests.small_jobs import ODD_ONES, due, frozen, loop
+from tests.text_lines import raised, told
 from tests.verdicts import blame, level, said
 
 #: what the odd ranks call instead, and what that is called
@@ -114,3 +115,14 @@ def test_the_same_call_apart_in_groups_side_by_side_is_one_fault(tmp_path: Path)
         )
     write_all(recorders, tmp_path)
     assert blame(analyze(tmp_path)) == ("hang", "dtype_mismatch", (4, 5))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_fsdps_check_of_the_order_blames_nobody(tmp_path: Path, first: bool) -> None:
+    """In the first pass it raises on whoever compares, later it only warns (torch/distributed/fsdp/_exec_order_utils.py)."""
+    error = "RuntimeError: Forward order differs across ranks: rank 0 is all-gathering 1 parameters while rank 1 is all-gathering 0 parameters"
+    warned = "UserWarning: Forward order differs from that of the first iteration on rank 0. Collectives are unchecked and may give incorrect results or hang."
+    report = told(tmp_path, raised(0, error) if first else [f"[rank0]: {warned}"])
+    verdict = report.verdict
+    assert verdict is not None and verdict.culprit_ranks == ()
+    assert (verdict.cause == "collective_mismatch") is first

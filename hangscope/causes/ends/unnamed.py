@@ -20,6 +20,7 @@ from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
+from hangscope.ingest.torch_logs.store import FsdpOrder
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
@@ -144,6 +145,10 @@ def _mismatch(case: Case) -> Match | None:
     halves = [e for e in case.statements.all(CallFingerprint) if e.context == "mismatch"]
     if halves:
         return _unlike(halves)
+    if orders := [e for e in case.statements.all(FsdpOrder) if e.group_rank is None]:
+        what = "FSDP's own check says that ranks gather parameters in different orders"
+        advice = "Let every rank run the same modules in the same order in its first forward pass: look for a branch on data or on the rank."
+        return _match("collective_mismatch", orders, what, "code", [advice])
     warnings = [e for e in case.statements.all(NcclWarn) if e.fault in _UNLIKE]
     if not warnings:
         return None

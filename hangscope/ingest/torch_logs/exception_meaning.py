@@ -30,7 +30,7 @@ _SYMPTOMS = regex(
     r"|Detected mismatch between collectives|is running inconsistent collective|Received data size doesn't "
     r"match|op\.preamble\.length"
     r"|DDP expects same model across all ranks|appears not to match (?:sizes|strides)|Expected to have "
-    r"finished reduction in the prior iteration"
+    r"finished reduction in the prior iteration|Forward order differs across ranks"
     r"|exhausted inputs\. Throwing across all ranks|Rank \d{1,7} exhausted all inputs|aborted by|collective operation timeout"
     # torch_npu: a call of HCCL's, and ACL's codes for a wait and a task that timed out
     r"|\bHccl[A-Z]\w{1,60}, error code is \d|\berror code is (?:107019|107020|507048)\b"

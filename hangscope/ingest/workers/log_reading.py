@@ -17,6 +17,7 @@ from hangscope.ingest.job_logs.exit_codes import ExitCodeParser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.horovod import HorovodParser
+from hangscope.ingest.job_logs.kubernetes import PodParser
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.job_logs.ray import RayParser
@@ -124,7 +125,7 @@ def read_log(
     """
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
-        TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
+        TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
         DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
         RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
