@@ -189,19 +189,18 @@ def _done(view: GroupFrontier, seq: int) -> list[int]:
 
 
 def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
-    """Return the ranks on both sides of a failed path: who reports it, and the peer where its rank or host tells it.
+    """Return the ranks on both sides of a failed path: who reports it, and the peer where its rank or host tells it; else nobody.
 
     Two ranks that report each other's hosts are the two ends, whatever further ranks report. Where paths to several hosts
     failed and one host is an end of all of them, it is that host that lost its network.
     """
-    led = [(e.host, e.peer_node or e.peer_host) for e in warnings]
-    paths = {frozenset(pair) for pair in led if all(pair)}
+    led = [(e, (e.host, e.peer_node or e.peer_host)) for e in warnings]
+    pairs = {pair for _, pair in led if all(pair)}
+    paths = set(map(frozenset, pairs))
     common = frozenset[str | None].intersection(*paths) if len(paths) > 1 else frozenset()
     if len(common) == 1:
         return tuple(r for r, record in sorted(case.incident.ranks.items()) if record.host in common)
-    printers = [e for e in warnings if e.rank is not None]
-    mutual = [e for e in printers if e.host and (e.peer_node, e.host) in led]
-    named = {e.rank for e in mutual or printers}
-    if not mutual:
-        named |= {rank for e in warnings if e.peer_rank is not None for rank in (e.peer_rank, e.rank_a)}
+    named = {e.rank for e, pair in led if pair[::-1] in pairs}
+    if not named - {None} and (peers := [e for e in warnings if e.peer_rank is not None]):
+        named = {e.rank for e in warnings}.union(*((e.peer_rank, e.rank_a) for e in peers))
     return tuple(sorted(rank for rank in named if rank is not None))

@@ -51,11 +51,8 @@ def gradient_sets(case: Case) -> Match | None:
     # a call by hand more or less, and each bucket meets the next
     shifted = case.finding.change.edit is not None and not d.gradients(d.edited)
     other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op") and not shifted
-    goes_on = (
-        d.peer_gradient
-        and not d.own_gradient
-        and (d.in_loop_before or (d.position is not None and d.position[0] == "inside"))
-    )
+    placed = d.position is not None and d.position[0] == "inside" and d.steps.loop_over(culprits) is None
+    goes_on = d.peer_gradient and not d.own_gradient and (d.in_loop_before or placed)
     ahead = d.own_gradient and not d.peer_gradient and bool(d.times_before(d.peer))
     if not (d.cut_short or missing or extra or other_buckets or goes_on or ahead):
         return None

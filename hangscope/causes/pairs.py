@@ -40,14 +40,16 @@ def unpaired(case: Case) -> Match | None:
         why = f"{ranks_phrase(named)} {apart}: {why}"
     elif culprit not in (absent, waiter):
         why = f"rank {culprit} left its own program, and since then sends and receives do not meet: {why}"
+    elif finding.tie:
+        why += ", or of which nothing is left"
     own = bool(strayed) and culprit != waiter
     there = "another" if case.graph.open_calls.get(absent) else "no"
     return Match(
         "p2p_mismatch",
-        named if culprit in named else (culprit,),
+        named if culprit in named or finding.tie else (culprit,),
         why + ("" if more else _alike(named)),
         # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
-        strength=1 if finding.assumed or more else 2,
+        strength=0 if finding.tie else 1 if finding.assumed or more else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
         evidence=[

@@ -59,8 +59,7 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
         return 0 < len(seen) == len(case.incident.ranks) and not trouble(case)
     lag = isinstance(case.finding, Lagging) and len(case.finding.culprits) > 1
     two = set[int]().union(*(root.explains for root in case.graph.roots[:2]))  # each of two faults is a part
-    explained = case.finding.explained if lag else len(two)
-    if 2 * explained < len(waiting):
+    if 2 * max(case.finding.explained, 0 if lag else len(two)) < len(waiting):
         return not trouble(case)
     # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
     alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)

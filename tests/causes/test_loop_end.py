@@ -117,6 +117,24 @@ def test_own_output_without_a_skip_makes_an_epoch_that_ended_early_sure(tmp_path
     assert blame(report) == ("hang", "uneven_loader", (1,)) and level(report) == "high"
 
 
+def test_its_own_word_that_an_epoch_is_over_outweighs_the_place_of_a_line(tmp_path: Path) -> None:
+    """The function that ends the job is called above the lines that its loop uses; gradients come without a frame."""
+    recorders = job(4)
+    for recorder in recorders:
+        log = [f"[rank {recorder.rank}] step {n}" for n in range(10)]
+        for _ in range(10):
+            recorder.call("all_reduce", sizes=[[512]], line=None).call("all_reduce", sizes=[[256]], line=None)
+            recorder.call("all_reduce", sizes=[[3]], line=41).call("all_reduce", sizes=[[1]], line=47)
+        if recorder.rank == 1:
+            recorder.call("barrier", line=44, state="started")
+            log.append("[rank 1] epoch 0 finished after 10 batches")
+        else:
+            recorder.call("all_reduce", sizes=[[512]], line=None, state="started")
+        (tmp_path / f"rank_{recorder.rank}.log").write_text("\n".join(log) + "\n")
+    report = analyze(write_all(recorders, tmp_path))
+    assert blame(report) == ("hang", "uneven_loader", (1,))
+
+
 def test_what_join_raises_on_every_rank_names_the_one_that_ran_out(tmp_path: Path) -> None:
     """torch.distributed.algorithms.join with `throw_on_early_termination`: the rank that ran out raises, and so do all others."""
     others = "RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all ranks."

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import analyze
 from tests.dump_writer import SCRIPT, TORCH, Recorder, world, write_all
-from tests.verdicts import blame, judged, said
+from tests.verdicts import blame, judged, level, said
 
 STEPS = 12
 RING = {"0": ("default_pg", range(4))}
@@ -162,6 +162,27 @@ def test_ranks_that_send_another_size_in_groups_side_by_side_are_one_fault(tmp_p
         recorder.call("all_reduce", line=41, state="scheduled" if replica == 1 else "started")
     write_all(recorders, tmp_path)
     assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (4, 5))
+
+
+def test_of_two_whose_pending_calls_alone_were_kept_either_may_have_made_its_half(tmp_path: Path) -> None:
+    """Rank 2 left its batch out, and rank 0's is over: neither shows one. Ranks 1 and 3 wait in theirs."""
+    recorders = [Recorder(rank, RING) for rank in range(4)]
+    for recorder in recorders:
+        rank = recorder.rank
+        halves = [("send", (rank + 1) % 4), ("recv", (rank - 1) % 4)]
+        for _ in range(STEPS):
+            recorder.batch(halves)
+        if rank in (1, 3):
+            recorder.batch(halves, state="scheduled")
+        recorder.call("all_reduce", line=41, state="scheduled")
+        done = {
+            e["p2p_seq_id"]
+            for e in recorder.entries
+            if e["profiling_name"].endswith("coalesced") and e["retired"]
+        }
+        recorder.entries = [e for e in recorder.entries if not (e["is_p2p"] and e["p2p_seq_id"] in done)]
+    report = analyze(write_all(recorders, tmp_path))
+    assert (blame(report)[1:], level(report)) == (("p2p_mismatch", ()), "low")
 
 
 def test_halves_left_out_in_groups_side_by_side_are_one_fault(tmp_path: Path) -> None:

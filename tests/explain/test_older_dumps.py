@@ -30,6 +30,27 @@ def test_a_later_line_of_the_rank_itself_clears_it(tmp_path: Path) -> None:
     assert short(analyze(tmp_path))[:2] == ("stuck_rank", (2,))
 
 
+def test_who_gives_up_on_a_call_behind_its_dump_had_finished_what_that_shows_open(tmp_path: Path) -> None:
+    """Watchdogs count from the enqueue. Ranks 1 and 4 were dumped before their last call, which ranks 2 and 3 skipped."""
+    groups = {"0": ("default_pg", range(8)), "1": ("dp", (0, 2, 4, 6)), "2": ("dp", (1, 3, 5, 7))}
+    for rank in range(8):
+        recorder, own = Recorder(rank, {n: g for n, g in groups.items() if rank in g[1]}), str(1 + rank % 2)
+        for _ in range(12):
+            recorder.call("all_reduce", own, line=41)
+            recorder.call("all_reduce", line=43).call("all_reduce", line=45)
+        early, skips = rank in (1, 4), rank in (2, 3)
+        recorder.call("all_reduce", own, line=41, state="scheduled" if early else "completed")
+        recorder.call("all_reduce", line=43, state="scheduled" if early else "completed")
+        if skips:
+            recorder.call("all_reduce", own, line=41, state="scheduled")
+        elif not early:
+            recorder.call("all_reduce", line=45, state="scheduled")
+        recorder.write(tmp_path)
+        waits = [timeout(rank, group=DEFAULT, seq=26, n=8), status(rank, 26, 26, 25)] if not skips else []
+        (tmp_path / f"rank_{rank}.log").write_text("".join(f"{line}\n" for line in waits))
+    assert short(analyze(tmp_path))[1] == (2, 3)
+
+
 def test_one_call_of_lag_in_a_dump_alone_is_never_certain(tmp_path: Path) -> None:
     for rank in range(4):
         _rank(rank, 20 if rank else 19, 1 if rank else 2).write(tmp_path)

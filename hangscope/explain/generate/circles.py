@@ -76,6 +76,8 @@ class Circles:
         guilty = self.pairs.guilty_half(calls, unpaired)
         if guilty is not None:
             return self._without_its_half(root, *guilty)
+        if self.pairs.may_be_over(unpaired):
+            return Unpaired((), self.aligned.stuck_in(unpaired[0]), circle=root, assumed=True, tie=True)
         in_calls = (r for r, cs in self.aligned.graph.open_calls.items() if any(c.node in calls for c in cs))
         ranks = root.ranks or tuple(sorted(in_calls))
         if len(ranks) > 1:

@@ -14,7 +14,7 @@ from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import OwnCall, Unpaired
 from hangscope.explain.generate.peer_groups import one_fault
 from hangscope.explain.generate.self_deviation import Deviation, deviations
-from hangscope.incident import State
+from hangscope.incident import Absence, State
 
 COMPARED = 128  # ranks of a circle whose programs are looked at, those of its sends and receives first; and pairs that are open
 
@@ -111,11 +111,23 @@ class PairFaults:
         for node, rank in missing:
             if rank in deviating:
                 return node, rank, deviating[rank][0]
-        for node, rank in missing:
-            opened = self.aligned.graph.open_calls.get(rank, [])
-            if not (opened and opened[0].node in unpaired):
-                return node, rank, None
-        return (*missing[0], None) if missing else None
+        if len(deviating) == 1:
+            rank, (deviation, *_) = next(iter(deviating.items()))
+            if deviation.is_p2p:
+                return (unpaired or sorted(pairs, key=self.aligned.when))[0], rank, deviation
+        if self.may_be_over(unpaired):
+            return None
+        opened = self.aligned.graph.open_calls
+        free = [(n, r) for n, r in missing if not (opened.get(r) and opened[r][0].node in unpaired)]
+        return (*(free or missing)[0], None) if missing else None
+
+    def may_be_over(self, unpaired: Sequence[PairInstance]) -> bool:
+        """Return whether several ranks lack halves, and all kept open calls alone: of halves that are over nothing is left."""
+        ranks = {self.missing_half(node) for node in unpaired} - {None}
+        records = self.aligned.incident.ranks
+        return len(ranks) > 1 and all(
+            records[rank].absence is Absence.PENDING_ONLY for rank in ranks if rank is not None
+        )
 
     def _to_another(self, node: PairInstance) -> int | None:
         """Return who made a half that is the first of its pair, and whose half another open pair, in use before, lacks; else None."""

@@ -35,6 +35,7 @@ from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
 _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line does not tell
+_NOT_COLLECTIVES = _POINT_TO_POINT | _UNKNOWN_OPS
 
 
 @dataclass(slots=True)
@@ -92,11 +93,12 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
 
 def joined(incident: Incident, statements: Statements) -> Incident:
     """Return the incident with what text states of its ranks beyond their dumps; the given one is not changed."""
-    incident = with_refused(_without_outlived(incident, outlived(incident, statements)), statements)
+    incident = with_refused(_closed(incident, outlived(incident, statements), Absence.EARLY), statements)
     table = stated(incident, statements)
     if not table:
         return incident
     groups = ToldGroups(incident, statements, table)
+    incident = _closed(incident, _older(incident, statements, groups), None)
     kinds = ToldCalls(incident)
     counts_sends = {groups.gid(key) for key, bounds in table.items() if bounds.sends}
     counts_sends |= {gid for record in incident.ranks.values() for gid in record.p2p}
@@ -112,7 +114,24 @@ def joined(incident: Incident, statements: Statements) -> Incident:
     return replace(incident, ranks=ranks, groups=groups.all, kinds=incident.kinds.and_also(kinds.added))
 
 
-def _without_outlived(incident: Incident, ranks: frozenset[int]) -> Incident:
+def _older(incident: Incident, statements: Statements, groups: ToldGroups) -> frozenset[int]:
+    """Return the ranks whose first timeout is of a call made behind their dumps: what these show open was over by then.
+
+    Watchdogs count from the enqueue, so that the first to give up tells of the oldest open call.
+    """
+    found = set()
+    for rank, record in incident.ranks.items():
+        for first in statements.of(rank, WatchdogTimeout)[:1]:
+            gid = groups.gid((rank, first.group_name or ""))
+            own = record.queues.get(gid) if gid is not None and gid not in record.p2p else None
+            if own is None or not len(own) or record.dump_file is None or first.op in _NOT_COLLECTIVES:
+                continue
+            if first.seq is not None and first.seq > int(own.seq.max()):
+                found.add(rank)
+    return frozenset(found)
+
+
+def _closed(incident: Incident, ranks: frozenset[int], absence: Absence | None) -> Incident:
     """Return the incident with what the dumps of these ranks show open taken for over: they went on behind it."""
     if not ranks:
         return incident
@@ -123,7 +142,7 @@ def _without_outlived(incident: Incident, ranks: frozenset[int]) -> Incident:
             {gid: replace(q, state=np.full(len(q), State.DONE, np.int8)) for gid, q in queues.items()}
             for queues in (record.queues, record.p2p)
         ]
-        records[rank] = replace(record, queues=closed[0], p2p=closed[1], absence=Absence.EARLY)
+        records[rank] = replace(record, queues=closed[0], p2p=closed[1], absence=absence or record.absence)
     return replace(incident, ranks=records)
 
 
