@@ -154,15 +154,8 @@ def network_fault(case: Case) -> Match | None:
         if isinstance(finding, Stalled)
         else "the transport reported a fault"
     )
-    nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node) if n})
-    own = {e.host for e in warnings if e.tier <= 2}
-    pair = (
-        f" between {' and '.join(nodes)}"
-        if 1 < len(nodes) <= 4
-        else f" {'of' if nodes[0] in own else 'towards'} {nodes[0]}"
-        if len(nodes) == 1
-        else ""
-    )
+    nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
+    pair = f" ({' and '.join(nodes)})" if 0 < len(nodes) <= 4 else ""
     nics = sorted({str(e.nic) for e in first if e.nic})
     named = (
         f"; the transport names {ranks_phrase(culprits)}"

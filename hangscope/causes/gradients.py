@@ -17,23 +17,25 @@ from hangscope.knowledge.callsite import in_constructor
 
 
 def unused_parameters(case: Case) -> Match | None:
-    """DDP itself says which rank got no gradient for which parameters."""
+    """DDP itself says which rank got no gradient for which parameters; of one on all ranks, or of an unknown one, nobody is named."""
     named = case.statements.all(DdpUnused)
     events: Sequence[Event] = named or case.statements.all(DdpUnfinished)
-    ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
-    if not ranks or len(ranks) * 2 > len(case.incident.ranks):
+    if not events:
         return None
+    ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
+    few = bool(ranks) and len(ranks) * 2 <= len(case.incident.ranks)
     names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
     what = f" ({', '.join(names[:4])})" if names else ""
+    why = f"DDP's backward ended without a gradient for parameters{what}{f' on {ranks_phrase(ranks)}' if ranks else ''}; whether other ranks had one is not told"
     return Match(
         "gradient_sync_mismatch",
-        ranks,
-        f"only {ranks_phrase(ranks)} had parameters without a gradient{what}",
-        strength=2,
+        ranks if few else (),
+        f"only {ranks_phrase(ranks)} had parameters without a gradient{what}" if few else why,
+        strength=2 if few else 1,
         evidence=[quote(e) for e in events[:4]],
         frame=case.frame_of(case.finding.own.kind),
         advice=[
-            f"Make every output of the model take part in the loss on every rank{what}: the branch that {ranks_phrase(ranks)} took leaves them out.",
+            f"Make every output of the model take part in the loss on every rank{what}: a branch that depends on the data leaves them out.",
             "Set find_unused_parameters=True only where the branch is meant.",
         ],
     )
@@ -52,17 +54,9 @@ def gradient_sets(case: Case) -> Match | None:
     goes_on = (
         d.peer_gradient
         and not d.own_gradient
-        and d.own is not None
         and (d.in_loop_before or (d.position is not None and d.position[0] == "inside"))
     )
-    ahead = (
-        d.own_gradient
-        and not d.peer_gradient
-        and d.peer is not None
-        and d.times_before(d.peer) > 0
-        and d.times_before(d.own) > 0
-        and not d.added
-    )
+    ahead = d.own_gradient and not d.peer_gradient and bool(d.times_before(d.peer))
     if not (d.cut_short or missing or extra or other_buckets or goes_on or ahead):
         return None
     if not d.cut_short and (d.ends_epochs or _by_hand(d)):

@@ -73,18 +73,15 @@ def _duplicate(case: Case) -> Match | None:
     return Match(
         "init_hang",
         tuple(shared or named),
-        f"{ranks_phrase(shared or named)} {_shared(events)}" if shared or named else "two ranks use one GPU",
+        f"{ranks_phrase(shared or named)} share GPUs with each other"
+        if shared or named
+        else "two ranks use one GPU",
         strength=2 if events else 1,
         evidence=[quote(e) for e in events[:3]],
         advice=[
             "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."
         ],
     )
-
-
-def _shared(events: Sequence[NcclWarn]) -> str:
-    one = len({(e.host, e.bus_id) for e in events}) == 1
-    return "use one GPU" if one else "share GPUs with each other"
 
 
 def _versions(case: Case) -> Match | None:

@@ -7,7 +7,6 @@ from math import prod
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
-from hangscope.causes.steps import Steps
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
 from hangscope.incident import CallKind
@@ -104,13 +103,9 @@ def received_sizes(case: Case) -> Match | None:
     events = case.statements.all(GlooSizeMismatch)
     if not events or not isinstance(case.finding, Nothing | Unseen):
         return None
-    tellers = tuple(sorted({e.rank for e in events if e.rank is not None}))
-    left = Steps(case).loop_over(tellers)
     culprits = case.finding.culprits if isinstance(case.finding, Unseen) else ()
     other = _in_another_call(case, events)
     culprits = other if other and set(other) <= set(culprits) else culprits
-    if left is not None and tellers and isinstance(case.finding, Unseen):
-        return None
     return Match(
         "shape_mismatch",
         culprits,

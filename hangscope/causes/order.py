@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hangscope.align.program import Programs
 from hangscope.align.rankset import ranks_phrase
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
+from hangscope.causes.participation import busy
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Circular, Different
 from hangscope.incident import CallKind
-from hangscope.knowledge.callsite import user_frame
 
 LEAST_BEFORE = 4  # calls of a rank before one that may leave its pattern
 FEW = 4  # ranks of a circle of which nobody is odd that are named; more of them mostly wait in their turn
@@ -66,20 +67,8 @@ def false_circle(case: Case) -> Match | None:
     who = tuple(case.elsewhere(sorted({*members, *finding.culprits})))
     if not who or len(who) * 2 > len(case.incident.ranks):
         return None
-    frame = user_frame(case.statements.whereabouts[who[0]].stack)
-    return Match(
-        "stuck_rank",
-        who,
-        f"{ranks_phrase(who)} left a call open and is busy outside of it, as its stack shows; the circle of open calls is not a true one",
-        strength=1,
-        evidence=list(map(case.stands, who)),
-        advice=[
-            f"See what {ranks_phrase(who)} does{f' at {frame}' if frame else ''}: data loader, lock, I/O.",
-            "Move work that one rank does alone out of the step.",
-        ],
-        frame=frame,
-        frame_rank=who[0],
-    )
+    why = f"{ranks_phrase(who)} left a call open and is busy outside of it, as its stack shows; the circle of open calls is not a true one"
+    return replace(busy(case, who), why=why, strength=1)
 
 
 def crossed_groups(case: Case) -> Match | None:

@@ -67,11 +67,14 @@ def _facing(case: Case) -> tuple[int, ...]:
 
 
 def _do_not_meet(case: Case, ranks: tuple[int, ...]) -> Match:
-    """Return the answer where ranks on which all waiting ends wait in sends and receives themselves."""
+    """Return the answer where ranks on which all waiting ends wait in sends and receives themselves.
+
+    Where all of them receive, or all send, whose halves they lack are those that wait for them: a circle in which nobody is odd.
+    """
     stood = [case.statements.whereabouts[rank] for rank in ranks]
     return Match(
         "p2p_mismatch",
-        ranks,
+        ranks if len({where.op for where in stood}) > 1 else (),
         f"{ranks_phrase(ranks)} wait in sends and receives of which none meets another",
         strength=1,
         category="code",

@@ -68,24 +68,16 @@ def hypotheses(
             ),
         )
     ]
-    told: set[tuple[str, tuple[int, ...]]] = {(result[0].cause, result[0].ranks)}
-    for other in others:
-        ranks = tuple(sorted(set(other.culprits)))
-        if (other.cause, ranks) not in told:
-            told.add((other.cause, ranks))
-            result.append(
-                Hypothesis(
-                    other.cause, ranks, (other.why,), _left(replay, ranks), CATALOG[other.cause].would_decide
-                )
-            )
-    for candidate in case.explanation.set_aside:
-        ranks = tuple(sorted(candidate.ranks))
-        if ranks and ("unknown", ranks) not in told and ranks != result[0].ranks:
-            told.add(("unknown", ranks))
-            why = (candidate.why_set_aside, *_left(replay, ranks))
-            result.append(
-                Hypothesis("unknown", ranks, (candidate.what,), why, CATALOG["unknown"].would_decide)
-            )
+    told = {(result[0].cause, result[0].ranks), ("unknown", result[0].ranks)}
+    rows = [(other.cause, other.culprits, other.why, "") for other in others]
+    rows += [("unknown", c.ranks, c.what, c.why_set_aside) for c in case.explanation.set_aside]
+    for cause, named, fits, why_not in rows:
+        ranks = tuple(sorted(set(named)))
+        if (cause, ranks) in told or (why_not and not ranks):
+            continue
+        told.add((cause, ranks))
+        contradicts = (*filter(None, [why_not]), *_left(replay, ranks))
+        result.append(Hypothesis(cause, ranks, (fits,), contradicts, CATALOG[cause].would_decide))
     return result[:MOST_HYPOTHESES]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from tests.dump_writer import job
 from tests.small_jobs import ODD_ONES, due, frozen, loop
-from tests.text_lines import timeout, told
+from tests.text_lines import CLOSED, timeout, told
 from tests.verdicts import blame, judged, level
 
 LAST = 25  # the number of the call behind twelve rounds of two
@@ -127,3 +127,52 @@ def test_steps_that_are_counted_behind_a_timeout_show_that_its_call_was_complete
     went_on = {name: [*lines, f"[{name}]: step 13 loss 2.1"] for name, lines in logs.items()}
     report = judged(tmp_path / "late", recorders, **went_on)
     assert (blame(report)[1:], level(report)) == (("stuck_rank", (2,)), "low")
+
+
+def test_who_is_killed_in_the_same_moment_as_those_that_waited_died_of_nothing_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """An operator kills all of a frozen job; the table puts another rank's root cause below."""
+    recorders = job(3)
+    for recorder in recorders:
+        recorder.call("all_reduce", sizes=[[64]], line=20, times=6)
+        if recorder.rank == 1:
+            recorder.call("all_gather", sizes=[[1]], line=31, state="started")
+        else:
+            recorder.call("all_reduce", sizes=[[64]], line=20, state="started")
+    table = ["train.py FAILED", "-" * 40, "Failures:"]
+    for number, rank in enumerate((1, 2, 0)):
+        table += ["Root Cause (first observed failure):"] if number == 2 else []
+        table += [f"[{number}]:", "  time      : 2026-11-20_10:44:00", "  host      : gpu01"]
+        table += [
+            f"  rank      : {rank} (local_rank: {rank})",
+            f"  exitcode  : -9 (pid: {900 + rank})",
+            "  error_file: <N/A>",
+        ]
+        table += [f"  traceback : Signal 9 (SIGKILL) received by PID {900 + rank}"]
+    report = judged(tmp_path, recorders, launcher=[*table, "=" * 40])
+    assert blame(report)[2] == (1,) and blame(report)[1] != "crashed_rank"
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ("rank 2: caught signal 15, saving and leaving", "early_exit"),
+        ("process group destroyed on 2", "early_exit"),
+        ("rank 2: epoch 3 saved", "crashed_rank"),
+    ],
+)
+def test_who_says_that_it_leaves_before_its_peers_lose_it_left(
+    tmp_path: Path, words: str, cause: str
+) -> None:
+    logs = {f"pod-{rank}.log": [f"[rank{rank}]: {CLOSED}"] for rank in (0, 1)}
+    report = told(tmp_path / "ended", {**logs, "pod-2.log": ["step 3", words]})
+    assert blame(report) == ("hang", cause, (2,))
+    stack = [
+        "Process 71: python -u work.py",
+        "",
+        'Thread 71 (idle): "MainThread"',
+        "    <module> (work.py:12)",
+    ]
+    report = told(tmp_path / "alive", {**logs, "pod-2.log": ["step 3", words], "pyspy_rank2.txt": stack})
+    assert blame(report) == ("hang", cause if cause == "early_exit" else "stuck_rank", (2,))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import analyze
-from tests.dump_writer import Recorder, world, write_all
-from tests.verdicts import blame, said
+from tests.dump_writer import SCRIPT, TORCH, Recorder, world, write_all
+from tests.verdicts import blame, judged, said
 
 STEPS = 12
 RING = {"0": ("default_pg", range(4))}
@@ -226,3 +228,30 @@ def test_two_that_send_to_each_other_first_wait_in_a_circle(tmp_path: Path) -> N
 
 def test_two_that_post_both_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
     assert _exchange(tmp_path, 4, batched=True)[1] not in ("p2p_mismatch", "collective_order_mismatch")
+
+
+@pytest.mark.parametrize(("ops", "named"), [(("recv", "recv"), ()), (("send", "recv"), (1, 2))])
+def test_who_only_receives_beside_ranks_in_a_collective_is_not_odd(
+    tmp_path: Path, ops: tuple[str, str], named: tuple[int, ...]
+) -> None:
+    """Recorders of gloo hold no sends, so that the two look as if they had not come to the reduction of their groups."""
+    groups = {"1": ("dp", (0, 1)), "2": ("dp", (2, 3))}
+    recorders = [
+        Recorder(rank, {str(1 + rank // 2): groups[str(1 + rank // 2)]}, backend="gloo") for rank in range(4)
+    ]
+    for recorder in recorders:
+        recorder.call("all_reduce", str(1 + recorder.rank // 2), line=18, times=9, state="completed")
+        if recorder.rank in (0, 3):
+            recorder.call("all_reduce", str(1 + recorder.rank // 2), line=18, state="scheduled")
+    head = "Current thread 0x00007f4b7d1296c0 (most recent call first):"
+    called = ["all_reduce", *ops, "all_reduce"]
+    stacks = {
+        f"stack_rank_{rank}": [
+            head,
+            f'  File "{TORCH}/distributed/distributed_c10d.py", line 2799 in {op}',
+            f'  File "{SCRIPT}", line {18 if op == "all_reduce" else 9} in main',
+        ]
+        for rank, op in enumerate(called)
+    }
+    report = judged(tmp_path, recorders, **stacks)
+    assert blame(report) == ("hang", "p2p_mismatch", named)

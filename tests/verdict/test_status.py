@@ -257,6 +257,7 @@ NOISE = '[rank3]:[W806 11:03:31.199494614 ProcessGroupNCCL.cpp:1783] [PG ID 0 PG
     [
         "[launch.sh] torchrun exit code: 0, elapsed 00:41:13",
         "[exit code 0]",
+        "[launch.sh] torchrun finished, exit code 0",
         "job over: exit status 0 on node0, exit status 0 on node1",
         "srun: job 81 step 0 completed, all 4 tasks exited with exit code 0",
         "launcher: all workers exited with code 0",
@@ -352,6 +353,7 @@ def test_an_epoch_that_is_done_is_not_the_job(tmp_path: Path) -> None:
         "node1:27:27 [0] NCCL INFO P2P is disabled between connected GPUs 0 and 1.",
         "[rank0]:[W225 11:54:51.986111855 ProcessGroupNCCL.cpp:1374] Warning: process group has NOT been destroyed",
         "  AllReduce: opCount 12 count 512",
+        "[W1122 23:41:22.762403596 Utils.hpp:137] Warning: Environment variable TORCH_NCCL_TRACE_BUFFER_SIZE is deprecated",
         "03:26:36 r2 it=40023 loss=1.400",
     ],
 )

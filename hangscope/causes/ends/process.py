@@ -111,6 +111,8 @@ def died(case: Case) -> Match | None:
     deaths = [d for d in case.statements.first_deaths if _is_the_root(case, d)]
     if not deaths or all(_refused_at_start(case, d.event) for d in deaths):
         return None
+    if len(deaths) < len(case.statements.first_deaths) and all(isinstance(d.event, Exit) for d in deaths):
+        return None  # ranks that waited were ended in the same moment
     culprits = tuple(sorted({d.rank for d in deaths}))
     first = deaths[0]
     evidence = [quote(d.event) for d in deaths]

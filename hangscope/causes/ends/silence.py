@@ -38,6 +38,8 @@ def vanished(case: Case) -> Match | None:
     culprits = tuple(r for r in finding.culprits if not _waited(case, r))
     if not isinstance(finding, Unseen) or not culprits:
         return None
+    if (left := _said_goodbye(case, culprits)) is not None:
+        return left
     placed = tuple(
         r for r in culprits if (w := case.statements.whereabouts.get(r)) is not None and w.kind == "stack"
     )
@@ -50,8 +52,6 @@ def vanished(case: Case) -> Match | None:
     culprits = tuple(r for r in culprits if r not in placed)
     if not culprits:
         return None  # they stand where those stand who wait
-    if (left := _said_goodbye(case, culprits)) is not None:
-        return left
     records = [case.incident.ranks[r] for r in culprits]
     lost = _lost_a_peer(case)
     if not lost and (alive := _alive(case, culprits)) is not None:

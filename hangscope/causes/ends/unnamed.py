@@ -20,7 +20,7 @@ from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
-from hangscope.ingest.torch_logs.store import DdpUnfinished, DdpUnused, FsdpOrder
+from hangscope.ingest.torch_logs.store import FsdpOrder
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
@@ -35,7 +35,7 @@ def fault_without_rank(case: Case) -> Match | None:
         isinstance(case.finding, Stalled) and not case.from_text
     ):
         return None
-    for rule in (_device, _memory, _adapter, _mismatch, _gradients, _ended, _exception, _swept):
+    for rule in (_device, _memory, _adapter, _mismatch, _ended, _exception, _swept):
         match = rule(case)
         if match is not None:
             return match
@@ -179,30 +179,6 @@ def _unlike(halves: Sequence[CallFingerprint]) -> Match:
         category="code",
         evidence=[quote(event) for event in halves[:4]],
         advice=["Collect this error from every rank: the call that the minority was in is the odd one."],
-    )
-
-
-def _gradients(case: Case) -> Match | None:
-    """Return the answer for DDP's word on parameters without a gradient, where it is not told whether other ranks had it."""
-    named = case.statements.all(DdpUnused)
-    events: Sequence[Event] = named or case.statements.all(DdpUnfinished)
-    if not events:
-        return None
-    names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
-    what = f" ({', '.join(names[:4])})" if names else ""
-    told = sorted({n for e in events if (n := e.rank if e.rank is not None else e.group_rank) is not None})
-    who = f" on {ranks_phrase(told)}" if told else ""
-    return Match(
-        "gradient_sync_mismatch",
-        (),
-        f"DDP's backward ended without a gradient for parameters{what}{who}; whether other ranks had one is not told",
-        strength=1,
-        category="code",
-        evidence=[quote(event) for event in events[:4]],
-        advice=[
-            "Look at this error on every rank: on all alike, a part of the model is not used; on one, a branch depends on its data.",
-            "Make every output of the model take part in the loss; set find_unused_parameters=True only where a branch is meant.",
-        ],
     )
 
 

@@ -45,11 +45,13 @@ def with_those_of_a_row(readings: Sequence[Reading]) -> list[Reading]:
 
     Where a line names a rank, or a launcher speaks, that tells whose a log is: lines that name another rank than the path's number
     show that the row counts something else. Where nothing at all tells a rank, a row from 0 of which most waited for their peers
-    is the job. The one log that is left, beside logs of one rank each, is of the rank between them that has none.
+    is the job. Where most logs of a row from 0 name their ranks, all before the others, the row goes on behind them. The one log that
+    is left, beside logs of one rank each, is of the rank between them that has none.
     """
     logs = {r.file: r.log for r in readings if r.log is not None and not r.threads}
     own = {file: ranks for file, log in logs.items() if (ranks := _told(log)) is not None}
-    size = size_in_content(readings) or max((rank + 1 for ranks in own.values() for rank in ranks), default=0)
+    told_size = size_in_content(readings)
+    size = told_size or max((rank + 1 for ranks in own.values() for rank in ranks), default=0)
     dumped = any(reading.recordings for reading in readings)
     if not size and not dumped and 2 * sum(map(_waited, logs.values())) > len(logs) >= _ROW:
         size = len(own)
@@ -59,8 +61,18 @@ def with_those_of_a_row(readings: Sequence[Reading]) -> list[Reading]:
             if told <= {int(found.group())}:
                 around = file[: found.start()], file[found.end() :]
                 rows[around].setdefault(int(found.group()), file)
-    whose = {file: n for row in rows.values() if sorted(row) == list(range(size)) for n, file in row.items()}
-    whose = {file: rank for file, rank in (whose or _left_over(logs, own)).items() if not own[file]}
+    whole = [row for row in rows.values() if sorted(row) == list(range(size))]
+    if not whole and not told_size:  # the last ranks may be those that no line names
+        whole = [
+            row
+            for row in rows.values()
+            if sorted(row) == list(range(len(row)))
+            and sum(bool(own[f]) for f in row.values()) == size > len(row) // 2
+        ]
+    whose = {file: n for row in whole for n, file in row.items()}
+    placed = {file for row in rows.values() if any(own[f] for f in row.values()) for file in row.values()}
+    left = {file: rank for file, rank in _left_over(logs, own).items() if file not in placed}
+    whose = {file: rank for file, rank in (whose or left).items() if not own[file]}
     return [
         replace(r, log=_with(r.log, whose[r.file])) if r.log is not None and r.file in whose else r
         for r in readings

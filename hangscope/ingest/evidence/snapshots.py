@@ -134,8 +134,10 @@ def choose(
 def of_a_moving_job(chosen: Mapping[int, Claim], claims: Sequence[Claim]) -> bool:
     """Return whether every rank has made calls since each earlier dump of the same run: none shows that the job stands still."""
     earlier = [c for c in claims if c.rank in chosen and c is not chosen[c.rank]]
-    return {c.rank for c in earlier} == set(chosen) and all(
-        chosen[c.rank].first_created <= c.last_created < chosen[c.rank].last_created for c in earlier
+    return (
+        bool(earlier)
+        and {c.rank for c in earlier} == set(chosen)
+        and all(chosen[c.rank].first_created <= c.last_created < chosen[c.rank].last_created for c in earlier)
     )
 
 

@@ -43,7 +43,7 @@ _ENDED = (
 _ALL = regex(rf"(?i)\b(?:all (?:\d{{1,7}} )?|(?<![\d./])(\d{{1,7}}) ?(?:/|of|out of) ?(\d{{1,7}}) ){_ENDED}")
 _CODE = r"exit(?:ed)?(?: with)?[ _](?:code|status)(?: ?[:=] ?| )0(?: on [\w.-]{1,100})?"
 _SCRIPT = regex(
-    rf"(?i)^[\[(+]?(?:[\[\w./-]{{1,60}}[\]:]{{0,2}} ){{0,4}}{_CODE}(?:, {_CODE}){{0,64}}"
+    rf"(?i)^[\[(+]?(?:[\[\w./-]{{1,60}}[\]:,]{{0,2}} ){{0,4}}{_CODE}(?:, {_CODE}){{0,64}}"
     r"(?:,? (?:elapsed|after|in|took) [^,]{1,40})?[\])]?$"
 )
 _LAUNCHER = regex(r"\b(?:torchrun|srun|mpirun|mpiexec|deepspeed|accelerate)\b")

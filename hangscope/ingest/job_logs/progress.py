@@ -21,7 +21,7 @@ from hangscope.regex import regex
 
 _LINE = regex(rb"[^\r\n]+")
 _CANDIDATE = regex(
-    rb"[Ss]tep|STEP|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye"
+    rb"[Ss]tep|STEP|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
 )
 _CUT = 1000
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
@@ -36,7 +36,8 @@ _DONE = regex(
 )
 _LEAVING = regex(
     r"(?i)\b(?:stop(?:ping|ped|s)? early|early[- ]stop(?:ping|ped)?|(?:stopping|leaving|quitting|aborting) (?:now|the job|training|the run)"
-    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|(?<=, )(?:stopping|leaving|quitting|exiting|returning)|all done|job done|nothing left to do|(?:good)?bye)\b"
+    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|(?:(?<=, )|(?<=\band ))(?:stopping|leaving|quitting|exiting|returning)|all done|job done|nothing left to do|(?:good)?bye"
+    r"|(?:process )?group (?:is |was )?destroyed|destroy(?:ed|ing) (?:the )?process group)\b"
 )
 _OVER = regex(
     r"(?i)\b(?:(?:training|job|run|all) (?:is |has )?(?:done|finished|completed?|over|ended)|(?:finished|completed|done with|end of) (?:the )?(?:training|run|job)"

@@ -44,7 +44,7 @@ from hangscope.regex import regex
 #: what only a job of this kind prints: text that holds it tells of one, if of nothing that went wrong
 _OF_A_JOB = regex(
     rb"NCCL (?:INFO|WARN) |\[rank\d{1,7}\]:|ProcessGroup[A-Z]\w{2,10}|process_group_\w{2,20}\.cpp|torch[./]distributed|TCPStore"
-    rb"|\b[Hh]orovod|[a-z]: opCount \d|distributed init \(rank|shm_broadcast|\b(?:world_size|nranks)\b"
+    rb"|\b(?:(?:TORCH_)?NCCL|TORCH_(?:FR|DISTRIBUTED))_[A-Z]|\b[Hh]orovod|[a-z]: opCount \d|distributed init \(rank|shm_broadcast|\b(?:world_size|nranks)\b"
 )
 
 

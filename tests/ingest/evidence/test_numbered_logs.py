@@ -103,6 +103,17 @@ def test_a_log_that_names_no_rank_stands_in_the_row_of_those_that_do() -> None:
     assert of_a_row(*other)[2] == 2  # the only log of no rank, and the only rank without one
 
 
+def test_a_row_goes_on_behind_the_ranks_that_its_logs_name() -> None:
+    row = [(f"pod-{n}.log", QUIET if n == 3 else waited(n)) for n in range(4)]
+    assert of_a_row(*row)[3] == 3
+    assert of_a_row(*row[:3], ("pod-4.log", QUIET))[3] is None  # a gap
+    assert of_a_row(*row[1:])[2] is None  # not from 0
+    few = [(f"pod-{n}.log", QUIET if n > 1 else waited(n)) for n in range(4)]
+    assert of_a_row(*few) == [None] * 4
+    sized = [(f"pod-{n}.log", OF_TWO.replace("1/4", "2/3") + waited(n)) for n in range(3)]
+    assert of_a_row(*sized, ("pod-3.log", QUIET))[3] is None  # the job has three ranks
+
+
 def test_where_the_last_rank_may_be_the_one_without_a_log_the_left_over_log_is_of_nobody() -> None:
     logs = [(f"{name}.txt", waited(n)) for n, name in enumerate(("ann", "bob", "eve"))]
     assert of_a_row(*logs, ("dan.txt", QUIET))[3] is None
