@@ -6,6 +6,8 @@ made before. No name of the user's is looked at, and no script.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.difference import Difference
@@ -38,16 +40,6 @@ class Meeting:
     position: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What the libraries' calls say: the cause, why, how sure that can be (`Match.strength`), and the causes that rival it."""
-
-    cause: str
-    why: str
-    strength: int
-    rivals: tuple[tuple[str, str], ...] = ()
-
-
 _SKIPPED = (
     "gradient_sync_mismatch",
     "a rank that left out a backward pass (no_sync, a skipped batch) is early at the end of the loop in the same way",
@@ -57,9 +49,13 @@ _ALONE = (
     "rank_conditional_collective",
     "a call that one rank alone makes behind the loop leaves the same record",
 )
+_STOPPED = (
+    "rank_conditional_collective",
+    "a step that one rank skipped, or a loop that it stopped by itself, leaves the same record",
+)
 
 
-def tell(meeting: Meeting, knowledge: Knowledge) -> Told | None:
+def tell(meeting: Meeting, knowledge: Knowledge) -> Match | None:
     """Return what the libraries' calls say about two calls that met, or None where they say nothing."""
     own, peer = knowledge.read(meeting.own), knowledge.read(meeting.peer)
     if (
@@ -73,74 +69,61 @@ def tell(meeting: Meeting, knowledge: Knowledge) -> Told | None:
     return _in_the_users_loop(meeting, own, knowledge)
 
 
-def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Told | None:
+def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Match | None:
     """Compare where one library's loop stands on both sides."""
     loop = own.loop.api if own.loop is not None else "the loop"
-    who, verb = ranks_phrase(meeting.culprits), "is" if len(meeting.culprits) == 1 else "are"
+    who = ranks_phrase(meeting.culprits)
+    alone, in_step = "rank_conditional_collective", peer.stage == "step"
     if own.by_user:
         if own.stage in ("step", "") or (own.stage in _BEHIND and meeting.culprits == (0,)):
-            alone = f"{who} alone called {own.api}{_at(own.caller)}, in {_words(own.stage)} of {loop}"
-            return Told(
-                "rank_conditional_collective",
-                alone,
-                2 if own.stage == "step" and peer.stage == "step" else 1,
-                (_SHORT,),
-            )
+            why = f"{who} alone called {own.api}{_at(own.caller)}, in {_words(own.stage)} of {loop}"
+            return _match(meeting, alone, why, 2 if own.stage == "step" and in_step else 1, _SHORT)
         return None
-    if own.kind in _CONDITIONAL and own.stage not in _BEHIND and peer.stage == "step":
-        return Told(
-            "rank_conditional_collective", f"{who} alone {verb} in {own.api}, inside {loop}", 1, (_SKIPPED,)
-        )
-    if own.stage in _BEHIND and peer.stage == "step":
-        why = f"{who} {verb} at {_words(own.stage)} of {loop}, while the others are in a training step"
-        return Told(
-            "uneven_loader",
-            why,
-            1,
-            (
-                _SKIPPED,
-                (
-                    "rank_conditional_collective",
-                    "a step that one rank skipped, or a loop that it stopped by itself, leaves the same record",
-                ),
-            ),
-        )
+    if own.kind in _CONDITIONAL and own.stage not in _BEHIND and in_step:
+        return _match(meeting, alone, f"{who} alone called {own.api}, inside {loop}", 1, _SKIPPED)
+    if own.stage in _BEHIND and in_step:
+        why = f"{who} came to {_words(own.stage)} of {loop}, while the others are in a training step"
+        return _match(meeting, "uneven_loader", why, 1, _SKIPPED, _STOPPED)
     return None
 
 
-def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> Told | None:
+def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> Match | None:
     """Compare two calls of a loop that the user wrote."""
-    who, verb = ranks_phrase(meeting.culprits), "is" if len(meeting.culprits) == 1 else "are"
+    who = ranks_phrase(meeting.culprits)
     here = f"{own.api}{_at(own.caller)}"
     behind = meeting.position == "beyond" or (not meeting.history and _after(meeting))
     if own.kind == "step":
         return None
     if own.kind == "epoch start":
-        why = f"{who} {verb} at {here}: it has begun the next loop, while the others are still inside one"
+        why = f"{who} came to {here} and has begun the next loop, while the others are still inside one"
         return _left(why, 1, meeting, knowledge)
-    if own.kind in _CONDITIONAL and not meeting.before:
-        return Told("rank_conditional_collective", f"{who} alone called {here}", 1)
     if meeting.before:
         return None  # everybody calls it: who is early or late there is no matter of what the call is
-    if behind and meeting.culprits != (0,):
-        why = f"{who} {verb} in {here} behind the loop, while the others are in it"
+    alone = f"{who} alone called {here}"
+    if own.kind in _CONDITIONAL:
+        return _match(meeting, "rank_conditional_collective", alone, 1)
+    if behind and meeting.culprits != (0,) and own.kind != "exchange":
+        why = f"{who} came to {here} behind the loop, while the others are in it"
         return _left(why, 0, meeting, knowledge)  # or at the end of its body
     rivals = (_SHORT, _SKIPPED) if behind or meeting.position is None else ()
-    return Told(
-        "rank_conditional_collective",
-        f"{who} alone called {here}",
-        2 if meeting.position == "inside" else 1,
-        rivals,
-    )
+    strength = 2 if meeting.position == "inside" else 1
+    return _match(meeting, "rank_conditional_collective", alone, strength, *rivals)
 
 
-def _left(why: str, strength: int, meeting: Meeting, knowledge: Knowledge) -> Told:
+def _match(meeting: Meeting, cause: str, why: str, strength: int, *rivals: tuple[str, str]) -> Match:
+    # Of a backward pass that was left out the line is where the others are in it.
+    at = meeting.peer if cause == "gradient_sync_mismatch" else meeting.own
+    category = "data" if cause == "uneven_loader" else "code"
+    return Match(cause, meeting.culprits, why, strength, category, frame=user_frame(at), rivals=list(rivals))
+
+
+def _left(why: str, strength: int, meeting: Meeting, knowledge: Knowledge) -> Match:
     """Return that a rank left its loop before the others: with fewer batches, or with as many and a step less."""
     even = _even_loader(meeting, knowledge)
     if even is None:
-        return Told("uneven_loader", why, strength, (_SKIPPED, _ALONE))
+        return _match(meeting, "uneven_loader", why, strength, _SKIPPED, _ALONE)
     why += f"; the loader of that loop ({even}) deals out equally many batches, so that it left out a backward pass"
-    return Told("gradient_sync_mismatch", why, strength, (_SHORT, _ALONE))
+    return _match(meeting, "gradient_sync_mismatch", why, strength, _SHORT, _ALONE)
 
 
 def _even_loader(meeting: Meeting, knowledge: Knowledge) -> Frame | None:
@@ -190,16 +173,4 @@ def called_from_a_library(case: Case) -> Match | None:
     history = tuple(kind.stack for kind in d.history)
     meeting = Meeting(own, peer, finding.culprits, history, d.times_before(d.own), position)
     told = tell(meeting, case.knowledge)
-    if told is None:
-        return None
-    return Match(
-        told.cause,
-        finding.culprits,
-        told.why,
-        strength=told.strength,
-        category="data" if told.cause == "uneven_loader" else "code",
-        evidence=[quote(e) for e in finding.events[:3]],
-        # Of a backward pass that was left out the line is where the others are in it.
-        frame=user_frame(peer if told.cause == "gradient_sync_mismatch" else own),
-        rivals=list(told.rivals),
-    )
+    return replace(told, evidence=[quote(e) for e in finding.events[:3]]) if told is not None else None

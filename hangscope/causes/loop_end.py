@@ -126,7 +126,11 @@ def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | 
         return Reading(1 if beyond is None else 2, _OVER, (_line(told),))
     what = f"left the loop: its call stands at {beyond}, beyond the lines of the loop that the others are in"
     # In the loop's own function, the handler of an exception or an extra call of one rank looks the same.
-    sure = int(len(culprits) > 1 or d.out_of_their_function)
+    view = d.finding.stuck.view
+    even = view is not None and len(view.members) == 2 * len(
+        culprits
+    )  # who of two made a step too many is not told
+    sure = int(not even and (len(culprits) > 1 or d.out_of_their_function))
     return Reading(sure, what) if beyond is not None else None
 
 

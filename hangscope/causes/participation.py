@@ -65,17 +65,11 @@ def one_sided_call(case: Case) -> Match | None:
     if skips:
         strength = 2
     odd = d.added[0] if d.added and not left_out else d.own
-    call = odd.op if odd is not None else "collective"
     if left_out or skips:
-        advice = [
-            f"Let all ranks skip together: all_reduce the flag that made {who} skip, or run the step with a zero loss.",
-            "Every rank must reach each collective of a step, or none.",
-        ]
+        advice = f"Let all ranks skip together: all_reduce the flag that made {who} skip, or run the step with a zero loss."
     else:
-        advice = [
-            f"Call {call} on every rank and gate only the side effect around it (the write, the print), not the collective.",
-            "Every rank must reach each collective of a step, or none.",
-        ]
+        call = odd.op if odd is not None else "collective"
+        advice = f"Call {call} on every rank and gate only the side effect around it (the write, the print), not the collective."
     circle = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
     return Match(
         "rank_conditional_collective",
@@ -83,7 +77,7 @@ def one_sided_call(case: Case) -> Match | None:
         why,
         strength=strength,
         evidence=evidence,
-        advice=advice,
+        advice=[advice, "Every rank must reach each collective of a step, or none."],
         rivals=[("collective_order_mismatch", "the call that it did not make may have come next")]
         if circle
         else []
@@ -134,7 +128,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         evidence=evidence,
         frame=frame,
         advice=[
-            f"See what {who} {'does' if len(culprits) == 1 else 'do'} at {frame.file}:{frame.line} in {frame.name}: I/O, a lock, a data loader, a download."
+            f"See what {who} {'does' if len(culprits) == 1 else 'do'} at {frame}: I/O, a lock, a data loader, a download."
             if frame
             else f"Take a stack of {who} before such a job is ended (hangscope run does): data loader, lock, I/O, checkpoint or a kernel launch."
             if bool(case.statements.all(Exit)) or bool(case.statements.all(ExternalEnd))

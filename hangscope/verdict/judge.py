@@ -15,7 +15,7 @@ from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.conclusion import Hypothesis, Location, Verdict
 from hangscope.dataclass import dataclass
-from hangscope.explain.finding import Candidate, Different, Late
+from hangscope.explain.finding import Candidate, Circular, Different, Late
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
@@ -114,7 +114,7 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
     """Return whether calls alone tell of a wait that may have lasted a moment only."""
     told = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Where no recorder shows a call open, a stack beside it is of a moment as well.
-    momentary = not told or not case.graph.waiting
+    momentary = not (told or isinstance(case.finding, Circular)) or not case.graph.waiting
     if case.incident.momentary and not told and not _do_not_fit(case):
         return not trouble(case)
     return momentary and match.cause != "slow_rank" and still_moves(case, match.culprits)

@@ -45,3 +45,16 @@ def test_one_who_logs_in_a_librarys_loop_while_the_others_are_in_a_step_is_in_it
     own, peer = _call("all_gather", (*gather, *train)), _call("all_reduce", (*step, *train))
     said = tell(Meeting(own, peer, (1,), (), 4), own_knowledge())
     assert said is not None and (said.cause, said.strength) == ("rank_conditional_collective", 1)
+
+
+def test_an_exchange_of_objects_below_the_lines_of_a_loop_is_no_sign_that_it_ended() -> None:
+    def at(line: int) -> Stack:
+        return (Frame("main", "/workspace/train/train.py", line),)
+
+    steps = tuple(_call("all_reduce", at(13)) for _ in range(8))
+    own = _call(
+        "all_gather", _call("all_gather_object", (Frame("stats", "/workspace/train/train.py", 8), *at(15)))
+    )
+    said = tell(Meeting(own, _call("all_reduce", at(13)), (3,), steps, 0, "beyond"), own_knowledge())
+    assert said is not None and said.cause == "rank_conditional_collective"
+    assert "uneven_loader" in dict(said.rivals)

@@ -134,3 +134,18 @@ def test_who_is_in_the_call_that_ends_an_epoch_left_out_no_gradient_reduction(tm
         left.write(folder, collect(left, way))
         report = analyze(folder)
         assert blame(report) == ("hang", "uneven_loader", (21,)) and level(report) == most
+
+
+def test_of_two_that_part_at_the_end_of_a_loop_the_one_that_left_is_a_guess() -> None:
+    """Which of them made a step too many or too few, the others of a larger group would show."""
+
+    def last(recorder: Recorder, is_odd: bool) -> None:
+        recorder.call("all_reduce", sizes=[[512]], line=41, function="decode", times=9)
+        if is_odd:
+            recorder.call("all_gather", outputs=[[8]] * 2, line=220, function="<module>", state="started")
+            recorder.entries[-1]["frames"].pop()  # of the line that calls `decode`
+        else:
+            recorder.call("all_reduce", sizes=[[512]], line=None, state="started")
+
+    for size, sure in ((2, ("low",)), (4, ("medium", "high"))):
+        assert level(frozen(job(size), (1,), last)) in sure

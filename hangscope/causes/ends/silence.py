@@ -43,11 +43,7 @@ def vanished(case: Case) -> Match | None:
     placed = tuple(
         r for r in culprits if (w := case.statements.whereabouts.get(r)) is not None and w.kind == "stack"
     )
-    # alive, but its recorder did not answer; where no other's stack is here, work outside of any call tells by itself
-    lone = (
-        case.statements.busy.intersection(placed) if len(placed) == len(case.statements.whereabouts) else ()
-    )
-    if alone := tuple(case.elsewhere(placed)) or tuple(sorted(lone)):
+    if alone := tuple(case.elsewhere(placed)):  # alive, but its recorder did not answer
         return busy(case, alone)
     culprits = tuple(r for r in culprits if r not in placed)
     if not culprits:

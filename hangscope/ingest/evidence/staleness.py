@@ -13,6 +13,8 @@ from hangscope.ingest.recorder.recording import Recording
 
 CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
 APART = 60 * 10**9  # ns: clocks that disagree by more than a minute are no clocks
+MEETINGS = 16  # calls that two ranks made, before the distance of their clocks can be told to be constant
+DRIFT = 2  # times the usual change from call to call: so far apart they may be half a history later
 COMPARED = 4  # dumps of either side of a gap, of which one contradiction is enough
 
 
@@ -64,13 +66,29 @@ def _before_the_last_attempt(claims: Sequence[Claim]) -> list[Claim]:
 def _contradict(old: Claim, new: Claim) -> bool:
     """Return whether a collective was over in the older dump before the newer one's rank made it."""
     over = dict(_completed(old.recording, new.rank))
+    before = _made(old.recording, over)
     for name, calls in _made(new.recording, over).items():
-        if any(
+        if not _kept_their_distance(before.get(name, {}), calls) and any(
             over[name].get(seq, False) and created > old.last_created + APART
             for seq, created in calls.items()
         ):
             return True
     return False
+
+
+def _kept_their_distance(old: Mapping[int, int], new: Mapping[int, int]) -> bool:
+    """Return whether two ranks made the calls of a group (seq -> ns) together, by clocks that a constant sets apart.
+
+    Who meets in each call is no further from the other after many than after one; two runs of one program drift apart. Equal times
+    to the nanosecond are no measurements.
+    """
+    common = sorted(old.keys() & new.keys())
+    if len(common) < MEETINGS:
+        return False
+    apart = np.array([new[seq] - old[seq] for seq in common])
+    half = len(apart) // 2
+    soon, late = np.median(np.abs(np.diff(apart))), np.median(np.abs(apart[half:] - apart[:-half]))
+    return bool(soon > 0 and late <= DRIFT * soon)
 
 
 def _completed(recording: Recording, other: int) -> Iterator[tuple[str, dict[int, bool]]]:
