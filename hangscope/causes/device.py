@@ -155,7 +155,9 @@ def network_fault(case: Case) -> Match | None:
         else "the transport reported a fault"
     )
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
-    pair = f" ({' and '.join(nodes)})" if 0 < len(nodes) <= 4 else ""
+    pair = f" between {' and '.join(nodes)}" if 1 < len(nodes) <= 4 else ""
+    if len(nodes) == 1:
+        pair = f" {'of' if nodes[0] in {e.host for e in warnings} else 'towards'} {nodes[0]}"
     nics = sorted({str(e.nic) for e in first if e.nic})
     named = (
         f"; the transport names {ranks_phrase(culprits)}"
@@ -181,6 +183,11 @@ def network_fault(case: Case) -> Match | None:
             if {kind.backend for kind in case.incident.kinds} == {"gloo"}
             else "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host looks the same.",
         ],
+        rivals=[
+            ("shape_mismatch", "splits that do not fit stall it the same way, and recorders keep no splits")
+        ]
+        if finding.stuck.kind is not None and finding.stuck.kind.op.startswith("all_to_all")
+        else [],
     )
 
 

@@ -23,10 +23,11 @@ def unused_parameters(case: Case) -> Match | None:
     if not events:
         return None
     ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
+    told = ranks or sorted({e.group_rank for e in events if e.group_rank is not None})
     few = bool(ranks) and len(ranks) * 2 <= len(case.incident.ranks)
     names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
     what = f" ({', '.join(names[:4])})" if names else ""
-    why = f"DDP's backward ended without a gradient for parameters{what}{f' on {ranks_phrase(ranks)}' if ranks else ''}; whether other ranks had one is not told"
+    why = f"DDP's backward ended without a gradient for parameters{what}{f' on {ranks_phrase(told)}' if told else ''}; whether other ranks had one is not told"
     return Match(
         "gradient_sync_mismatch",
         ranks if few else (),

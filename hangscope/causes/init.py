@@ -136,6 +136,11 @@ def _bootstrap(case: Case) -> Match | None:
 def _communicator(case: Case) -> Match | None:
     """An NCCL communicator that some members began and not all completed."""
     for event in case.statements.all(UnmadeCommunicator):
+        if event.phase == "fewer":
+            why = f"{ranks_phrase(event.absent)} did not complete a communicator of {event.nranks} ranks as the others did; which of them never came is not told"
+            # NCCL up to 2.22 prints nothing of those who wait in bootstrap.
+            advice = "Take a stack of each of these ranks (py-spy dump): the one outside ncclCommInit is the one that is missing."
+            return Match("init_hang", (), why, strength=0, evidence=[quote(event)], advice=[advice])
         unproved = beyond_the_text(case.incident, case.statements) & set(event.absent)
         if unproved and find_stop(case.statements) is None:
             continue  # the text may end, or begin, in the middle of a start that went well
@@ -149,7 +154,7 @@ def lacks_a_member(case: Case) -> bool:
     """Return whether all but few ranks wait in a communicator for members that never began it, and no step was made."""
     unproved = beyond_the_text(case.incident, case.statements)
     return not case.statements.all(Progress) and any(
-        e.absent and not e.absent_unknown and not unproved.intersection(e.absent)
+        e.phase == "incomplete" and e.absent and not e.absent_unknown and not unproved.intersection(e.absent)
         and len(e.absent) < len(e.starting) + len(e.connecting)
         for e in case.statements.all(UnmadeCommunicator)
     )  # fmt: skip

@@ -68,7 +68,7 @@ def one_sided_call(case: Case) -> Match | None:
     if left_out or skips:
         advice = f"Let all ranks skip together: all_reduce the flag that made {who} skip, or run the step with a zero loss."
     else:
-        call = odd.op if odd is not None else "collective"
+        call = (odd.op if odd is not None else "") or "it"
         advice = f"Call {call} on every rank and gate only the side effect around it (the write, the print), not the collective."
     circle = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
     return Match(

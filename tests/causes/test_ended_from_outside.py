@@ -108,7 +108,8 @@ def test_ctrl_c_at_one_rank_for_which_the_others_wait_hardly_tells_whether_it_wa
         stack = ["Traceback (most recent call last):", own, *([inside] if rank else []), "KeyboardInterrupt"]
         lines += [f"[rank{rank}]: {line}" for line in stack]
     report = told(tmp_path, lines)
-    assert short(report) == ("stuck_rank", (0,), "low")
+    assert short(report) == ("crashed_rank", (), "low")
+    assert report.verdict is not None and "stuck_rank" in {a.cause for a in report.verdict.alternatives}
 
 
 @pytest.mark.parametrize(("steps", "sure", "other"), [(0, "low", "init_hang"), (3, "medium", "unknown")])

@@ -50,7 +50,8 @@ def ended_from_outside(case: Case) -> Match | None:
         return None  # it was frozen, whoever ended it
     if event.reason in _BY_PEOPLE and still is not False and lacks_a_member(case):
         return None  # a start takes moments, and who cancels a job looked at it for longer
-    if still is not False and shows_a_wait(case):
+    waited = still is not False and shows_a_wait(case)
+    if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
         return None
     lost = _never_seen(case) if event.reason in _UNTOLD else []
     told = _REASONS.get(str(event.reason), "was ended from outside")
@@ -60,7 +61,7 @@ def ended_from_outside(case: Case) -> Match | None:
         f"the whole job {told}",
         # People cancel jobs that are frozen, and platforms end those that stand still.
         strength=0
-        if lost
+        if waited or lost  # when it was ended, in which moment a job that moves may wait as well
         else 1
         if still is not False
         or event.signal == "SIGINT"

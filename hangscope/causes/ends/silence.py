@@ -57,8 +57,9 @@ def vanished(case: Case) -> Match | None:
     # The last lines of a log that breaks off may be what is missing.
     cut = any(queue.cut for record in records for queue in record.queues.values())
     complete = not case.from_text or not not_collected(case.incident, case.statements) - set(culprits)
-    if any(isinstance(event, NcclRas) for event in finding.events):
-        what = "does not answer NCCL's RAS"
+    ras = [event.what for event in finding.events if isinstance(event, NcclRas)]
+    if ras:
+        what = f"{'is declared dead by' if set(ras) == {'dead'} else 'does not answer'} NCCL's RAS"
     elif dumps:
         what = f"left no dump, and every waiting rank leads to {them}"
     elif lost:
@@ -74,7 +75,7 @@ def vanished(case: Case) -> Match | None:
     if len(culprits) > 1 and not (lost or silent):
         return None  # several records that are missing were rather not collected
     return Match(
-        "crashed_rank", culprits, f"{who} {what}", strength=1 if complete and (silent or (lost and not cut and len(culprits) == 1)) else 0, evidence=evidence,
+        "crashed_rank", culprits, f"{who} {what}", strength=int(set(ras) == {"dead"} or (complete and bool(silent or (lost and not cut and len(culprits) == 1)))), evidence=evidence,
         advice=[
             f"Look for the end of {who}: its exit code or signal in the launcher's output, and the kernel log of its host.",
             "A process that still lives can be asked for its stack (py-spy dump --pid PID): one stuck in teardown writes no dump either.",
@@ -150,6 +151,37 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
         advice=[
             f"Check rank {culprits[0]}'s exit code: with 0 it left early; otherwise look for what killed it.",
             "Leave together: agree on the end over all ranks before any returns.",
+        ],
+    )  # fmt: skip
+
+
+def lost_by_peers(case: Case) -> Match | None:
+    """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
+    finding = case.finding
+    if (
+        not isinstance(finding, Absent)
+        or len(finding.culprits) != 1
+        or case.incident.ranks[finding.culprits[0]].dump_file
+    ):
+        return None
+    rank = finding.culprits[0]
+    host = case.incident.ranks[rank].host
+    lost = [
+        e
+        for e in case.statements.all(NcclWarn)
+        if e.fault == "closed_by_peer"
+        and e.rank != rank
+        and host is not None
+        and host in (e.peer_node, e.peer_host)
+    ]
+    if not lost or case.statements.of(rank, NcclWarn) or rank in case.statements.whereabouts:
+        return None
+    why = f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections"
+    return Match(
+        "crashed_rank", (rank,), why, strength=1, evidence=[quote(e) for e in lost[:3]],
+        advice=[
+            f"Look for the end of rank {rank}: its exit code or signal in the launcher's output, and the kernel log of its host.",
+            "NCCL prints nothing in a process that is killed; whoever prints 'closed by remote peer' is a victim.",
         ],
     )  # fmt: skip
 

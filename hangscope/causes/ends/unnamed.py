@@ -222,6 +222,8 @@ def _exception(case: Case) -> Match | None:
     name = (first.type if isinstance(first, (RankException, Terminate)) else None) or (
         "no word of its own" if isinstance(first, WorkerDied) else "an abort"
     )
+    if isinstance(first, Terminate) and first.what.startswith("Fatal Python error"):
+        name = first.what[:80]
     message = first.message if isinstance(first, RankException) else first.text
     return _match(
         "crashed_rank",

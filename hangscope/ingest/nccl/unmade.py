@@ -6,6 +6,7 @@ those who wait print no more than the one who never came; from 2.23 START comes 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,9 +20,11 @@ from hangscope.ingest.nccl.join import Joined
 class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True):
     """A communicator that never became whole, made from the lines of all processes. Members are global ranks.
 
-    `absent_unknown` counts the absent members that nothing names.
+    `phase`: incomplete, or fewer (whole groups of processes made one less than the others). `absent_unknown` counts the absent
+    members that nothing names.
     """
 
+    phase: str
     nranks: int
     name: str | None = None
     absent: tuple[int, ...] = ()
@@ -32,7 +35,11 @@ class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True):
 
 
 def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list[UnmadeCommunicator]:
-    """Return one event per communicator that some members began and not all completed, with its members as far as they are known."""
+    """Return one event of phase `incomplete` per communicator that some members began and not all completed.
+
+    Members are named as far as they are known. Where no release's line tells of such a communicator, but whole groups of
+    processes made one less than the others, one event of phase `fewer` names those processes.
+    """
     first: dict[str, Communicator] = {}
     for comm in communicators:
         first.setdefault(joined.name_of.get(comm.local_id, comm.name), comm)
@@ -47,7 +54,7 @@ def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list
             "connecting": state.connecting,
             "complete": state.complete,
         }
-        fields: dict[str, Any] = {"name": name, "nranks": state.nranks}
+        fields: dict[str, Any] = {"phase": "incomplete", "name": name, "nranks": state.nranks}
         for stage, numbers in stages.items():
             known = tuple(r for n in numbers if n < len(members) and (r := members[n]) is not None)
             fields[stage] = known
@@ -59,7 +66,38 @@ def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list
             f"{len(state.absent)} not seen"
         )
         events.append(_event(first[name], text, fields))
-    return events
+    return events or _fewer(joined, communicators)
+
+
+def _fewer(joined: Joined, communicators: Sequence[Communicator]) -> list[UnmadeCommunicator]:
+    """Return the event `fewer`, where the counts of completed communicators split the job into whole groups."""
+    if any(comm.calls for comm in communicators):
+        return []
+    made: Counter[int] = Counter()
+    last: dict[int, Communicator] = {}
+    for comm in communicators:
+        rank = joined.rank_of_process.get((comm.file, comm.host, comm.pid))
+        if rank is None or not comm.completed:
+            return []
+        made[rank] += 1
+        last[rank] = comm
+    if len(set(made.values())) != 2 or max(made.values()) - min(made.values()) != 1:
+        return []
+    fewer = sorted(r for r, count in made.items() if count == min(made.values()))
+    further = sorted(set(made) - set(fewer))
+    sizes = {last[r].nranks or 0 for r in further}
+    size = sizes.pop()
+    # Sister groups of one size cover all processes; anything else is a group that only some ranks have.
+    if sizes or size < 2 or len(further) % size or len(fewer) % size:
+        return []
+    text = f"{len(further)} processes completed one more communicator of {size} ranks than the other {len(fewer)}"
+    return [
+        _event(
+            last[further[0]],
+            text,
+            {"phase": "fewer", "nranks": size, "absent": tuple(fewer), "complete": tuple(further)},
+        )
+    ]
 
 
 def _event(comm: Communicator, text: str, fields: dict[str, Any]) -> UnmadeCommunicator:
