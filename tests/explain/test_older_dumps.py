@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, world
+from tests.simulator import Remains, collect, simulate
 from tests.text_lines import DEFAULT, observed, short, status, timeout
+from tests.verdicts import blame
 
 
 def _rank(rank: int, done: int, pending: int, size: int = 4) -> Recorder:
@@ -117,3 +121,11 @@ def test_several_that_are_idle_by_dumps_alone_are_certain_only_where_somebody_ti
     assert short(analyze(tmp_path)) == ("stuck_rank", (3, 7), "medium")
     (tmp_path / "rank_1.log").write_text(timeout(1, group=DEFAULT, seq=21, n=8) + "\n")
     assert short(analyze(tmp_path)) == ("stuck_rank", (3, 7), "high")
+
+
+@pytest.mark.parametrize("seed", [53000, 53002])
+def test_what_a_rank_did_behind_its_own_dump_is_no_half_that_it_left_out(seed: int, tmp_path: Path) -> None:
+    """Rank 11's dump is seconds older than its peers': fewer sends, and no half of the pair that waits."""
+    left = Remains(simulate("lost_half", seed))
+    left.write(tmp_path, collect(left, "mixed losses"))
+    assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", tuple(left.job.truth.culprits))

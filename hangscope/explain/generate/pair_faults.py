@@ -90,7 +90,9 @@ class PairFaults:
         that starves in an unpaired call itself is only a link of the chain. None where every half has its counterpart
         and no program shows that it was meant for another.
         """
-        missing = [(node, rank) for node in unpaired if (rank := self.missing_half(node)) is not None]
+        lacking = ((node, self.missing_half(node)) for node in unpaired)
+        # A dump that is older than its peers' lacks what its rank did since.
+        missing = [(node, r) for node, r in lacking if r is not None and r not in self.aligned.early]
         pairs = [node for node in calls if isinstance(node, PairInstance)]
         if not pairs:
             return None

@@ -73,10 +73,10 @@ def counted_apart(aligned: Aligned, pair: PairInstance) -> tuple[int, int] | Non
 
 
 def _sends_and_receives(aligned: Aligned, gid: int, rank: int) -> int | None:
-    """Return the number of a rank's last send or receive on a group, or None where none was kept."""
+    """Return the number of a rank's last send or receive on a group, or None where none was kept, or its dump is an earlier one."""
     record = aligned.incident.ranks.get(rank)
     queue = record.p2p.get(gid) if record is not None else None
-    if record is None or queue is None or not len(queue):
+    if record is None or queue is None or not len(queue) or rank in aligned.early:
         return None
     alone = gid not in record.queues  # else the counters are of the collectives
     return max(int(queue.seq.max()), (queue.frontier.enqueued or 0) if alone else 0)
