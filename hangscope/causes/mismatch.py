@@ -84,16 +84,18 @@ def wrong_shape(case: Case) -> Match | None:
         return None
     if d.another_call or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name
-    frameless = d.same_site is None
+    # A source and its receivers are two sides by their roles: that one of them has more ranks accuses nobody.
+    roles = d.met_before and case.frame_of(d.own) != case.frame_of(d.peer)
+    culprits = () if roles else case.finding.culprits
     return Match(
         "shape_mismatch",
-        case.finding.culprits,
+        culprits,
         f"{_meeting(case, d)}: the same call with other sizes",
-        strength=1 if frameless else 2,
+        strength=1 if d.same_site is None or roles else 2,
         frame=case.frame_of(d.own),
         evidence=aspects(case) + _received(case),
         advice=[
-            f"Pad or drop what made {ranks_phrase(case.finding.culprits) if case.finding.culprits else 'one side'} send other sizes (a last small batch, a variable length), or exchange sizes first."
+            f"Pad or drop what made {ranks_phrase(culprits) if culprits else 'one side'} send other sizes (a last small batch, a variable length), or exchange sizes first."
         ],
     )
 
