@@ -49,7 +49,8 @@ def _line(line: bytes) -> bytes:
         told = _row(line)
     else:
         return line
-    return "\r".join(told).encode() if told else line
+    # JSON may hold halves of characters, which no encoding has.
+    return "\r".join(told).encode("utf-8", "replace") if told else line
 
 
 def _record(line: bytes) -> list[str]:
@@ -67,19 +68,22 @@ def _record(line: bytes) -> list[str]:
     if not isinstance(error, str) or error in message:
         error = ""
     rank, pod, stamp = (_first(record, keys) for keys in (_RANKS, _PODS, _TIMES))
-    number = rank if isinstance(rank, int) else short_number(rank) if isinstance(rank, str) else None
+    number = short_number(str(rank)) if isinstance(rank, int | str) else None
     return _behind(
         message,
         error,
-        number if number is not None and number >= 0 else None,
+        number,
         pod if isinstance(pod, str) and _NAME.match(pod) else None,
         stamp if isinstance(stamp, str) else "",
     )
 
 
 def _row(line: bytes) -> list[str]:
-    """Return the line that is the last cell of a row, whose first one is its time."""
-    cells = next(csv.reader([line.decode("utf-8", "replace").rstrip("\r")]), [])
+    """Return the line that is the last cell of a row, whose first one is its time; nothing where it is no row of a table."""
+    try:
+        cells = next(csv.reader([line.decode("utf-8", "replace").rstrip("\r")]), [])
+    except csv.Error:  # a bar that was drawn over it, or a cell without end
+        return []
     return _behind(cells[-1], "", None, None, cells[0]) if len(cells) > 1 else []
 
 

@@ -62,3 +62,21 @@ def test_an_error_that_a_logger_keeps_apart_is_a_line_of_its_own() -> None:
 )  # fmt: skip
 def test_what_is_no_record_of_a_line_stays_as_it_is(text: str) -> None:
     assert unwrapped(f'{text}\n{{"x": 1}}\n'.encode()) == f'{text}\n{{"x": 1}}\n'.encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"message": "\\ud800 step 3", "rank": 1}',
+        '{"message": "step 3", "rank": true}',
+        '{"message": "step 3", "rank": ' + "9" * 400 + "}",
+        f'"{STAMP}","a"\r"b"c',
+        f'"{STAMP}","{"x" * 200_000}"',
+        f'"{STAMP}","without an end',
+        '{"a":' * 3000 + "1" + "}" * 3000,
+    ],
+)
+def test_what_is_no_record_after_all_costs_no_other_line(line: str) -> None:
+    behind = f"[rank2]: {MESSAGE}"
+    text = unwrapped(f"{line}\n{behind}\n".encode()).decode()
+    assert text.endswith(f"\n{behind}\n") and "[rankTrue]" not in text and "[rank999" not in text
