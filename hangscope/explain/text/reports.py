@@ -100,7 +100,8 @@ def analyzer(incident: Incident, statements: Statements) -> Finding | None:
         waiting = tuple(r for r in report.expected if r not in report.named)
         call = CallKind(report.op or "")
         stuck = StuckCall(None, report.seq, waiting[0] if waiting else None, call)
-        own = OwnCall(call, report.seq) if report.what == "unlike" else OwnCall()
+        made = CallKind(report.own_op) if report.own_op else call
+        own = OwnCall(made, report.seq) if report.what == "unlike" else OwnCall()
         of = Absent if report.what == "absent" else Different
         return of(
             report.named,

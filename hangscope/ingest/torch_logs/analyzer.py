@@ -38,11 +38,15 @@ _LAST = regex(r"^\s*(?:collective stack trace:|error msg:)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzerReport(GroupEvent, same_by=("what", "seq", "group_name", "named")):
-    """One report of torch's analyzer. `what` is absent or unlike; all ranks are global; `error` as it names the mismatch."""
+    """One report of torch's analyzer. `what` is absent or unlike; all ranks are global; `error` as it names the mismatch.
+
+    A row of its table has no `seq`, and tells what the one that is named made (`own_op`).
+    """
 
     what: str
-    seq: int
+    seq: int | None = None
     op: str | None = None
+    own_op: str | None = None
     named: tuple[int, ...] = ()
     expected: tuple[int, ...] = ()
     error: str | None = None
