@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import field
 from typing import TypeVar
 
@@ -83,9 +84,12 @@ class Statements:
         by_kind = self.of_rank.get(rank, {})
         return [e for kind in kinds for e in by_kind.get(kind, ()) if isinstance(e, kind)]
 
-    def by_rank(self, kind: type[AnyEvent]) -> dict[int, AnyEvent]:
-        """Return the first event of a kind of each rank that has one, by rank."""
-        return {rank: events[0] for rank in sorted(self.of_rank) if (events := self.of(rank, kind))}
+    def by_rank(
+        self, kind: type[AnyEvent], which: Callable[[AnyEvent], object] | None = None
+    ) -> dict[int, AnyEvent]:
+        """Return the first event of a kind, of those that `which` holds for, of each rank that has one, by rank."""
+        found = ((rank, next(filter(which, self.of(rank, kind)), None)) for rank in sorted(self.of_rank))
+        return {rank: event for rank, event in found if event is not None}
 
     def ranks(self, *kinds: type[Event]) -> frozenset[int]:
         """Return the ranks that have an event of these kinds."""

@@ -26,11 +26,13 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
     for _, stack in record.threads:
         return _locate(stack, record.stack_file or "a stack dump", "stack")
     raised = statements.of(record.rank, RankException)
-    told = [(e, "log") for e in (*statements.of(record.rank, FailedStack), *(e for e in raised if e.symptom))]
-    for event, kind in (*told, *((e, "stack") for e in raised if e.type == CTRL_C)):
+    shown: list[FailedStack | RankException] = [*statements.of(record.rank, FailedStack)]
+    shown += [*(e for e in raised if e.symptom), *(e for e in raised if e.type == CTRL_C)]
+    for event in shown:
         stood = before_signal(event.frames, own_knowledge())
         if stood:  # whose signal handler waits for others stood somewhere else when the signal came
-            return _locate(stood, event.file, kind if stood == event.frames else "stack")
+            interrupted = isinstance(event, RankException) and not event.symptom
+            return _locate(stood, event.file, "stack" if interrupted or stood != event.frames else "log")
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hangscope.explain.finding import Absent, StuckCall
+from hangscope.explain.finding import Absent
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
@@ -24,39 +24,29 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
 
     Where nothing says that they wait, its stack must be in a library's code: it may compute, or wait for its own device.
     """
-    stood = {r: w.stack for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
-    if len(stood) < _LEAST or set(stood) != set(incident.ranks):
+    places = {
+        r: w.stack
+        for r, w in statements.whereabouts.items()
+        if w.kind == "stack" and w.stack and not w.inside
+    }
+    if len(places) < _LEAST or places.keys() != incident.ranks.keys():
         return None
-    if any(where.inside for where in statements.whereabouts.values()):
+    ((place, _),) = Counter(stack[0] for stack in places.values()).most_common(1)
+    odd = tuple(rank for rank, stack in places.items() if stack[0] != place)
+    if len(odd) != 1 or not _of_the_program(place):
         return None
-    ((place, times),) = Counter(stack[0] for stack in stood.values()).most_common(1)
-    odd = tuple(rank for rank, stack in stood.items() if stack[0] != place)
-    if len(odd) != 1 or times != len(stood) - 1 or not _of_the_program(place):
-        return None
-    waits, stopped = _waits_for_its_device(place), _stopped(incident, statements)
+    own, end = places[odd[0]], statements.external
+    # torch's own wait for all that a device, a stream or an event has to do
+    waits = place.name == "synchronize" and not is_user(place)
+    stopped = bool(statements.all(*PROOFS)) or (
+        end is not None and stood_still(incident, statements, end) is True
+    )
     still = all(record.unchanged_stacks for record in incident.ranks.values())
-    own = stood[odd[0]]
     if not (waits or stopped or still) or user_frame(own) is None:
         return None
     if _of_the_program(own[0]) and not (waits and is_user(own[0])):
         return None  # it waits for its device at another line, or computes
-    others = tuple(sorted(set(stood) - set(odd)))
-    return Absent(
-        odd, StuckCall(rank=others[0]), waiting=others, reached=frozenset(others), guess=not stopped
-    )
-
-
-def _stopped(incident: Incident, statements: Statements) -> bool:
-    """Return whether a line proves that the job stood still, or its last step was long over when it was ended."""
-    end = statements.external
-    return bool(statements.all(*PROOFS)) or (
-        end is not None and stood_still(incident, statements, end) is True
-    )
-
-
-def _waits_for_its_device(frame: Frame) -> bool:
-    """Return whether a frame is torch's own wait for all that a device, a stream or an event has to do."""
-    return not is_user(frame) and frame.name == "synchronize" and _of_the_program(frame)
+    return Absent(odd, guess=not stopped)
 
 
 def _of_the_program(frame: Frame) -> bool:

@@ -15,13 +15,7 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.blocked import blocked_alone
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
-from hangscope.explain.text.output import (
-    apart_from_its_peers,
-    last_words,
-    progress,
-    silent,
-)
-from hangscope.explain.text.printed import printed
+from hangscope.explain.text.output import apart_from_its_peers, progress, silent
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.reports import analyzer, barrier, desync, horovod
 from hangscope.explain.text.sites import sites
@@ -57,21 +51,25 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (sites, Source.SILENCE),
     (blocked_alone, Source.SILENCE),
     (progress, Source.OUTPUT),
-    (last_words, Source.OUTPUT),
-    (printed, Source.OUTPUT),
 )
 
 
 def told(incident: Incident, statements: Statements) -> Iterator[tuple[Finding, Source]]:
-    """Yield what the text shows, and what kind of evidence that is."""
+    """Yield what the text shows, and what kind of evidence that is.
+
+    Where a search does not say who waits, all others do; and of them the first stands for who is stuck.
+    """
     unproved = beyond_the_text(incident, statements) | without_a_log(incident, statements)
     for search, source in SEARCHES:
         finding = search(incident, statements)
         if finding is None:
             continue
+        waiting = finding.waiting or tuple(r for r in sorted(incident.ranks) if r not in finding.culprits)
+        stuck = finding.stuck
+        if stuck.rank is None and waiting:
+            stuck = replace(stuck, rank=waiting[0])
         if source in (Source.SILENCE, Source.OUTPUT):
             if unproved & set(finding.culprits):
                 continue  # of ranks that the text does not hold, silence proves nothing
-            waiting = tuple(r for r in finding.waiting if r not in unproved)
-            finding = replace(finding, waiting=waiting, reached=finding.reached.intersection(waiting))
-        yield finding, source
+            waiting = tuple(r for r in waiting if r not in unproved)
+        yield replace(finding, stuck=stuck, waiting=waiting, reached=frozenset(waiting)), source
