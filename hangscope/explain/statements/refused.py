@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
@@ -25,21 +23,17 @@ def with_refused(incident: Incident, statements: Statements) -> Incident:
     ranks = dict(incident.ranks)
     for (gid, seq), came in sorted(at.items()):
         told = {r: next((e for e in statements.of(r, CallFingerprint) if e.seq == seq), None) for r in came}
-        if None in told.values():
-            continue
-        for rank, event in told.items():
+        for rank, event in told.items() if None not in told.values() else ():
             assert event is not None
             queue = ranks[rank].queues[gid]
-            sizes, types = (
-                (event.shape,) if event.shape is not None else (),
-                (event.dtype,) if event.dtype else (),
-            )
+            sizes = (event.shape,) if event.shape is not None else ()
+            types = (event.dtype,) if event.dtype else ()
             kind = incident.kinds[int(queue.kind[-1])]
             kind = replace(kind, op=event.op, input_sizes=sizes, input_dtypes=types)
             in_place = event.op == "all_reduce"  # of other calls a fingerprint does not tell what comes out
             added.append(replace(kind, output_sizes=sizes, output_dtypes=types) if in_place else kind)
-            last = np.array([len(incident.kinds) + len(added) - 1], queue.kind.dtype)
-            kinds = np.concatenate([queue.kind[:-1], last])
+            kinds = queue.kind.copy()
+            kinds[-1] = len(incident.kinds) + len(added) - 1
             queues = {**ranks[rank].queues, gid: replace(queue, kind=kinds)}
             ranks[rank] = replace(ranks[rank], queues=queues)
     return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(added)) if added else incident
