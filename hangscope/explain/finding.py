@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from typing import ClassVar, TypeVar
 
@@ -179,11 +179,6 @@ class Stalled(Finding):
 
 
 AnyFinding = TypeVar("AnyFinding", bound=Finding)
-
-
-def reaching(finding: AnyFinding, waiting: tuple[int, ...], explains: frozenset[int]) -> AnyFinding:
-    """Return a finding with who waits, and which of them lead to its root."""
-    return replace(finding, waiting=waiting, reached=explains.intersection(waiting))
 
 
 class Source(Enum):

@@ -25,35 +25,36 @@ class Lag:
 
 
 class DeviceLag:
-    """Finds the ranks whose devices stopped. `ranks` are all that lag, whoever is named (global).
-
-    `told`: one rank alone lags, and its own watchdog tells of that call, so that its dump is no older than its peers'. Several
-    lag by a call each where a network is slow.
-    """
+    """Finds the ranks whose devices stopped. `ranks` are all that lag, whoever is named (global)."""
 
     def __init__(self, aligned: Aligned) -> None:
         self.aligned = aligned
-        lags = (self._lag(root) for root in aligned.graph.roots if root.kind == "call")
-        self._lags = [lag for lag in lags if lag is not None]
-        self.ranks = frozenset(rank for lag in self._lags for rank in lag.ranks)
-        self.told = len(self.ranks) == 1 and any(
-            event.seq == lag.node.seq
-            for lag in self._lags
-            for event in aligned.stated.of(lag.ranks[0], WatchdogTimeout)
+        lags = (self._lag(root) for root in aligned.roots("call"))
+        self._lags = sorted(
+            (lag for lag in lags if lag is not None), key=lambda lag: (lag.created, str(lag.node))
         )
+        self.ranks = frozenset(rank for lag in self._lags for rank in lag.ranks)
 
     def find(self) -> Lagging | None:
         """Return the finding of lagging devices, or None where nobody lags or nobody waits for those who do."""
+        aligned, lagging = self.aligned, tuple(sorted(self.ranks))
         explains = frozenset[int]().union(*(lag.explains for lag in self._lags))
         if not explains - self.ranks:
             return None  # nobody waits for them: their dumps are a moment older than their peers'
-        first = min(self._lags, key=lambda lag: (lag.created, str(lag.node)))
-        own = self._call_of(first)
+        # Of one rank alone whose own watchdog tells of that call the dump is no older; several lag where a network is slow.
+        told = {e.seq for e in aligned.stated.of(lagging[0], WatchdogTimeout)} if len(lagging) == 1 else set()
+        few = all(lag.few for lag in self._lags) or any(lag.node.seq in told for lag in self._lags)
+        named = lagging
+        if (len(lagging) > 1 and not few) or 2 * len(lagging) > len(aligned.incident.ranks):
+            named = ()  # where most did not finish, the few that did are no measure
+        elif len(lagging) > 1:
+            named = tuple(sorted(r for lag in self._lags for r in lag.long))
+        first = self._lags[0]
+        view = aligned.views[first.node.gid]
+        own = view.kind_of(next(r for r in lagging if r in view.members), first.node.seq)
         # What the others are stuck in lies behind what the lagging device did not finish.
-        node = self.aligned.first_instance(lambda absent: bool(absent & self.ranks)) or first.node
-        few = self.told or all(lag.few for lag in self._lags)
-        finding = Lagging(self._named(few), self.aligned.stuck_in(node, sorted(self.ranks)), own, tie=not few)
-        return self.aligned.reached_by(finding, explains)
+        stuck = aligned.stuck_in(aligned.first_instance(lagging) or first.node, lagging)
+        return aligned.reached_by(Lagging(named, stuck, OwnCall(own, first.node.seq), tie=not few), explains)
 
     def _lag(self, root: Root) -> Lag | None:
         node = root.nodes[0]
@@ -69,18 +70,6 @@ class DeviceLag:
         created = min(view.created(r, node.seq) for r in behind)
         return Lag(node, behind, long, few, root.explains | set(behind), created)
 
-    def _named(self, few: bool) -> tuple[int, ...]:
-        lagging = tuple(sorted(self.ranks))
-        if (len(lagging) > 1 and not few) or 2 * len(lagging) > len(self.aligned.incident.ranks):
-            return ()  # where most did not finish, the few that did are no measure
-        return tuple(sorted(r for lag in self._lags for r in lag.long)) if len(lagging) > 1 else lagging
-
-    def _call_of(self, lag: Lag) -> OwnCall:
-        """Return what the first of the lagging members did not finish."""
-        view = self.aligned.views[lag.node.gid]
-        rank = next(r for r in sorted(self.ranks) if r in view.members)
-        return OwnCall(view.kind_of(rank, lag.node.seq), lag.node.seq)
-
 
 def lags(view: GroupFrontier, rank: int, seq: int) -> bool:
     """Return whether peers' completions prove that a call is over which this rank's device has not finished."""
@@ -90,6 +79,4 @@ def lags(view: GroupFrontier, rank: int, seq: int) -> bool:
         members = view.members.values()
         done = sum((member.completed or 0) >= seq for member in members)
         return 2 * done > len(members) and all((member.enqueued or 0) >= seq for member in members)
-    if view.proven < seq:
-        return False
-    return kind is None or proves_participation(kind) or view.proven > seq
+    return view.proven > seq or (view.proven == seq and (kind is None or proves_participation(kind)))

@@ -14,18 +14,19 @@ from hangscope.incident import State
 
 def standing_call(aligned: Aligned) -> Stalled | Unstarted | None:
     """Return the finding of the call that most ranks wait for and that waits for nobody; of equals the earliest."""
-    roots = [r for r in aligned.graph.roots if r.kind == "call" and r.explains]
+    roots = [
+        (root, node) for root in aligned.roots("call") for node in root.nodes[:1] if isinstance(node, Called)
+    ]
     if not roots:
         return None
-    root = min(roots, key=lambda r: (-len(r.explains), aligned.when(r.nodes[0])))
-    (node, *_) = (n for n in root.nodes if isinstance(n, Called))
-    reach = root.explains | set(root.ranks)
+    root, node = min(roots, key=lambda r: (-len(r[0].explains), aligned.when(r[1])))
     behind = _not_begun(aligned, node) if isinstance(node, Instance) else ()
-    if behind and isinstance(node, Instance):
-        stuck = aligned.stuck_in(node, behind)
-        own = OwnCall(aligned.views[node.gid].kind_of(behind[0], node.seq), node.seq)
-        return aligned.reached_by(Unstarted(behind, stuck, own), reach)
-    return aligned.reached_by(Stalled((), aligned.stuck_in(node)), reach)
+    stuck = aligned.stuck_in(node, behind)
+    finding: Stalled | Unstarted = Stalled((), stuck)
+    if isinstance(node, Instance) and behind:
+        own = aligned.views[node.gid].kind_of(behind[0], node.seq)
+        finding = Unstarted(behind, stuck, OwnCall(own, node.seq))
+    return aligned.reached_by(finding, root.explains | set(root.ranks))
 
 
 def _not_begun(aligned: Aligned, node: Instance) -> tuple[int, ...]:
@@ -39,4 +40,4 @@ def _not_begun(aligned: Aligned, node: Instance) -> tuple[int, ...]:
             return ()
         begun[rank] = int(member.queue.state[row]) != State.PENDING
     behind = tuple(sorted(rank for rank, has in begun.items() if not has))
-    return behind if behind and 2 * len(behind) < len(begun) else ()
+    return behind if 2 * len(behind) < len(begun) else ()
