@@ -15,7 +15,8 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.blocked import blocked_alone
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
-from hangscope.explain.text.output import apart_from_its_peers, progress, silent
+from hangscope.explain.text.output import apart_from_its_peers, last_words, progress, silent, stuck
+from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.reports import analyzer, barrier, desync, horovod
 from hangscope.explain.text.sites import sites
@@ -51,6 +52,8 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (sites, Source.SILENCE),
     (blocked_alone, Source.SILENCE),
     (progress, Source.OUTPUT),
+    (last_words, Source.OUTPUT),
+    (printed, Source.OUTPUT),
 )
 
 
@@ -61,15 +64,15 @@ def told(incident: Incident, statements: Statements) -> Iterator[tuple[Finding, 
     """
     unproved = beyond_the_text(incident, statements) | without_a_log(incident, statements)
     for search, source in SEARCHES:
-        finding = search(incident, statements)
+        finding = search(incident, statements) if source is not Source.OUTPUT or stuck(statements) else None
         if finding is None:
             continue
         waiting = finding.waiting or tuple(r for r in sorted(incident.ranks) if r not in finding.culprits)
-        stuck = finding.stuck
-        if stuck.rank is None and waiting:
-            stuck = replace(stuck, rank=waiting[0])
+        call = finding.stuck
+        if call.rank is None and waiting:
+            call = replace(call, rank=waiting[0])
         if source in (Source.SILENCE, Source.OUTPUT):
             if unproved & set(finding.culprits):
                 continue  # of ranks that the text does not hold, silence proves nothing
             waiting = tuple(r for r in waiting if r not in unproved)
-        yield replace(finding, stuck=stuck, waiting=waiting, reached=frozenset(waiting)), source
+        yield replace(finding, stuck=call, waiting=waiting, reached=frozenset(waiting)), source

@@ -6,6 +6,8 @@ or a watcher's line.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from hangscope.explain.finding import Absent, Different, Finding, Unseen
@@ -39,6 +41,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrierWitness,
 )
 from hangscope.knowledge.callsite import runs_backward, user_frames
+from hangscope.regex import regex
 
 #: What a rank prints that waited, or was aborted over what a peer sent.
 _FAILED: tuple[type[Event], ...] = (
@@ -46,6 +49,7 @@ _FAILED: tuple[type[Event], ...] = (
 )  # fmt: skip
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
+_NUMBERS = regex(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
 _PEERS = 2  # that stand at one line before another is said to be apart
 
 
@@ -147,8 +151,6 @@ def in_one_call(statements: Statements) -> bool:
 
 def progress(incident: Incident, statements: Statements) -> Finding | None:
     """Name the ranks whose output counts fewer or more steps than the others', or says alone that the loop is over."""
-    if not stuck(statements):
-        return None
     done = tuple(statements.by_rank(Progress, lambda e: e.done))
     if done and 2 * len(done) <= len(incident.ranks):
         return Different(done, guess=True)
@@ -162,6 +164,22 @@ def progress(incident: Incident, statements: Statements) -> Finding | None:
         return None
     low, high = (tuple(r for r in sorted(steps) if steps[r] == place) for place in places)
     few, kind = (low, Absent) if len(low) < len(high) else (high, Different)
-    if len(low) == len(high) or (len(few) > 1 and 4 * len(few) > len(steps)):
-        return None
-    return kind(few, guess=True)
+    return kind(few, guess=True) if _may_be_odd(few, incident) else None
+
+
+def last_words(incident: Incident, statements: Statements) -> Finding | None:
+    """Name the few ranks whose last line of progress, numbers apart, is another than that of all others, who agree."""
+    last = {r: max(statements.of(r, Progress), key=lambda e: e.line) for r in statements.ranks(Progress)}
+    said = {rank: _NUMBERS.sub("#", event.text) for rank, event in sorted(last.items())}
+    usual = Counter(said.values()).most_common(1)[0][0] if said else ""
+    few = tuple(rank for rank, text in said.items() if text != usual)
+    return (
+        Different(few, guess=True)
+        if len(said) == len(incident.ranks) and _may_be_odd(few, incident)
+        else None
+    )
+
+
+def _may_be_odd(few: tuple[int, ...], incident: Incident) -> bool:
+    """Return whether what sets ranks apart may be a fault of theirs: they are one against several, or few."""
+    return 0 < 2 * len(few) < len(incident.ranks) and (len(few) == 1 or 4 * len(few) <= len(incident.ranks))
