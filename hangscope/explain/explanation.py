@@ -26,6 +26,7 @@ from hangscope.explain.finding import (
     Stalled,
     Unseen,
     Weighed,
+    price,
 )
 from hangscope.explain.generate.absence import seen_absent, unseen
 from hangscope.explain.generate.circles import apart, circular
@@ -36,7 +37,6 @@ from hangscope.explain.generate.standing_calls import standing_call
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.text.hypotheses import told
-from hangscope.explain.weights import price
 
 
 def explain(aligned: Aligned) -> Explanation:
