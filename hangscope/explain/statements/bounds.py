@@ -18,7 +18,7 @@ from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.explain.statements.outlived import outlived
 from hangscope.explain.statements.refused import with_refused
-from hangscope.explain.statements.statements import Statements
+from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.statements.told_calls import InCall, ToldCalls
 from hangscope.explain.statements.told_groups import Key, ToldGroups
 from hangscope.incident import Absence, Frontier, Incident, Queue, RankRecord, State
@@ -30,7 +30,6 @@ from hangscope.ingest.torch_logs.c10d import (
     WatchdogTimeout,
 )
 from hangscope.ingest.torch_logs.store import StoreTimeout
-from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
 _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line does not tell
@@ -154,7 +153,7 @@ def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[in
 
 def overdue(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks without a dump of which a line says that they waited: for a call, or for others to join a group."""
-    late = statements.ranks(WatchdogTimeout, GlooTimeout, GlooClosed, StoreTimeout)
+    late = statements.ranks(*WAITED, StoreTimeout)
     early = frozenset(r for r, own in incident.ranks.items() if own.absence is Absence.EARLY)
     return frozenset(r for r in late if incident.ranks[r].dump_file is None) | (
         early & (late | statements.symptoms)
@@ -163,7 +162,7 @@ def overdue(incident: Incident, statements: Statements) -> frozenset[int]:
 
 def idle(statements: Statements) -> frozenset[int]:
     """Return the ranks that had nothing overdue when others timed out: alive, and in no call since long enough."""
-    return statements.ranks(DumpObserved) - statements.ranks(WatchdogTimeout, GlooTimeout, GlooClosed)
+    return statements.ranks(DumpObserved) - statements.ranks(*WAITED)
 
 
 def _extend(

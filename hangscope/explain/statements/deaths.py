@@ -10,22 +10,23 @@ from collections import defaultdict
 from math import inf
 
 from hangscope.events import Event
-from hangscope.explain.statements.statements import CLOCK_SKEW, INTERRUPTS, AnyEvent, Death, Statements
+from hangscope.explain.statements.statements import (
+    CLOCK_SKEW,
+    INTERRUPTS,
+    WAITED,
+    AnyEvent,
+    Death,
+    Statements,
+)
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.ingest.torch_logs.c10d import (
-    DumpObserved,
-    DumpSignal,
-    HeartbeatTimeout,
-    WatchdogStatus,
-    WatchdogTimeout,
-)
+from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogStatus
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
+from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.callsite import user_frame
 
 _ABORTS = frozenset({-6, 134})
@@ -37,8 +38,7 @@ _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 1
 
 #: What a rank tells that waited for others, or noticed something, before it was aborted.
 _ABORTING: tuple[type[Event], ...] = (
-    GlooSizeMismatch, WatchdogTimeout, GlooClosed, GlooTimeout, Terminate, RankException, HeartbeatTimeout, DumpSignal, DumpObserved,
-    WatchdogStatus,
+    *WAITED, GlooSizeMismatch, Terminate, RankException, HeartbeatTimeout, DumpSignal, DumpObserved, WatchdogStatus,
 )  # fmt: skip
 _FAULTS: tuple[tuple[type[Event], str], ...] = (
     (OomCuda, "ran out of GPU memory"),
@@ -127,7 +127,7 @@ def _unheard_abort(rank: int, statements: Statements) -> bool:
     """
     said = (e for events in statements.of_rank[rank].values() for e in events)
     heard = any(not e.by_launcher and not isinstance(e, Progress | PrintedTail) for e in said)
-    return not heard and bool(statements.all(WatchdogTimeout, GlooClosed, GlooTimeout))
+    return not heard and bool(statements.all(*WAITED))
 
 
 def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> list[AnyEvent]:

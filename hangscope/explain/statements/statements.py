@@ -25,6 +25,8 @@ CTRL_C = "KeyboardInterrupt"  # what Ctrl-C raises
 INTERRUPTS = frozenset({CTRL_C, "SystemExit", "SignalException"})
 RESOLUTION = 1.0  # seconds: launchers and c10's stamps count whole seconds
 CLOCK_SKEW = 5.0  # seconds by which the clocks of two hosts may disagree
+#: What a rank prints that waited in vain for a call.
+WAITED: tuple[type[Event], ...] = (GlooClosed, GlooTimeout, WatchdogTimeout)
 #: What tells of errors, timeouts or ends.
 _TROUBLE: tuple[type[Event], ...] = (
     GlooClosed, GlooTimeout, RankException, Terminate, Exit, WorkerDied, CallFingerprint, MonitoredBarrier,
@@ -108,8 +110,7 @@ class Statements:
     @property
     def witnesses(self) -> frozenset[int]:
         """Return the ranks whose own text shows them waiting: they lost a peer or timed out themselves."""
-        waited = self.ranks(GlooClosed, GlooTimeout, WatchdogTimeout, AsyncError, StoreTimeout)
-        return waited | self.symptoms
+        return self.ranks(*WAITED, AsyncError, StoreTimeout) | self.symptoms
 
     @property
     def busy(self) -> frozenset[int]:

@@ -42,9 +42,9 @@ def _peer_kind(event: CallFingerprint) -> CallKind | None:
     return _kind(event.peer_op, event.peer_shape, event.peer_dtype)
 
 
-def _only_counts(event: CallFingerprint) -> bool:
-    """Return whether a rank says no more than that it counts other calls: sends and receives count on those who make them."""
-    return event.peer_group_rank is None or event.aspects == ("sequence number",)
+def _peer(event: CallFingerprint) -> int | None:
+    """Return the peer (group-local) that is in another call; sends and receives alone make ranks count otherwise."""
+    return event.peer_group_rank if event.aspects != ("sequence number",) else None
 
 
 def fingerprints(incident: Incident, statements: Statements) -> Different | None:
@@ -87,9 +87,8 @@ def _with_those_alike(
     for rank, event in events.items():
         own = next(n for n, side in enumerate(sides) if rank in side)
         tensors = {events[r].shape is None for n, side in enumerate(sides) if n != own for r in side}
-        compared = not event.garbled or tensors == {event.shape is not None}
-        if event.peer_group_rank is not None and not _only_counts(event) and compared:
-            found[own].update(statements.group_ranks.resolve(event, range(event.peer_group_rank))[0])
+        if not event.garbled or tensors == {event.shape is not None}:
+            found[own].update(statements.group_ranks.resolve(event, range(_peer(event) or 0))[0])
     claimed = Counter(rank for ranks in found for rank in ranks)
     return [
         [*side, *sorted(r for r in ranks - set(events) if claimed[r] == 1)]
@@ -103,13 +102,14 @@ def _from_one_side(
     """Name the ranks from whom the reporters, who all made one call, say that they differ: the fewer of the two."""
     alike, others, assumed = set(events), dict[int, CallKind | None](), False
     for event in events.values():
-        if event.peer_group_rank is None or _only_counts(event):
+        peer = _peer(event)
+        if peer is None:
             continue
-        named, guessed = statements.group_ranks.resolve(event, (event.peer_group_rank,))
+        named, guessed = statements.group_ranks.resolve(event, (peer,))
         others.update({rank: others.get(rank) or _peer_kind(event) for rank in named})
         assumed = assumed or guessed or event.rank_assumed
         if not event.garbled:  # else only the lengths were compared
-            alike.update(statements.group_ranks.resolve(event, range(event.peer_group_rank))[0])
+            alike.update(statements.group_ranks.resolve(event, range(peer))[0])
     # Those behind the peer were not compared: where its number alone tells how many ranks there are, there may be one more.
     behind = max(incident.ranks) in others.keys() - traced(incident, statements)
     if not others or others.keys() & alike or 2 * len(alike) <= len(incident.ranks) + behind:
@@ -124,7 +124,7 @@ def in_another_call(statements: Statements, ranks: Sequence[int], waiting: int) 
     """Return the finding that all of `ranks` were in another call than `waiting` waits in, by their own words, or None."""
     own = statements.by_rank(CallFingerprint)
     first = own.get(ranks[0])
-    kind = _peer_kind(first) if first is not None and not _only_counts(first) else None
+    kind = _peer_kind(first) if first is not None and _peer(first) is not None else None
     if first is None or kind is None or not all(r in own and own[r].context == "mismatch" for r in ranks):
         return None
     stuck = StuckCall(None, first.seq, waiting, kind)

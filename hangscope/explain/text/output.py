@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from hangscope.explain.finding import Absent, Different, Finding, Unseen
 from hangscope.explain.statements.standstill import by_steps
-from hangscope.explain.statements.statements import Statements
+from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.sides import stood
 from hangscope.incident import Event, Incident
@@ -21,31 +21,22 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
-from hangscope.ingest.torch_logs.store import (
-    DdpParams,
-    DdpShape,
-    DdpUnfinished,
-    DdpUnused,
-    RendezvousTimeout,
-    StoreTimeout,
-    StoreUnreachable,
-)
+from hangscope.ingest.torch_logs.store import RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     CallFingerprint,
     GlooClosed,
     GlooSizeMismatch,
-    GlooTimeout,
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
 from hangscope.knowledge.callsite import runs_backward, user_frames
 from hangscope.regex import regex
 
-#: What a rank prints that waited, or was aborted over what a peer sent.
-_FAILED: tuple[type[Event], ...] = (
-    GlooTimeout, WatchdogTimeout, GlooSizeMismatch, Terminate, MonitoredBarrier, MonitoredBarrierWitness, CallFingerprint,
+#: What a rank prints that was aborted, or had a part in a check of all.
+_INVOLVED: tuple[type[Event], ...] = (
+    GlooSizeMismatch, Terminate, MonitoredBarrier, MonitoredBarrierWitness, CallFingerprint,
 )  # fmt: skip
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
@@ -67,15 +58,13 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
     """
     lost, ranks = _lost_a_peer(statements), incident.ranks
     not_here = beyond_the_text(incident, statements) | without_a_log(incident, statements)
-    failed = sorted(lost | statements.symptoms | statements.ranks(*_FAILED))
+    failed = sorted(lost | statements.symptoms | statements.ranks(*WAITED, *_INVOLVED))
     quiet = tuple(r for r in sorted(ranks) if r not in failed and r not in not_here)
     if not quiet or len(quiet) > len(failed):
         return None
     if not_here and (len(quiet) > 1 or len(failed) <= _PEERS or not ranks[quiet[0]].files):
         return None
-    if statements.all(*_BEGINNINGS) and not statements.all(
-        GlooClosed, GlooTimeout, WatchdogTimeout, NcclWarn, AsyncError
-    ):
+    if statements.all(*_BEGINNINGS) and not statements.all(*WAITED, NcclWarn, AsyncError):
         return None  # the group never formed: who is missing is told by the store
     aborted = statements.all(GlooSizeMismatch)
     if statements.ranks(GlooSizeMismatch) and any(r not in statements.exits for r in quiet):
@@ -98,8 +87,7 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
 
 def errors(ranks: Sequence[int], statements: Statements) -> list[Event]:
     """Return one error line of each of the first few ranks."""
-    told = (GlooClosed, GlooTimeout, WatchdogTimeout, RankException, NcclWarn)
-    return [e for r in ranks[:3] for e in statements.of(r, *told)[:1]]
+    return [e for r in ranks[:3] for e in statements.of(r, *WAITED, RankException, NcclWarn)[:1]]
 
 
 def apart_from_its_peers(incident: Incident, statements: Statements) -> Different | None:
@@ -133,12 +121,11 @@ def batches(statements: Statements) -> dict[int, int]:
 
 def stuck(statements: Statements) -> bool:
     """Return whether anything says that the job stood still, and nothing tells better than the output why."""
-    told = statements.all(DdpParams, DdpShape, DdpUnused, DdpUnfinished)
-    if statements.deaths or told or in_one_call(statements):
+    if statements.deaths or in_one_call(statements):
         return False
     if statements.external is not None:  # somebody ended it, and may have done so because it stood still
         return by_steps(statements, statements.external) is True
-    return bool(statements.all(GlooTimeout, GlooClosed, WatchdogTimeout, NoProgress, RankException))
+    return bool(statements.all(*WAITED, NoProgress, RankException))
 
 
 def in_one_call(statements: Statements) -> bool:

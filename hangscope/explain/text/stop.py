@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from time import gmtime, strftime
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.dataclass import dataclass
@@ -99,7 +100,7 @@ class Stop:
 
 
 def _clock(moment: float) -> str:
-    return f"{int(moment) % 86400 // 3600:02}:{int(moment) % 3600 // 60:02}:{int(moment) % 60:02}"
+    return strftime("%H:%M:%S", gmtime(moment))
 
 
 def find_stop(statements: Statements) -> Stop | None:
