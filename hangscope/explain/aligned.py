@@ -13,15 +13,13 @@ from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Root, WaitGraph
 from hangscope.explain.finding import AnyFinding, OwnCall, StuckCall
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import Incident
 
 
 class Aligned:
     """What all searches share.
 
-    `stated` is what text and stacks say; `uncollected` are ranks of which nothing was collected, so that their silence accuses
-    nobody; `ended` died by a fault of their own; `early` have a dump older than their peers'. All ranks are global.
+    `stated` is what text and stacks say; the ranks `early` have a dump older than their peers'. All ranks are global.
     """
 
     def __init__(
@@ -35,8 +33,6 @@ class Aligned:
         self.incident, self.graph, self.histories, self.stated = incident, graph, histories, stated
         self.views = {v.group.gid: v for v in views}
         self.waiting = graph.waiting
-        self.uncollected = not_collected(incident, stated)
-        self.ended = frozenset(death.rank for death in stated.deaths)
         self.early = graph.early
         self.programs = Programs(incident)
 

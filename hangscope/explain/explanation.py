@@ -30,10 +30,9 @@ from hangscope.explain.finding import (
 )
 from hangscope.explain.generate.absence import seen_absent, unseen
 from hangscope.explain.generate.circles import apart, circular
-from hangscope.explain.generate.device_lag import DeviceLag
+from hangscope.explain.generate.device_lag import DeviceLag, standing_call
 from hangscope.explain.generate.mismatches import first_mismatch
 from hangscope.explain.generate.pair_faults import unequal_pair
-from hangscope.explain.generate.standing_calls import standing_call
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.text.hypotheses import told
@@ -132,7 +131,7 @@ def _in_its_own_call(aligned: Aligned, finding: Absent) -> Finding:
 def _without_artefacts(aligned: Aligned, found: Sequence[Finding]) -> list[Finding]:
     """Return the findings but those that another one brings about."""
     several = any(isinstance(f, Lagging) and len(f.culprits) != 1 for f in found)
-    if (several or aligned.ended) and any(isinstance(f, Unseen) for f in found):
+    if (several or aligned.stated.deaths) and any(isinstance(f, Unseen) for f in found):
         # The peers of a rank that died abort their communicators, which completes calls of some and not of others.
         found = [f for f in found if not isinstance(f, Lagging)]
     places = [(f.stuck.view, f.stuck.seq) for f in found]
@@ -146,5 +145,5 @@ def _without_artefacts(aligned: Aligned, found: Sequence[Finding]) -> list[Findi
 def _has_a_fault_of_its_own(aligned: Aligned, finding: Finding) -> bool:
     """Return whether ranks stopped, ended or lag by what was seen of themselves, and not by what others wait for."""
     if isinstance(finding, Unseen):
-        return set(finding.culprits) <= aligned.ended
+        return set(finding.culprits) <= {death.rank for death in aligned.stated.deaths}
     return isinstance(finding, Absent | Lagging)

@@ -7,14 +7,14 @@ from dataclasses import replace
 from hangscope.align.nodes import Called, Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall, Unseen
+from hangscope.explain.text.excerpt import not_collected
 
 
 def seen_absent(aligned: Aligned) -> Finding | None:
     """Return the finding of hosts that were seen and wait for nobody, or of the few who made them look absent."""
     roots = aligned.roots("host")
     # Who waits in a send or receive of gloo's, which no recorder keeps, is a victim of one that waits for nobody.
-    inside = {rank for rank, where in aligned.stated.whereabouts.items() if where.inside}
-    roots = [r for r in roots if not inside.issuperset(r.ranks)] or roots
+    roots = [r for r in roots if not aligned.stated.inside.issuperset(r.ranks)] or roots
     hosts = tuple(sorted({rank for root in roots for rank in root.ranks}))
     node = aligned.first_instance(hosts)
     return None if node is None else aligned.reached_by(_outlier(aligned, hosts, node), reached_from(roots))
@@ -44,7 +44,9 @@ def _outlier(aligned: Aligned, hosts: tuple[int, ...], node: Called) -> Finding:
 
 def unseen(aligned: Aligned) -> Finding | None:
     """Return the finding of ranks that left no usable record and that others wait for."""
-    excused, witnesses = aligned.uncollected | aligned.early, aligned.stated.witnesses
+    # Where nothing of a rank was collected, its silence accuses nobody.
+    excused = not_collected(aligned.incident, aligned.stated) | aligned.early
+    witnesses = aligned.stated.witnesses
     all_roots = [r for r in aligned.roots("unseen") if not excused.issuperset(r.ranks)]
     # A rank that lost a peer or timed out itself was waiting, although no dump of it shows where.
     roots = [r for r in all_roots if not witnesses.issuperset(r.ranks)] or all_roots

@@ -1,14 +1,20 @@
-"""Devices that lag behind what their peers' completions prove to be over."""
+"""Devices that lag behind what their peers' completions prove to be over, and calls that stand still themselves.
+
+A call that all its members joined and that none finishes lacks nobody: the call itself stands still. Where a recorder notes
+when a device begins a call, and those of most members have begun, the device of one that has not still works at what was
+enqueued before, outside of any call: else the wait-for graph would lead to that call.
+"""
 
 from __future__ import annotations
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import proves_participation
-from hangscope.align.nodes import Instance
+from hangscope.align.nodes import Called, Instance
 from hangscope.align.waitgraph import Root
 from hangscope.dataclass import dataclass
 from hangscope.explain.aligned import Aligned
-from hangscope.explain.finding import Lagging, OwnCall
+from hangscope.explain.finding import Lagging, OwnCall, Stalled, Unstarted
+from hangscope.incident import State
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
 
@@ -80,3 +86,34 @@ def lags(view: GroupFrontier, rank: int, seq: int) -> bool:
         done = sum((member.completed or 0) >= seq for member in members)
         return 2 * done > len(members) and all((member.enqueued or 0) >= seq for member in members)
     return view.proven > seq or (view.proven == seq and (kind is None or proves_participation(kind)))
+
+
+def standing_call(aligned: Aligned) -> Stalled | Unstarted | None:
+    """Return the finding of the call that most ranks wait for and that waits for nobody; of equals the earliest."""
+    roots = [
+        (root, node) for root in aligned.roots("call") for node in root.nodes[:1] if isinstance(node, Called)
+    ]
+    if not roots:
+        return None
+    root, node = min(roots, key=lambda r: (-len(r[0].explains), aligned.when(r[1])))
+    behind = _not_begun(aligned, node) if isinstance(node, Instance) else ()
+    stuck = aligned.stuck_in(node, behind)
+    finding: Stalled | Unstarted = Stalled((), stuck)
+    if isinstance(node, Instance) and behind:
+        own = aligned.views[node.gid].kind_of(behind[0], node.seq)
+        finding = Unstarted(behind, stuck, OwnCall(own, node.seq))
+    return aligned.reached_by(finding, root.explains | set(root.ranks))
+
+
+def _not_begun(aligned: Aligned, node: Instance) -> tuple[int, ...]:
+    """Return the few members (global) whose device has not begun a call that those of all others have; none where a row is missing."""
+    begun: dict[int, bool] = {}
+    view = aligned.views[node.gid]
+    for rank, member in view.members.items():
+        row = member.row_of(node.seq)
+        # Without a time no recorder, but a line tells of the call.
+        if row is None or member.queue is None or rank in aligned.early or not view.created(rank, node.seq):
+            return ()
+        begun[rank] = int(member.queue.state[row]) != State.PENDING
+    behind = tuple(sorted(rank for rank, has in begun.items() if not has))
+    return behind if 2 * len(behind) < len(begun) else ()

@@ -17,9 +17,8 @@ import numpy as np
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.explain.statements.outlived import outlived
-from hangscope.explain.statements.refused import with_refused
 from hangscope.explain.statements.statements import WAITED, Statements
-from hangscope.explain.statements.told_calls import InCall, ToldCalls
+from hangscope.explain.statements.told_calls import InCall, ToldCalls, with_refused
 from hangscope.explain.statements.told_groups import Key, ToldGroups
 from hangscope.incident import Absence, Frontier, Incident, Queue, RankRecord, State
 from hangscope.ingest.torch_logs.c10d import (

@@ -113,6 +113,11 @@ class Statements:
         return self.ranks(*WAITED, AsyncError, StoreTimeout) | self.symptoms
 
     @property
+    def inside(self) -> frozenset[int]:
+        """Return the ranks that stood in a collective."""
+        return frozenset(rank for rank, where in self.whereabouts.items() if where.inside)
+
+    @property
     def busy(self) -> frozenset[int]:
         """Return the ranks whose stack shows them at work outside of every call, in a line of the user's."""
         return frozenset(

@@ -76,9 +76,7 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
     files = [file for r in failed for file in ranks[r].files]
     unread = bool(files) and len(files) == len(set(files)) and any(not ranks[r].files for r in quiet)
     kind = Unseen if lost.issuperset(failed) or unread else Absent
-    if kind is Absent and any(
-        r in statements.whereabouts and statements.whereabouts[r].inside for r in quiet
-    ):
+    if kind is Absent and not statements.inside.isdisjoint(quiet):
         return None  # its stack shows it waiting: it is in a call, and perhaps in another one
     return kind(
         quiet, stood(failed[0], statements), waiting=tuple(failed), events=tuple(errors(failed, statements))
@@ -97,12 +95,10 @@ def apart_from_its_peers(incident: Incident, statements: Statements) -> Differen
     """
     aborted = statements.by_rank(GlooSizeMismatch)
     others = [r for r in sorted(incident.ranks) if r not in aborted]
-    stand = [statements.whereabouts[r] for r in others if r in statements.whereabouts]
-    if len(aborted) != 1 or len(others) < _PEERS or len(stand) < len(others):
+    if len(aborted) != 1 or len(others) < _PEERS or not statements.inside.issuperset(others):
         return None
-    if len({user_frames(w.stack) for w in stand}) > 1 or not all(
-        w.inside and runs_backward(w.call) for w in stand
-    ):
+    calls = [statements.whereabouts[r].call for r in others]
+    if len({user_frames(call.stack) for call in calls}) > 1 or not all(map(runs_backward, calls)):
         return None
     events = (*aborted.values(), *errors(others, statements))
     return Different(tuple(aborted), stood(others[0], statements), events=events)

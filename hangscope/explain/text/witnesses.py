@@ -103,7 +103,7 @@ def holds_the_gil(incident: Incident, statements: Statements) -> Absent | None:
 def no_answer(incident: Incident, statements: Statements) -> Unseen | Absent | None:
     """Name the few ranks whose debug server does not answer, where all that do stand in a collective."""
     told = statements.by_rank(NoAnswer)
-    inside = tuple(r for r, where in sorted(statements.whereabouts.items()) if where.inside and r not in told)
+    inside = tuple(sorted(statements.inside - told.keys()))
     if not told or len(told) > len(inside) or len(inside) + len(told) < len(incident.ranks):
         return None
     kind = Unseen if all(e.gone for e in told.values()) else Absent
