@@ -45,13 +45,17 @@ class Aligned:
         entered = (call.created for _, call in self.graph.calls_of(node) if call.created)
         return min(entered, default=1 << 62), str(node)
 
+    def awaiting(self, absent: Collection[int]) -> list[Called]:
+        """Return the open instances that wait for some of the ranks `absent`."""
+        hosts, calls = set(map(Host, absent)), (n for n in self.graph.nodes if isinstance(n, Called))
+        return [node for node in calls if any(target in hosts for target, _ in self.graph.targets(node))]
+
     def first_instance(self, absent: Collection[int]) -> Called | None:
         """Return the open instance that most ranks are stuck in and that waits for some of `absent`, the earliest of equals."""
         stuck: Counter[Node] = Counter(calls[0].node for calls in self.graph.open_calls.values() if calls)
-        hosts = set(map(Host, absent))
-        calls = (node for node in self.graph.nodes if isinstance(node, Called))
-        fitting = [node for node in calls if any(target in hosts for target, _ in self.graph.targets(node))]
-        return min(fitting, key=lambda node: (-stuck[node], *self.when(node)), default=None)
+        return min(
+            self.awaiting(absent), key=lambda node: (-stuck[node], *self.when(node)), default=None
+        )
 
     def missing_half(self, node: Node) -> int | None:
         """Return the rank that has not made its half of a pair, or None where both are there, or it is no pair."""

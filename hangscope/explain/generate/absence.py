@@ -7,6 +7,7 @@ from dataclasses import replace
 from hangscope.align.nodes import Called, Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall, Unseen
+from hangscope.explain.generate.program_divergence import program_divergence
 from hangscope.explain.text.excerpt import not_collected
 
 
@@ -17,7 +18,12 @@ def seen_absent(aligned: Aligned) -> Finding | None:
     roots = [r for r in roots if not aligned.stated.inside.issuperset(r.ranks)] or roots
     hosts = tuple(sorted({rank for root in roots for rank in root.ranks}))
     node = aligned.first_instance(hosts)
-    return None if node is None else aligned.reached_by(_outlier(aligned, hosts, node), reached_from(roots))
+    if node is None:
+        return None
+    parted = program_divergence(aligned, aligned.awaiting(hosts))
+    in_hosts = parted is not None and set(parted.culprits) <= set(hosts)
+    finding = parted if parted is not None and in_hosts else _outlier(aligned, hosts, node)
+    return aligned.reached_by(finding, reached_from(roots))
 
 
 def _outlier(aligned: Aligned, hosts: tuple[int, ...], node: Called) -> Finding:

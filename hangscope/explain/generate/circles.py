@@ -119,6 +119,9 @@ def _few_apart(aligned: Aligned, ranks: Iterable[int], explains: frozenset[int])
     if not isinstance(node, Instance) or not isinstance(made, Instance):
         return None
     view, elsewhere = aligned.views[made.gid], made.gid != node.gid
+    row = aligned.programs.of(own[0]).row_of(made.gid, made.seq)
+    if len(own) == 1 and row is not None and aligned.programs.keeps_pattern(own[0], row):
+        return None
     if len(view.members) > 1 and view.members.keys() <= set(own):
         # All members of their group are in their call: it stands still itself, and nobody is apart.
         return Stalled((), aligned.stuck_in(made), assumed=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from hangscope.align.nodes import Host, Instance, Node
 from hangscope.explain.aligned import Aligned
-from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
+from hangscope.explain.finding import Change, Different, OwnCall, StuckCall, Unpaired
 from hangscope.explain.generate.interleaving import Parting, part
 
 CALLS, ABSENT = 64, 32  # of a circle, and ranks that have not made each of them, that are looked at
@@ -14,7 +14,7 @@ PEERS = 2  # that a rank's program is compared with: of those looked at, the mos
 NEAR = 6  # of the nearest numbers are looked at
 
 
-def program_divergence(aligned: Aligned, nodes: set[Node]) -> Different | None:
+def program_divergence(aligned: Aligned, nodes: Collection[Node]) -> Different | Unpaired | None:
     """Return a finding where ranks left their peers' program, by comparing those who made a call with those who did not."""
     partings: list[Parting] = []
     for node in sorted((n for n in nodes if isinstance(n, Instance)), key=aligned.when)[:CALLS]:
@@ -63,7 +63,7 @@ def _partings(aligned: Aligned, behind: int, joined: Sequence[int], call: Instan
             yield parting
 
 
-def _finding(aligned: Aligned, rows: dict[int, int], culprits: tuple[int, ...]) -> Different:
+def _finding(aligned: Aligned, rows: dict[int, int], culprits: tuple[int, ...]) -> Different | Unpaired:
     """Return the finding that the culprits parted from a peer at these rows of their programs."""
     programs = aligned.programs
     odd = next(r for r in rows if r in culprits)
@@ -71,15 +71,20 @@ def _finding(aligned: Aligned, rows: dict[int, int], culprits: tuple[int, ...]) 
     gid, seq, kind, _ = programs.call(peer, rows[peer])
     own_gid, own_seq, own_kind, _ = programs.call(odd, rows[odd])
     left_out, tokens = programs.left_out(odd, rows[odd]), programs.of(odd).tokens
+    skipped = tuple(programs.call(odd, row)[2] for row in left_out)
+    own = OwnCall(own_kind, own_seq, own_gid if own_gid != gid else None)
+    halves = [n for n in aligned.graph.pairs if aligned.missing_half(n) in culprits]
+    if halves and skipped and all(call.is_p2p for call in skipped):
+        stuck = aligned.stuck_in(min(halves, key=aligned.when), culprits)
+        return Unpaired(culprits, stuck, own, Change(skipped=skipped if len(culprits) == 1 else ()))
     later = tokens[rows[odd] + 1 : rows[odd] + 1 + len(left_out)]
     history = aligned.histories.get(gid)
     change = Change(
-        skipped=tuple(programs.call(odd, row)[2] for row in left_out),
+        skipped=skipped,
         swapped=bool(left_out) and later == [tokens[row] for row in left_out],
         edit=history.edit_of(culprits) if history is not None else None,
         last_word=rows[odd] == len(tokens) - 1,
         elsewhere=own_gid != gid,
         before=tuple(programs.before(peer, rows[peer])),
     )
-    own = OwnCall(own_kind, own_seq, own_gid if own_gid != gid else None)
     return Different(culprits, StuckCall(aligned.views[gid], seq, peer, kind, history), own, change)

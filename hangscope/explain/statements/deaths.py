@@ -80,11 +80,21 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
             return None
         signal = end.signal or _SIGNALS.get(number, "?")
         return Death(rank, f"was killed by signal {number} ({signal})", end, 3)
+    aborting = any(not isinstance(e, Terminate) or not _by_signal(e) for e in statements.of(rank, *_ABORTING))
     for died in statements.of(rank, WorkerDied)[: not aborting]:
-        return Death(rank, "ended without a word of its own", died, 3)
+        told = next((e.what for e in statements.of(rank, Terminate)), "")
+        return Death(rank, f"ended with {told}" if told else "ended without a word of its own", died, 3)
+    composer = [e for e in statements.all(Exit) if e.via == "composer" and e.code not in _CLEANUPS]
+    if composer and composer == [end] and not aborting:  # it ends all others with SIGTERM
+        return Death(rank, f"ended with exit code {composer[0].code}", composer[0], 3)
     for full in _not_survived(rank, DiskFull, statements)[:1]:
         return Death(rank, "ran out of disk space", full, 2)
     return None
+
+
+def _by_signal(event: Terminate) -> bool:
+    """Return whether the interpreter tells of a signal that is no abort: an address or an instruction that is none."""
+    return event.what.startswith("Fatal Python error") and "Aborted" not in event.what
 
 
 def _sweeps(statements: Statements) -> tuple[list[Exit], list[Exit]]:

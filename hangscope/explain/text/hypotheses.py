@@ -12,16 +12,18 @@ from dataclasses import replace
 
 from hangscope.explain.finding import Finding, Source
 from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.blocked import blocked_alone
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
 from hangscope.explain.text.output import apart_from_its_peers, last_words, progress, silent, stuck
 from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.reports import analyzer, barrier, desync, horovod
-from hangscope.explain.text.sites import blocked_alone, sites
+from hangscope.explain.text.sites import sites
 from hangscope.explain.text.witnesses import (
     came_after,
     heart_stopped,
+    held_up,
     holds_the_gil,
     left_first,
     no_answer,
@@ -44,6 +46,7 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (apart_from_its_peers, Source.HINT),
     (left_first, Source.HINT),
     (no_answer, Source.HINT),
+    (held_up, Source.REPORT),
     (nothing_under_way, Source.HINT),
     (heart_stopped, Source.REPORT),
     (holds_the_gil, Source.HINT),

@@ -6,26 +6,24 @@ told by something else before two calls that would meet are held against anybody
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.explain.finding import Absent, Finding, Unpaired
-from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.output import errors
 from hangscope.explain.text.sides import stood, two_sides
 from hangscope.explain.text.stop import PROOFS
-from hangscope.incident import Frame, Incident
+from hangscope.incident import Incident
 from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.knowledge.callsite import is_user, user_frame, user_frames
+from hangscope.knowledge.callsite import is_user, user_frames
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
-_LEAST = 4  # stacks of which one may be the odd one
 #: calls that make a group, and wait for its members alone
 _FORMING = frozenset(
     {"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh", "split_group"}
@@ -36,7 +34,8 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     """Compare the lines of user code at which the ranks were blocked."""
     found: dict[tuple[str | None, object], list[int]] = defaultdict(list)
     for rank, where in sorted(statements.whereabouts.items()):
-        frames = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
+        users = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
+        frames = users or (tuple((f.file, f.line) for f in where.stack) if where.op else ())
         if frames and where.inside:
             found[(where.op, frames)].append(rank)
     inside = tuple(sorted(r for ranks in found.values() for r in ranks))
@@ -85,40 +84,3 @@ def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int
 def known_to_wait(statements: Statements) -> bool:
     """Return whether a line tells of a timeout, an error or an end, and stacks are of more than a moment of a moving job."""
     return statements.of_trouble or bool(statements.all(*PROOFS, NoProgress, ExternalEnd))
-
-
-def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank whose stack is elsewhere, while all others wait at one line for their devices.
-
-    Hosts of an NCCL job wait for their devices outside of any collective, at one line: that of the first result that they
-    need. Whether it is such a wait torch's `synchronize` says itself; of another line it must be known that the job has
-    stopped, or that all stood at the same lines when they were looked at before. Where nothing says that they wait, its stack
-    must be in a library's code: it may compute, or wait for its own device.
-    """
-    places = {
-        r: w.stack
-        for r, w in statements.whereabouts.items()
-        if w.kind == "stack" and w.stack and not w.inside
-    }
-    if len(places) < _LEAST or places.keys() != incident.ranks.keys():
-        return None
-    ((place, _),) = Counter(stack[0] for stack in places.values()).most_common(1)
-    odd = tuple(rank for rank, stack in places.items() if stack[0] != place)
-    if len(odd) != 1 or not _of_the_program(place):
-        return None
-    own, end = places[odd[0]], statements.external
-    # torch's own wait for all that a device, a stream or an event has to do
-    waits = place.name == "synchronize" and not is_user(place)
-    stopped = bool(statements.all(*PROOFS)) or (
-        end is not None and stood_still(incident, statements, end) is True
-    )
-    still = all(record.unchanged_stacks for record in incident.ranks.values())
-    if not (waits or stopped or still) or user_frame(own) is None:
-        return None
-    if _of_the_program(own[0]) and not (waits and is_user(own[0])):
-        return None  # it waits for its device at another line, or computes
-    return Absent(odd, guess=not stopped)
-
-
-def _of_the_program(frame: Frame) -> bool:
-    return is_user(frame) or "torch/" in frame.file.replace("\\", "/")

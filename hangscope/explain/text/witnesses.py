@@ -11,6 +11,7 @@ from hangscope.explain.text.sides import stood
 from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.held import Held
 from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.debug_pages import NoAnswer
@@ -98,6 +99,17 @@ def holds_the_gil(incident: Incident, statements: Statements) -> Absent | None:
     if len(told) != 1 or late & told.keys() or len(late) < _OTHERS:
         return None
     return Absent(tuple(told), waiting=tuple(sorted(late)), guess=True, events=tuple(told.values()))
+
+
+def held_up(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank that a debugger or the kernel holds up; a debugger whose rank no line tells holds the one that others wait for."""
+    held, waited = statements.all(Held), statements.ranks(*PROOFS)
+    told, left = statements.ranks(Held), incident.ranks.keys() - waited
+    if held and not told and waited and len(left) == 1 and {e.by for e in held} == {"debugger"}:
+        told = frozenset(left)
+    if len(told) != 1 or told & waited:
+        return None
+    return Absent(tuple(told), waiting=tuple(sorted(waited)), events=tuple(held[:2]))
 
 
 def no_answer(incident: Incident, statements: Statements) -> Unseen | Absent | None:
