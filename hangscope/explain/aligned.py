@@ -53,9 +53,7 @@ class Aligned:
     def first_instance(self, absent: Collection[int]) -> Called | None:
         """Return the open instance that most ranks are stuck in and that waits for some of `absent`, the earliest of equals."""
         stuck: Counter[Node] = Counter(calls[0].node for calls in self.graph.open_calls.values() if calls)
-        return min(
-            self.awaiting(absent), key=lambda node: (-stuck[node], *self.when(node)), default=None
-        )
+        return min(self.awaiting(absent), key=lambda node: (-stuck[node], *self.when(node)), default=None)
 
     def missing_half(self, node: Node) -> int | None:
         """Return the rank that has not made its half of a pair, or None where both are there, or it is no pair."""

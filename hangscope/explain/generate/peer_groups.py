@@ -29,7 +29,9 @@ def outlier_among_peers(
     theirs = (peer.kind_of(rank, seq) for peer in peers for rank in peer.seen)
     made = {match_key(kind) for kind in theirs if kind is not None}
     kinds = [view.kind_of(side[0], seq) for side in sides]
-    odd = [s for s, kind in zip(sides, kinds, strict=True) if kind is not None and match_key(kind) not in made]
+    odd = [
+        s for s, kind in zip(sides, kinds, strict=True) if kind is not None and match_key(kind) not in made
+    ]
     return odd[0] if len(made) == 1 and len(odd) == 1 and len(sides) == 2 and None not in kinds else None
 
 
