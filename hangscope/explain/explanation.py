@@ -30,7 +30,7 @@ from hangscope.explain.finding import (
 )
 from hangscope.explain.generate.absence import seen_absent, unseen
 from hangscope.explain.generate.circles import apart, circular
-from hangscope.explain.generate.device_lag import DeviceLag, standing_call
+from hangscope.explain.generate.device_lag import device_lag, standing_call
 from hangscope.explain.generate.mismatches import first_mismatch
 from hangscope.explain.generate.pair_faults import unequal_pair
 from hangscope.explain.predict import Replay
@@ -40,9 +40,9 @@ from hangscope.explain.text.hypotheses import told
 
 def explain(aligned: Aligned) -> Explanation:
     """Return the finding that fits best, with its rivals; `Nothing` where nothing is open and no line tells of a root."""
-    device_lag = DeviceLag(aligned)
-    found = _of_calls(aligned, device_lag)
-    weighed = [*_by_calls(aligned, found, device_lag.ranks), *_by_text(aligned)]
+    lagging, of_a_device = device_lag(aligned)
+    found = _of_calls(aligned, of_a_device)
+    weighed = [*_by_calls(aligned, found, lagging), *_by_text(aligned)]
     if not weighed:
         return Explanation(Nothing(), from_text=True)
     weighed.sort(key=lambda w: -w.score)  # of equals the first, which is of the more certain kind
@@ -71,13 +71,13 @@ def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Find
     return replace(finding, assumed=assumed or any(e.rank_assumed for e in lines), events=tuple(lines))
 
 
-def _of_calls(aligned: Aligned, device_lag: DeviceLag) -> list[Finding]:
+def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
     """Return the roots that the calls show, those of a more certain kind first."""
     found = (
         first_mismatch(aligned),
         unequal_pair(aligned),
         seen_absent(aligned),
-        device_lag.find(),
+        of_a_device,
         unseen(aligned),
         circular(aligned),
         standing_call(aligned),
@@ -90,12 +90,12 @@ def _by_calls(aligned: Aligned, found: Sequence[Finding], lagging: frozenset[int
     fitting = _without_artefacts(aligned, found)
     if not any(isinstance(f, Lagging) for f in fitting):
         lagging = frozenset()
-    # A dump that is older than its peers' shows a lag of its own making: who merely lags is nobody's victim.
-    shares = (len(f.reached - lagging) / max(1, len(set(f.waiting) - lagging)) for f in fitting)
-    return [
-        Weighed(f, Source.CALLS, share - price(f, Source.CALLS))
-        for f, share in zip(fitting, shares, strict=True)
-    ]
+
+    def share(f: Finding) -> float:
+        # A dump that is older than its peers' shows a lag of its own making: who merely lags is nobody's victim.
+        return len(f.reached - lagging) / max(1, len(set(f.waiting) - lagging))
+
+    return [Weighed(f, Source.CALLS, share(f) - price(f, Source.CALLS)) for f in fitting]
 
 
 def _by_text(aligned: Aligned) -> list[Weighed]:

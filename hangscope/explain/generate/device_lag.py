@@ -10,71 +10,53 @@ from __future__ import annotations
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import proves_participation
 from hangscope.align.nodes import Called, Instance
-from hangscope.align.waitgraph import Root
-from hangscope.dataclass import dataclass
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall, Stalled, Unstarted
 from hangscope.incident import State
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """Ranks that have not finished one instance; `long`: those of them that lag by more than a moment."""
-
-    node: Instance
-    ranks: tuple[int, ...]
-    long: frozenset[int]
-    few: bool
-    explains: frozenset[int]
-    created: int
-
-
-class DeviceLag:
-    """Finds the ranks whose devices stopped. `ranks` are all that lag, whoever is named (global)."""
-
-    def __init__(self, aligned: Aligned) -> None:
-        self.aligned = aligned
-        lags = (self._lag(root) for root in aligned.roots("call"))
-        self._lags = sorted(
-            (lag for lag in lags if lag is not None), key=lambda lag: (lag.created, str(lag.node))
-        )
-        self.ranks = frozenset(rank for lag in self._lags for rank in lag.ranks)
-
-    def find(self) -> Lagging | None:
-        """Return the finding of lagging devices, or None where nobody lags or nobody waits for those who do."""
-        aligned, lagging = self.aligned, tuple(sorted(self.ranks))
-        explains = frozenset[int]().union(*(lag.explains for lag in self._lags))
-        if not explains - self.ranks:
-            return None  # nobody waits for them: their dumps are a moment older than their peers'
-        # Of one rank alone whose own watchdog tells of that call the dump is no older; several lag where a network is slow.
-        told = {e.seq for e in aligned.stated.of(lagging[0], WatchdogTimeout)} if len(lagging) == 1 else set()
-        few = all(lag.few for lag in self._lags) or any(lag.node.seq in told for lag in self._lags)
-        named = lagging
-        if (len(lagging) > 1 and not few) or 2 * len(lagging) > len(aligned.incident.ranks):
-            named = ()  # where most did not finish, the few that did are no measure
-        elif len(lagging) > 1:
-            named = tuple(sorted(r for lag in self._lags for r in lag.long))
-        first = self._lags[0]
-        view = aligned.views[first.node.gid]
-        own = view.kind_of(next(r for r in lagging if r in view.members), first.node.seq)
-        # What the others are stuck in lies behind what the lagging device did not finish.
-        stuck = aligned.stuck_in(aligned.first_instance(lagging) or first.node, lagging)
-        return aligned.reached_by(Lagging(named, stuck, OwnCall(own, first.node.seq), tie=not few), explains)
-
-    def _lag(self, root: Root) -> Lag | None:
-        node = root.nodes[0]
-        if not isinstance(node, Instance):
-            return None
-        view = self.aligned.views[node.gid]
-        # A dump older than its peers' shows calls open that were finished after it was taken.
-        behind = tuple(r for r in root.ranks if r not in self.aligned.early and lags(view, r, node.seq))
-        if not behind or len(behind) >= len(view.members):
-            return None
-        long = frozenset(r for r in behind if sum(s <= view.proven for s in view.members[r].pending) > 1)
-        few = len(long) == len(behind) or 2 * len(behind) < len(view.members)
-        created = min(view.created(r, node.seq) for r in behind)
-        return Lag(node, behind, long, few, root.explains | set(behind), created)
+def device_lag(aligned: Aligned) -> tuple[frozenset[int], Lagging | None]:
+    """Return the ranks (global) whose devices lag, whoever is named, and the finding of that, if anybody waits for them."""
+    found: list[
+        tuple[int, Instance, frozenset[int]]
+    ] = []  # when a call was made, and who has not finished it
+    explains: set[int] = set()
+    for root in aligned.roots("call"):
+        if isinstance(node := root.nodes[0], Instance):
+            view = aligned.views[node.gid]
+            # A dump older than its peers' shows calls open that were finished after it was taken.
+            behind = frozenset(r for r in root.ranks if r not in aligned.early and lags(view, r, node.seq))
+            if 0 < len(behind) < len(view.members):
+                found.append((min(view.created(r, node.seq) for r in behind), node, behind))
+                explains |= root.explains
+    all_behind = frozenset(rank for *_, behind in found for rank in behind)
+    if not explains - all_behind:
+        return all_behind, None  # nobody waits for them: their dumps are a moment older than their peers'
+    by_more: set[int] = set()  # who lags by more than a moment
+    few = True
+    for _, node, behind in found:
+        view = aligned.views[node.gid]
+        long = {r for r in behind if sum(s <= view.proven for s in view.members[r].pending) > 1}
+        few = few and (long == behind or 2 * len(behind) < len(view.members))
+        by_more |= long
+    named = lagging = tuple(sorted(all_behind))
+    if len(lagging) == 1:
+        # Whose own watchdog tells of that call, its dump is no older; several lag where a network is slow.
+        told = {event.seq for event in aligned.stated.of(lagging[0], WatchdogTimeout)}
+        few = few or any(node.seq in told for _, node, _ in found)
+    else:
+        named = tuple(sorted(by_more)) if few else ()
+    if 2 * len(lagging) > len(aligned.incident.ranks):
+        named = ()  # where most did not finish, the few that did are no measure
+    _, node, _ = min(found, key=lambda lag: (lag[0], str(lag[1])))
+    view = aligned.views[node.gid]
+    own = OwnCall(view.kind_of(next(r for r in lagging if r in view.members), node.seq), node.seq)
+    # What the others are stuck in lies behind what the lagging device did not finish.
+    stuck = aligned.stuck_in(aligned.first_instance(lagging) or node, lagging)
+    return all_behind, aligned.reached_by(
+        Lagging(named, stuck, own, tie=not few), frozenset(explains) | all_behind
+    )
 
 
 def lags(view: GroupFrontier, rank: int, seq: int) -> bool:
