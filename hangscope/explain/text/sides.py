@@ -25,7 +25,7 @@ def two_sides(seq: int | None, sides: Sequence[tuple[int, ...]], kinds: Mapping[
         if off is not None:
             majority, odd, tie = sides[1 - off], sides[off], False
     stuck = StuckCall(None, seq, majority[0], kinds.get(majority[0]))
-    return Different(() if tie else odd, stuck, OwnCall(kinds.get(odd[0]), seq), tie=tie)
+    return Different(() if tie else odd, stuck, OwnCall(kinds.get(odd[0]) if odd else None, seq), tie=tie)
 
 
 def _stack(side: Sequence[int], kinds: Mapping[int, CallKind]) -> Stack:

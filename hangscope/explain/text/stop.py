@@ -15,6 +15,7 @@ from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, group_label
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -82,6 +83,8 @@ class Stop:
 
     def told(self) -> str:
         """Return what it tells in a sentence's words: `ranks 0-3 waited in all_reduce seq 31 of group 0 (default_pg)`."""
+        if isinstance(self.events[0], Exit):
+            return "a launcher saw its processes aborted (SIGABRT), as watchdogs do to those that wait"
         who = ranks_phrase(self.ranks) if self.ranks else "a rank that no line names"
         what = f"in {self.call.op}" if self.call is not None else "for its peers"
         if self.call is not None and self.call.input_sizes:
@@ -106,6 +109,7 @@ def _clock(moment: float) -> str:
 def find_stop(statements: Statements) -> Stop | None:
     """Return the proof that the job stood still, or None where no line proves it."""
     events = [*statements.all(*PROOFS), *(e for e in statements.all(NcclWarn) if e.fault in _GONE)]
+    events = events or _aborted(statements)
     if not events:
         return None
     told: list[_Call] = [*statements.all(WatchdogTimeout), *statements.all(WatchdogStatus)]
@@ -122,11 +126,17 @@ def find_stop(statements: Statements) -> Stop | None:
     )
 
 
+def _aborted(statements: Statements) -> list[Event]:
+    """Return the ends that a launcher tells of, where several processes were aborted and none ended otherwise: as watchdogs do to those that wait."""
+    exits = [e for e in statements.all(Exit) if e.code not in (0, -15)]
+    return [*exits] if len(exits) > 1 and all(e.signal == "SIGABRT" for e in exits) else []
+
+
 def _waiting(event: Event) -> Collection[int]:
     """Return the ranks (global) that a line shows waiting: its printer, or those that torch's analyzer does not miss."""
     if isinstance(event, AnalyzerReport):
         return set(event.expected) - set(event.named) if event.what == "absent" else ()
-    return () if event.rank is None or isinstance(event, DumpObserved) else (event.rank,)
+    return () if event.rank is None or isinstance(event, DumpObserved | Exit) else (event.rank,)
 
 
 def _call_of(events: Sequence[_Call]) -> Sequence[_Call]:
