@@ -47,8 +47,12 @@ class Aligned:
 
     def awaiting(self, absent: Collection[int]) -> list[Called]:
         """Return the open instances that wait for some of the ranks `absent`."""
-        hosts, calls = set(map(Host, absent)), (n for n in self.graph.nodes if isinstance(n, Called))
-        return [node for node in calls if any(target in hosts for target, _ in self.graph.targets(node))]
+        ranks = frozenset(absent)
+
+        def waits(node: Node) -> bool:
+            return any(isinstance(t, Host) and t.rank in ranks for t, _ in self.graph.targets(node))
+
+        return [node for node in self.graph.nodes if isinstance(node, Called) and waits(node)]
 
     def first_instance(self, absent: Collection[int]) -> Called | None:
         """Return the open instance that most ranks are stuck in and that waits for some of `absent`, the earliest of equals."""
