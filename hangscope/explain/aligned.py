@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from hangscope.align.divergence import GroupHistory
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.nodes import Called, Host, Node, PairInstance
 from hangscope.align.program import Programs
-from hangscope.align.waitgraph import OpenCall, WaitGraph
-from hangscope.explain.finding import AnyFinding, OwnCall, StuckCall, reaching
-from hangscope.explain.generate.interleaving import Interleaving
+from hangscope.align.waitgraph import Root, WaitGraph
+from hangscope.explain.finding import AnyFinding, OwnCall, StuckCall
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import Incident
 
 
 class Aligned:
     """What all searches share.
 
-    `stated` is what text and stacks say; `uncollected` are ranks of which nothing was collected, so that their silence accuses
-    nobody; `ended` died by a fault of their own; `early` have a dump older than their peers'. All ranks are global.
+    `stated` is what text and stacks say; the ranks `early` have a dump older than their peers'. All ranks are global.
     """
 
     def __init__(
@@ -35,57 +33,65 @@ class Aligned:
         self.incident, self.graph, self.histories, self.stated = incident, graph, histories, stated
         self.views = {v.group.gid: v for v in views}
         self.waiting = graph.waiting
-        self.uncollected = not_collected(incident, stated)
-        self.ended = frozenset(death.rank for death in stated.deaths)
         self.early = graph.early
         self.programs = Programs(incident)
-        self.interleaving = Interleaving(self.programs)
 
-    def calls_of(self, node: Node) -> list[tuple[int, OpenCall]]:
-        """Return the open calls of an instance, each with its rank."""
-        return self.graph.calls_of(node)
+    def roots(self, kind: str) -> list[Root]:
+        """Return the roots of a kind to which a waiting rank leads."""
+        return [root for root in self.graph.roots if root.kind == kind and root.explains]
 
     def when(self, node: Node) -> tuple[int, str]:
         """Return a sort key: when an instance was first entered (ns), and its name."""
-        return (min((c.created for _, c in self.calls_of(node) if c.created), default=1 << 62), str(node))
+        entered = (call.created for _, call in self.graph.calls_of(node) if call.created)
+        return min(entered, default=1 << 62), str(node)
 
-    def awaited(self, node: Node) -> set[int]:
-        """Return the ranks that an instance waits for."""
-        return {target.rank for target, _ in self.graph.targets(node) if isinstance(target, Host)}
+    def awaiting(self, absent: Collection[int]) -> list[Called]:
+        """Return the open instances that wait for some of the ranks `absent`."""
+        ranks = frozenset(absent)
 
-    def first_instance(self, wanted: Callable[[set[int]], bool]) -> Called | None:
-        """Return the open instance that most ranks are stuck in whose absent members satisfy `wanted`, the earliest of equals."""
+        def waits(node: Node) -> bool:
+            return any(isinstance(t, Host) and t.rank in ranks for t, _ in self.graph.targets(node))
+
+        return [node for node in self.graph.nodes if isinstance(node, Called) and waits(node)]
+
+    def first_instance(self, absent: Collection[int]) -> Called | None:
+        """Return the open instance that most ranks are stuck in and that waits for some of `absent`, the earliest of equals."""
         stuck: Counter[Node] = Counter(calls[0].node for calls in self.graph.open_calls.values() if calls)
-        times: dict[Node, int] = {}
-        for calls in self.graph.open_calls.values():
-            for call in calls:
-                times[call.node] = min(times.get(call.node, 1 << 62), call.created or 1 << 61)
-        fitting = [n for n in times if isinstance(n, Called) and wanted(self.awaited(n))]
-        return min(fitting, key=lambda n: (-stuck[n], times[n], str(n)), default=None)
+        return min(self.awaiting(absent), key=lambda node: (-stuck[node], *self.when(node)), default=None)
+
+    def missing_half(self, node: Node) -> int | None:
+        """Return the rank that has not made its half of a pair, or None where both are there, or it is no pair."""
+        pair = self.graph.pairs[node] if isinstance(node, PairInstance) else None
+        if pair is None or (pair.send is not None and pair.recv is not None):
+            return None
+        return pair.key.source if pair.send is None else pair.key.destination
 
     def stuck_in(self, node: Called, culprits: Sequence[int] = ()) -> StuckCall:
         """Return an instance as the call that ranks are stuck in, with what one of them but the culprits called."""
         view, history = self.views[node.gid], self.histories.get(node.gid)
-        inside = [r for r, _ in self.calls_of(node)]
-        rank = next((r for r in inside if r not in culprits), inside[0] if inside else None)
         if isinstance(node, PairInstance):
             pair = self.graph.pairs[node]
             half = pair.send or pair.recv
-            if half is None:
-                return StuckCall(view, None, rank, None, history, pair)
+            assert half is not None  # an open pair has one
             return StuckCall(view, half.seq, half.rank, self.incident.kinds[half.kind], history, pair)
+        inside = [r for r, _ in self.graph.calls_of(node)]
+        rank = next((r for r in inside if r not in culprits), inside[0] if inside else None)
         kind = view.kind_of(rank, node.seq) if rank is not None else None
         return StuckCall(view, node.seq, rank, kind, history)
 
-    def last_call(self, rank: int, view: GroupFrontier | None) -> OwnCall:
+    def last_call(self, rank: int, view: GroupFrontier) -> OwnCall:
         """Return the last call that a rank enqueued on a group."""
-        if view is None or rank not in view.members:
-            return OwnCall()
-        member = view.members[rank]
-        if member.last_row:
-            return OwnCall(view.kind_of(rank, member.last_row), member.last_row)
-        return OwnCall(None, member.enqueued)
+        member = view.members.get(rank)
+        if member is None or not member.last_row:
+            return OwnCall(None, member.enqueued if member is not None else None)
+        return OwnCall(view.kind_of(rank, member.last_row), member.last_row)
 
     def reached_by(self, finding: AnyFinding, explains: frozenset[int]) -> AnyFinding:
         """Return the finding with who waits, and which of them its root explains."""
-        return reaching(finding, tuple(r for r in self.waiting if r not in finding.culprits), explains)
+        waiting = tuple(r for r in self.waiting if r not in finding.culprits)
+        return replace(finding, waiting=waiting, reached=explains.intersection(waiting))
+
+
+def reached_from(roots: Iterable[Root]) -> frozenset[int]:
+    """Return the waiting ranks that lead to any of some roots."""
+    return frozenset[int]().union(*{root.explains for root in roots})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from typing import ClassVar, TypeVar
 
@@ -74,10 +74,11 @@ class Finding:
     those of them that lead to this root. `circle`: the circular wait that it was found in. `tie`: the parts are even and
     history is silent. `assumed`: it rests on an assumption about who waits for whom. `guess`: it rests on what ranks printed
     last, or on counts of one moment. `events`: the lines that a finding from text rests on. `set_aside`: who looked guilty
-    instead.
+    instead. `cost`: how surprising such a root is (see `price`).
     """
 
     name: ClassVar[str] = ""
+    cost: ClassVar[float] = 0.0
     culprits: tuple[int, ...] = ()
     stuck: StuckCall = field(default_factory=StuckCall)
     own: OwnCall = field(default_factory=OwnCall)
@@ -97,67 +98,61 @@ class Finding:
         return len(self.reached)
 
 
-@dataclass(frozen=True, slots=True)
+AnyFinding = TypeVar("AnyFinding", bound=Finding)
+
+
 class Nothing(Finding):
     """Nothing is open and nothing differs, as far as calls tell."""
 
-    name: ClassVar[str] = "none"
+    name = "none"
 
 
-@dataclass(frozen=True, slots=True)
 class Different(Finding):
     """The culprits made a call that cannot match, or went another way than their peers."""
 
-    name: ClassVar[str] = "different"
+    name, cost = "different", 0.0
 
 
-@dataclass(frozen=True, slots=True)
 class Extra(Finding):
     """The culprits are the few who made a call that the others do not make."""
 
-    name: ClassVar[str] = "extra"
+    name, cost = "extra", 0.2
 
 
-@dataclass(frozen=True, slots=True)
 class Absent(Finding):
     """The culprits were seen, wait for nobody, and have not made the call."""
 
-    name: ClassVar[str] = "absent"
+    name, cost = "absent", 0.2
 
 
-@dataclass(frozen=True, slots=True)
 class Late(Finding):
     """The culprits made the very call after the others had given up waiting."""
 
-    name: ClassVar[str] = "late"
+    name, cost = "late", 0.2
 
 
-@dataclass(frozen=True, slots=True)
 class Unseen(Finding):
     """The culprits left no usable record, and the others wait for them."""
 
-    name: ClassVar[str] = "unseen"
+    name, cost = "unseen", 0.4
 
 
-@dataclass(frozen=True, slots=True)
 class Lagging(Finding):
     """The culprits' devices have not finished what their peers' completions prove to be over."""
 
-    name: ClassVar[str] = "half"
+    name, cost = "half", 0.3
 
 
-@dataclass(frozen=True, slots=True)
 class Unstarted(Lagging):
     """The culprits' devices have not begun the call that all made and that their peers' devices are in."""
 
-    name: ClassVar[str] = "not begun"
+    name = "not begun"
 
 
-@dataclass(frozen=True, slots=True)
 class Circular(Finding):
     """Calls wait for each other in a circle (`circle` is set)."""
 
-    name: ClassVar[str] = "cycle"
+    name, cost = "cycle", 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,34 +162,34 @@ class Unpaired(Finding):
     `more`: how many more of them the culprits made than the ranks at their places in the peer groups (0: that tells nothing).
     """
 
-    name: ClassVar[str] = "unpaired"
+    name, cost = "unpaired", 0.1
     more: int = 0
 
 
-@dataclass(frozen=True, slots=True)
 class Stalled(Finding):
     """All members joined a call that none finishes."""
 
-    name: ClassVar[str] = "stalled"
-
-
-AnyFinding = TypeVar("AnyFinding", bound=Finding)
-
-
-def reaching(finding: AnyFinding, waiting: tuple[int, ...], explains: frozenset[int]) -> AnyFinding:
-    """Return a finding with who waits, and which of them lead to its root."""
-    return replace(finding, waiting=waiting, reached=explains.intersection(waiting))
+    name, cost = "stalled", 0.6
 
 
 class Source(Enum):
-    """What a finding rests on."""
+    """What a finding rests on, each with what it costs that no recorder, but this tells of it."""
 
-    CALLS = "calls"  # that dumps recorded, or lines of the watchdog state
-    OWN_WORDS = "own words"  # ranks say which call they were in
-    REPORT = "report"  # somebody counted all ranks
-    HINT = "hint"
-    SILENCE = "silence"  # who printed no error, or stood elsewhere, while all others failed
-    OUTPUT = "output"  # what the program itself printed last
+    CALLS = 0.0  # that dumps recorded, or lines of the watchdog state
+    OWN_WORDS = 0.05  # ranks say which call they were in
+    REPORT = 0.25  # somebody counted all ranks
+    HINT = 0.65
+    SILENCE = 0.75  # who printed no error, or stood elsewhere, while all others failed
+    OUTPUT = 0.85  # what the program itself printed last
+
+
+def price(finding: Finding, source: Source) -> float:
+    """Return what a finding costs, 0 to 1, against the share of the waiting ranks that lead to its root.
+
+    Prices are steps of one tenth: a root of a more certain kind is not given up for one that explains a tenth of the ranks
+    more. They follow from what each kind of evidence leaves open, and were fitted to nothing; docs/score.md shows how they do.
+    """
+    return source.value if source is not Source.CALLS else finding.cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import groupby, pairwise
 
 from hangscope.align.nodes import Host, Node, Unnamed, Untold
 from hangscope.align.waitgraph import WaitGraph
@@ -20,60 +21,47 @@ class Replay:
 
     def __init__(self, graph: WaitGraph) -> None:
         self.waiting = frozenset(graph.waiting)
-        self._open = {rank: calls for rank, calls in graph.open_calls.items() if calls}
+        self._batches: dict[
+            int, list[list[Node]]
+        ] = {}  # a rank's open calls, those that run at the same time together
         self._callers: dict[Node, set[int]] = defaultdict(set)
         self._absent: dict[Node, frozenset[int]] = {}
         self._partial: set[Node] = set()
         self._still = {node for root in graph.roots if root.kind == "call" for node in root.nodes}
-        self._before: dict[int, list[tuple[Node, tuple[Node, ...]]]] = {}
-        for rank, calls in self._open.items():
-            order: list[tuple[Node, tuple[Node, ...]]] = []
-            earlier: tuple[Node, ...] = ()
-            current: list[Node] = []
-            batch = None
+        for rank, calls in graph.open_calls.items():
+            batches = groupby(calls, key=lambda call: call.batch)
+            self._batches[rank] = [[call.node for call in batch] for _, batch in batches]
             for call in calls:
-                if batch is not None and call.batch != batch:
-                    earlier, current = tuple(current), []
-                batch = call.batch
-                current.append(call.node)
                 self._callers[call.node].add(rank)
-                if earlier:
-                    order.append((call.node, earlier))
-            self._before[rank] = order
-        for node in graph.nodes:
-            if not isinstance(node, Host | Unnamed):
-                targets = graph.targets(node)
-                if any(isinstance(t, Unnamed) for t, _ in targets):
-                    self._partial.add(node)
-                self._absent[node] = frozenset(t.rank for t, _ in targets if isinstance(t, Host))
+        for node in self._callers:
+            targets = [target for target, _ in graph.targets(node)] if node in graph.index else []
+            if any(isinstance(target, Unnamed) for target in targets):
+                self._partial.add(node)
+            self._absent[node] = frozenset(target.rank for target in targets if isinstance(target, Host))
 
     def stuck(self, undone: Iterable[int]) -> frozenset[int]:
         """Return the ranks that still wait when the ranks `undone` (global) do what is expected of them."""
-        free = set(undone)
-        needs: dict[Node, set[Node]] = defaultdict(set)
-        for rank, order in self._before.items():
-            if rank not in free:
-                for node, earlier in order:
+        guilty = frozenset(undone)
+        free, needs = set(guilty), defaultdict[Node, set[Node]](set)
+        for batches in (batches for rank, batches in self._batches.items() if rank not in guilty):
+            for earlier, later in pairwise(batches):
+                for node in later:
                     needs[node].update(earlier)
-        guilty = frozenset(free)
-        done: set[Node] = {node for node, callers in self._callers.items() if callers <= guilty}
-        todo = [node for node in self._callers if node not in done]
+        done = {node for node, callers in self._callers.items() if callers <= guilty}
+        todo = [node for node in self._callers if node not in done and not isinstance(node, Untold)]
         moved = True
-        while moved and todo:
-            moved, rest = False, []
-            for node in todo:
-                absent = self._absent.get(node, frozenset())
-                # A call that all its members joined, and that waits for nothing, stands still by itself.
-                by_itself = node in self._still and not self._callers[node] & guilty
-                by_itself = by_itself or (node in self._partial and not guilty - self._callers[node])
-                if isinstance(node, Untold) or by_itself or not absent <= free or not needs[node] <= done:
-                    rest.append(node)
-                    continue
-                done.add(node)
-                moved = True
-            todo = rest
-            for rank, calls in self._open.items():
-                if rank not in free and calls[0].node in done:
-                    free.add(rank)
-                    moved = True
-        return frozenset(r for r in self.waiting if r not in free)
+        while moved:
+            ready = {node for node in todo if self._may_end(node, guilty, free) and needs[node] <= done}
+            done |= ready
+            todo = [node for node in todo if node not in ready]
+            freed = {r for r, batches in self._batches.items() if batches and batches[0][0] in done} - free
+            free |= freed
+            moved = bool(ready or freed)
+        return self.waiting - free
+
+    def _may_end(self, node: Node, guilty: frozenset[int], free: set[int]) -> bool:
+        """Return whether all that a call lacks will come, unless it stands still by itself: nobody guilty is in it, or missing."""
+        callers = self._callers[node]
+        by_itself = node in self._still and not callers & guilty
+        by_itself = by_itself or (node in self._partial and guilty <= callers)
+        return not by_itself and self._absent[node] <= free

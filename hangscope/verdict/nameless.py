@@ -7,7 +7,7 @@ from dataclasses import replace
 from hangscope.align.rankset import compress
 from hangscope.causes.case import Case
 from hangscope.conclusion import Evidence, Source, Verdict
-from hangscope.explain.text.stop import Stop, told_of
+from hangscope.explain.text.stop import Stop
 from hangscope.incident import Event, Group
 from hangscope.verdict.references import call_ref, fingerprint
 
@@ -44,7 +44,7 @@ def stopped(case: Case, stop: Stop, missing: list[str]) -> Verdict:
     evidence = [_quoted(event) for event in stop.events]
     return replace(
         open_calls,
-        summary=f"The job stopped: {told_of(stop)}; what was left does not say for whom.",
+        summary=f"The job stopped: {stop.told()}; what was left does not say for whom.",
         group=_printed_group(case, stop),
         op=(kind.op or None) if kind is not None else None,
         seq=seq,

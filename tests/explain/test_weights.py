@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from hangscope.explain.finding import Absent, Different, Finding, Source, Stalled, Unseen
-from hangscope.explain.weights import price
+from hangscope.explain.finding import Absent, Different, Finding, Source, Stalled, Unseen, price
 from tests.dump_writer import Recorder, world
 from tests.text_lines import CLOSED
 from tests.verdicts import blame, judged

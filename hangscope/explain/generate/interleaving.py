@@ -7,13 +7,11 @@ Groups are compared by what they are for (description, size), because two ranks 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from hangscope.align.program import Program, Programs
 from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind
 
 ANCHORS = 48  # shared calls that are tried as a common start
 PROVEN_ALIKE = 12  # calls before a parting that must agree
@@ -21,117 +19,76 @@ PROVEN_ALIKE = 12  # calls before a parting that must agree
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Two ranks' first different calls after a shared one; rows are positions in each rank's interleaved calls.
+    """Two ranks' first different calls after a shared one: each rank's row in its interleaved calls.
 
-    `odd` is the rank that left its own pattern there (None: history does not tell). `skipped` are calls that the odd rank's
-    pattern calls for before the one it made; `swapped` says that it made them later. `broke` and `kept`: who left and who kept its own pattern.
+    `broke` and `kept`: who left and who kept its own pattern there, as far as history tells.
     """
 
-    ranks: tuple[int, int]
-    rows: tuple[int, int]
-    odd: int | None
-    skipped: tuple[CallKind, ...] = ()
-    swapped: bool = False
-    broke: tuple[int, ...] = ()
-    kept: tuple[int, ...] = ()
+    rows: dict[int, int]
+    broke: frozenset[int]
+    kept: frozenset[int]
+
+    @property
+    def odd(self) -> frozenset[int]:
+        """Return the rank whose peer alone kept its pattern; none where history does not tell."""
+        return frozenset(self.rows) - self.kept if len(self.kept) == 1 else frozenset()
 
 
-class Interleaving:
-    """Compares the programs of two ranks."""
+def part(programs: Programs, behind: int, ahead: int, gid: int, seq: int) -> Parting | None:
+    """Return where `behind`, which has not made call (gid, seq), and `ahead`, which has, went different ways.
 
-    def __init__(self, programs: Programs) -> None:
-        self.programs = programs
-        self.incident = programs.incident
-        self._members: dict[int, frozenset[int]] = {}
+    None where `behind` simply has not come so far, or where the two share no earlier call that both kept.
+    """
+    mine, theirs = programs.of(behind), programs.of(ahead)
+    groups = mine.labels.keys() & theirs.labels.keys()
+    for g in mine.labels.keys() ^ theirs.labels.keys():  # of which one of them made no call
+        groups |= {g} if {behind, ahead} <= set(programs.incident.groups[g].ranks) else set()
+    start = _common_start(mine, theirs, gid, seq, groups)
+    both = zip(*_comparable(mine, theirs, start, groups), strict=False) if start is not None else ()
+    for (i, a), (j, b) in both:
+        if a != b:
+            rows = {behind: i, ahead: j}
+            keeps = {rank: programs.keeps_pattern(rank, row) for rank, row in rows.items()}
+            broke = frozenset(rank for rank, keep in keeps.items() if keep is False)
+            return Parting(rows, broke, frozenset(rank for rank, keep in keeps.items() if keep))
+    return None
 
-    def part(self, behind: int, ahead: int, gid: int, seq: int) -> Parting | None:
-        """Return where `behind`, which has not made call (gid, seq), and `ahead`, which has, went different ways.
 
-        None where `behind` simply has not come so far, or where the two share no earlier call that both kept.
-        """
-        mine, theirs = self.programs.of(behind), self.programs.of(ahead)
-        groups = {g for g in {*mine.labels, *theirs.labels} if self._has(g, behind) and self._has(g, ahead)}
-        start = self._common_start(mine, theirs, gid, seq, groups)
-        if start is None:
-            return None
-        for (i, a), (j, b) in zip(
-            _comparable(mine, theirs, start[0], groups),
-            _comparable(theirs, mine, start[1], groups),
-            strict=False,
-        ):
-            if a != b:
-                return self._judge(behind, ahead, i, j)
-        return None
+def _common_start(
+    mine: Program, theirs: Program, gid: int, seq: int, groups: set[int]
+) -> tuple[int, int] | None:
+    """Return the rows behind the last shared call before `seq` up to which both programs agree.
 
-    def _common_start(
-        self, mine: Program, theirs: Program, gid: int, seq: int, groups: set[int]
-    ) -> tuple[int, int] | None:
-        """Return the rows behind the last shared call before `seq` up to which both programs agree.
-
-        Ranks of different pipeline stages share groups and differ all the time, so they have none. A call that was
-        skipped where the rest happens to fit shifts what follows: then an earlier shared call is the last one in step.
-        """
-        both = (
-            program.seq[(program.gid == gid) & ~program.is_p2p & (program.seq < seq)].tolist()
-            for program in (mine, theirs)
-        )
-        shared = sorted(set(next(both)).intersection(next(both)))
-        for candidate in shared[::-1][:ANCHORS]:
-            i, j = mine.row_of(gid, candidate), theirs.row_of(gid, candidate)
-            if i is None or j is None:
-                continue
-            before = zip(
-                _comparable(mine, theirs, i, groups, -1),
-                _comparable(theirs, mine, j, groups, -1),
-                strict=False,
-            )
-            if all(a == b for (_, a), (_, b) in islice(before, PROVEN_ALIKE)):
-                return i + 1, j + 1
-        return None
-
-    def _has(self, gid: int, rank: int) -> bool:
-        members = self._members.get(gid)
-        if members is None:
-            members = self._members[gid] = frozenset(self.incident.groups[gid].ranks)
-        return rank in members
-
-    def _judge(self, behind: int, ahead: int, i: int, j: int) -> Parting:
-        keeps = {rank: self.programs.keeps_pattern(rank, row) for rank, row in ((behind, i), (ahead, j))}
-        odd = None
-        if keeps[behind] is not True and keeps[ahead] is True:
-            odd = behind
-        elif keeps[ahead] is not True and keeps[behind] is True:
-            odd = ahead
-        broke = tuple(r for r, keep in keeps.items() if keep is False)
-        kept = tuple(r for r, keep in keeps.items() if keep)
-        parting = Parting((behind, ahead), (i, j), None, broke=broke, kept=kept)
-        return parting if odd is None else self.blame(parting, odd)
-
-    def blame(self, parting: Parting, odd: int) -> Parting:
-        """Return the parting with `odd` as the rank that went off its pattern, and what it left out."""
-        row = dict(zip(parting.ranks, parting.rows, strict=True))[odd]
-        program, kinds = self.programs.of(odd), self.incident.kinds
-        rows = self.programs.left_out(odd, row)
-        later = program.tokens[row + 1 : row + 1 + len(rows)]
-        return replace(
-            parting,
-            odd=odd,
-            skipped=tuple(kinds[int(program.kind[r])] for r in rows),
-            swapped=bool(rows) and later == [program.tokens[r] for r in rows],
-        )
+    Ranks of different pipeline stages share groups and differ all the time, so they have none. A call that was
+    skipped where the rest happens to fit shifts what follows: then an earlier shared call is the last one in step.
+    """
+    made, others = (
+        set(program.seq[(program.gid == gid) & ~program.is_p2p & (program.seq < seq)].tolist())
+        for program in (mine, theirs)
+    )
+    for candidate in sorted(made & others)[::-1][:ANCHORS]:
+        i, j = mine.row_of(gid, candidate), theirs.row_of(gid, candidate)
+        if i is None or j is None:
+            continue
+        before = zip(*_comparable(mine, theirs, (i, j), groups, -1), strict=False)
+        if all(a == b for (_, a), (_, b) in islice(before, PROVEN_ALIKE)):
+            return i + 1, j + 1
+    return None
 
 
 def _comparable(
-    program: Program, other: Program, start: int, shared: set[int], step: int = 1
-) -> Iterator[tuple[int, tuple[Any, int]]]:
-    """Yield (row, token) of the calls from `start` on (or backwards) that the other rank makes as well.
+    mine: Program, theirs: Program, start: tuple[int, int], shared: set[int], step: int = 1
+) -> tuple[Iterator[tuple[int, Any]], Iterator[tuple[int, Any]]]:
+    """Return the calls (row, token) of two ranks from `start` on (or backwards) of which each makes the like.
 
     A group that both are in is itself; any other is what it is for, and counts only where the other rank has its like.
     """
-    alike = {label for gid, label in other.labels.items() if gid not in shared}
-    for row in range(start, len(program.sites) if step > 0 else -1, step):
-        gid = int(program.gid[row])
-        if gid in shared:
-            yield row, (gid, program.sites[row])
-        elif program.labels[gid] in alike:
-            yield row, (program.labels[gid], program.sites[row])
+
+    def calls(program: Program, other: Program, first: int) -> Iterator[tuple[int, Any]]:
+        alike = {label for gid, label in other.labels.items() if gid not in shared}
+        for row in range(first, len(program.sites) if step > 0 else -1, step):
+            gid = int(program.gid[row])
+            if gid in shared or program.labels[gid] in alike:
+                yield row, (gid if gid in shared else program.labels[gid], program.sites[row])
+
+    return calls(mine, theirs, start[0]), calls(theirs, mine, start[1])

@@ -16,34 +16,23 @@ from hangscope.align.matching import match_key
 from hangscope.align.nodes import PairInstance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import AnyFinding, Finding
+from hangscope.incident import Group
 
 _MOST = 64  # peer groups that are asked
 
 
 def outlier_among_peers(
-    views: Iterable[GroupFrontier], view: GroupFrontier, seq: int, sides: Sequence[tuple[int, ...]]
+    aligned: Aligned, view: GroupFrontier, seq: int, sides: Sequence[tuple[int, ...]]
 ) -> tuple[int, ...] | None:
-    """Return the one side whose call at `seq` no peer makes while all peer groups that got there make another side's, or None."""
-    keys = []
-    for side in sides:
-        kind = view.kind_of(side[0], seq)
-        if kind is None:
-            return None
-        keys.append(match_key(kind))
-    asked = 0
-    made: set[object] = set()
-    for peer in views:
-        if peer.group.gid == view.group.gid or not _alike(peer, view):
-            continue
-        kinds = {match_key(kind) for rank in peer.seen if (kind := peer.kind_of(rank, seq)) is not None}
-        made |= kinds
-        asked += bool(kinds)
-        if asked >= _MOST:
-            break
-    if len(made) != 1:
-        return None
-    odd = [side for side, key in zip(sides, keys, strict=True) if key not in made]
-    return odd[0] if len(odd) == 1 and len(sides) == 2 else None
+    """Return the one of two sides whose call at `seq` no peer group makes, while all that got there make the other's, or None."""
+    peers = [peer for peer in aligned.views.values() if _alike(peer.group, view.group)][:_MOST]
+    theirs = (peer.kind_of(rank, seq) for peer in peers for rank in peer.seen)
+    made = {match_key(kind) for kind in theirs if kind is not None}
+    kinds = [view.kind_of(side[0], seq) for side in sides]
+    odd = [
+        s for s, kind in zip(sides, kinds, strict=True) if kind is not None and match_key(kind) not in made
+    ]
+    return odd[0] if len(made) == 1 and len(odd) == 1 and len(sides) == 2 and None not in kinds else None
 
 
 def counted_apart(aligned: Aligned, pair: PairInstance) -> tuple[int, int] | None:
@@ -52,21 +41,16 @@ def counted_apart(aligned: Aligned, pair: PairInstance) -> tuple[int, int] | Non
     Its like are the ranks at its place in the peer groups, most of which made one number of them. None where both ends or
     neither differ.
     """
-    view = aligned.views[pair.gid]
-    peers = [
-        peer.group for peer in aligned.views.values() if peer.group.gid != pair.gid and _alike(peer, view)
-    ]
+    group = aligned.views[pair.gid].group
+    peers = [peer for peer in aligned.incident.groups if _alike(peer, group)][:_MOST]
+    if not group.members_known or not peers:
+        return None
     apart = []
     for rank in (pair.source, pair.destination):
-        place = (
-            view.group.ranks.index(rank) if rank in view.group.ranks and view.group.members_known else None
-        )
-        own = _sends_and_receives(aligned, pair.gid, rank)
-        made = Counter(
-            _sends_and_receives(aligned, g.gid, g.ranks[place]) for g in peers[:_MOST] if place is not None
-        )
-        usual, times = made.most_common(1)[0] if made else (None, 0)
-        if own is None or usual is None or 2 * times <= len(peers[:_MOST]):
+        place, own = group.ranks.index(rank), _sends_and_receives(aligned, pair.gid, rank)
+        made = Counter(_sends_and_receives(aligned, peer.gid, peer.ranks[place]) for peer in peers)
+        ((usual, times),) = made.most_common(1)
+        if own is None or usual is None or 2 * times <= len(peers):
             return None
         apart += [(rank, own - usual)] if own != usual else []
     return apart[0] if len(apart) == 1 else None
@@ -74,34 +58,36 @@ def counted_apart(aligned: Aligned, pair: PairInstance) -> tuple[int, int] | Non
 
 def _sends_and_receives(aligned: Aligned, gid: int, rank: int) -> int | None:
     """Return the number of a rank's last send or receive on a group, or None where none was kept, or its dump is an earlier one."""
-    record = aligned.incident.ranks.get(rank)
-    queue = record.p2p.get(gid) if record is not None else None
-    if record is None or queue is None or not len(queue) or rank in aligned.early:
+    record = aligned.incident.ranks[rank]
+    queue = record.p2p.get(gid)
+    if queue is None or rank in aligned.early:
         return None
     alone = gid not in record.queues  # else the counters are of the collectives
-    return max(int(queue.seq.max()), (queue.frontier.enqueued or 0) if alone else 0)
+    return max(int(queue.seq.max(initial=0)), (queue.frontier.enqueued or 0) if alone else 0)
 
 
 def one_fault(aligned: Aligned, first: AnyFinding, others: Iterable[Finding]) -> AnyFinding:
     """Return a finding with the culprits of those among `others` that show the same calls in a group of the same dimension."""
-    view = first.stuck.view
+    view, calls = first.stuck.view, (first.own.kind, first.stuck.kind)
+    if view is None or not first.culprits:
+        return first
     alike = [
         other
         for other in others
-        if view is not None
+        if other.culprits
         and other.stuck.view is not None
-        and other.culprits
-        and (other.own.kind, other.stuck.kind) == (first.own.kind, first.stuck.kind)
-        and (other.stuck.view.group.gid == view.group.gid or _alike(other.stuck.view, view))
+        and (other.own.kind, other.stuck.kind) == calls
+        and (other.stuck.view is view or _alike(other.stuck.view.group, view.group))
     ]
     named = {*first.culprits, *(rank for other in alike for rank in other.culprits)}
-    if not first.culprits or not alike or 2 * len(named) > len(aligned.incident.ranks):
+    if 2 * len(named) > len(aligned.incident.ranks):
         return first
     reached = first.reached.union(*(other.reached for other in alike))
     return aligned.reached_by(replace(first, culprits=tuple(sorted(named))), reached)
 
 
-def _alike(peer: GroupFrontier, view: GroupFrontier) -> bool:
+def _alike(one: Group, other: Group) -> bool:
     """Return whether two groups are of one dimension: equal size and description, and no common member."""
-    a, b = peer.group, view.group
-    return len(a.ranks) == len(b.ranks) and a.desc == b.desc and not set(a.ranks) & set(b.ranks)
+    return (len(one.ranks), one.desc) == (len(other.ranks), other.desc) and set(one.ranks).isdisjoint(
+        other.ranks
+    )

@@ -43,12 +43,14 @@ def deviations(programs: Programs, ranks: Iterable[int]) -> dict[int, list[Devia
     steps_made = Counter(step for steps in breaks.values() for step in steps)
     makers = Counter(token for rank in breaks for token in programs.of(rank).made)
     known = {token for token, count in makers.items() if count > 1}
-    found = {}
-    for rank, steps in breaks.items():
-        own = [_deviation(programs, rank, row, known) for step, row in steps.items() if steps_made[step] == 1]
-        if own:
-            found[rank] = sorted(own, key=lambda deviation: -deviation.row)
-    return found
+    own = {
+        rank: [row for step, row in steps.items() if steps_made[step] == 1] for rank, steps in breaks.items()
+    }
+    return {
+        rank: [_deviation(programs, rank, row, known) for row in sorted(rows, reverse=True)]
+        for rank, rows in own.items()
+        if rows
+    }
 
 
 def _breaks(programs: Programs, rank: int) -> dict[tuple[int, int], int]:
@@ -59,17 +61,10 @@ def _breaks(programs: Programs, rank: int) -> dict[tuple[int, int], int]:
 
 
 def _deviation(programs: Programs, rank: int, row: int, known: set[int]) -> Deviation:
-    program, kinds = programs.of(rank), programs.incident.kinds
-    tokens, start = program.tokens, max(0, row - HISTORY)
+    tokens, start = programs.of(rank).tokens, max(0, row - HISTORY)
     skipped = programs.left_out(rank, row)
     wanted = skipped or [start + place for place in expected(tokens[start:row], 1)]
     foreign = not skipped and tokens[row] not in known and tokens[row] not in tokens[:row]
     _, seq, kind, _ = programs.call(rank, row)
-    return Deviation(
-        row,
-        kind,
-        seq,
-        tuple(kinds[int(program.kind[r])] for r in wanted),
-        foreign,
-        row == len(program.tokens) - 1,
-    )
+    calls = tuple(programs.call(rank, place)[2] for place in wanted)
+    return Deviation(row, kind, seq, calls, foreign, last=row == len(tokens) - 1)

@@ -17,9 +17,8 @@ import numpy as np
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.explain.statements.outlived import outlived
-from hangscope.explain.statements.refused import with_refused
-from hangscope.explain.statements.statements import Statements
-from hangscope.explain.statements.told_calls import InCall, ToldCalls
+from hangscope.explain.statements.statements import WAITED, Statements
+from hangscope.explain.statements.told_calls import InCall, ToldCalls, with_refused
 from hangscope.explain.statements.told_groups import Key, ToldGroups
 from hangscope.incident import Absence, Frontier, Incident, Queue, RankRecord, State
 from hangscope.ingest.torch_logs.c10d import (
@@ -30,8 +29,6 @@ from hangscope.ingest.torch_logs.c10d import (
     WatchdogTimeout,
 )
 from hangscope.ingest.torch_logs.store import StoreTimeout
-from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
 _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line does not tell
@@ -40,10 +37,13 @@ _NOT_COLLECTIVES = _POINT_TO_POINT | _UNKNOWN_OPS
 
 @dataclass(slots=True)
 class Bounds:
-    """What text states of one rank in one group: the calls it is in by seq, and its last enqueued and completed seq."""
+    """What text states of one rank in one group: the calls it is in by seq, and its last enqueued and completed seq.
+
+    `sends`: a line tells that it is in a send or receive.
+    """
 
     calls: dict[int, InCall] = field(default_factory=dict)
-    sends: dict[int, InCall] = field(default_factory=dict)
+    sends: bool = False
     enqueued: int | None = None
     completed: int | None = None
     events: list[Event] = field(default_factory=list)
@@ -52,41 +52,39 @@ class Bounds:
 def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
     """Return the bounds that the lines of c10d and its watchdog state, by rank and the name of the group."""
     table: dict[Key, Bounds] = defaultdict(Bounds)
-    named: dict[int, dict[int, str]] = defaultdict(dict)
-    signals: list[WatchdogStatus | DumpSignal] = [
-        *statements.all(WatchdogStatus),
-        *statements.all(DumpSignal),
-    ]
-    for counted in signals:
+    named: dict[tuple[int, int], str] = {}  # the group of a call, by its rank and seq
+    signals: list[WatchdogStatus | DumpSignal] = [*statements.all(WatchdogStatus)]
+    for counted in [*signals, *statements.all(DumpSignal)]:
         name, rank = counted.group_name, counted.rank
         if rank is None or not name:
             continue
         enqueued, completed = counted.last_enqueued, counted.last_completed
         if isinstance(counted, WatchdogStatus) and counted.seq is not None:
-            named[rank][counted.seq] = name
-        if enqueued is None or (isinstance(counted, DumpSignal) and enqueued < 0):
+            named[rank, counted.seq] = name
+        elif enqueued is None or enqueued < 0:
             continue
-        if completed is not None and completed > enqueued:
+        if completed is not None and completed > (enqueued or 0):
             continue  # one of the two numbers counts sends and receives, the other collectives
         bounds = table[(rank, name)]
-        bounds.enqueued = max(enqueued, bounds.enqueued or 0, 0)
+        bounds.enqueued = max(enqueued or 0, bounds.enqueued or 0)
         if completed is not None:
-            bounds.completed = max(completed, bounds.completed or 0, 0)
+            bounds.completed = max(completed, bounds.completed or 0)
         bounds.events.append(counted)
-    usual = {name for of_rank in named.values() for name in of_rank.values()}
+    names = set(named.values()) or {group.name for group in incident.groups} or {"0"}
+    only = min(names) if len(names) == 1 and len(incident.groups) <= 1 else ""
     in_calls: list[InCall] = [*statements.all(WatchdogTimeout), *statements.all(AsyncError)]
     for event in in_calls:
         seq, rank = event.seq, event.rank
         if rank is None or seq is None or not event.op:
             continue
-        name = event.group_name or named[rank].get(seq)
-        if not name and len(usual) <= 1 and len(incident.groups) <= 1:
-            name = next(iter(usual), incident.groups[0].name if incident.groups else "0")
+        name = event.group_name or named.get((rank, seq)) or only
         if not name:
             continue
         bounds = table[(rank, name)]
-        calls = bounds.sends if event.op in _POINT_TO_POINT else bounds.calls
-        calls.setdefault(seq, event)
+        if event.op in _POINT_TO_POINT:
+            bounds.sends = True
+        else:
+            bounds.calls.setdefault(seq, event)
         bounds.events.append(event)
     return table
 
@@ -120,14 +118,11 @@ def _older(incident: Incident, statements: Statements, groups: ToldGroups) -> fr
     Watchdogs count from the enqueue, so that the first to give up tells of the oldest open call.
     """
     found = set()
-    for rank, record in incident.ranks.items():
-        for first in statements.of(rank, WatchdogTimeout)[:1]:
-            gid = groups.gid((rank, first.group_name or ""))
-            own = record.queues.get(gid) if gid is not None and gid not in record.p2p else None
-            if own is None or not len(own) or record.dump_file is None or first.op in _NOT_COLLECTIVES:
-                continue
-            if first.seq is not None and first.seq > int(own.seq.max()):
-                found.add(rank)
+    for rank, first in statements.by_rank(WatchdogTimeout).items():
+        record, gid = incident.ranks[rank], groups.gid((rank, first.group_name or ""))
+        own = record.queues.get(gid) if gid is not None and gid not in record.p2p else None
+        if own is not None and len(own) and record.dump_file is not None and first.op not in _NOT_COLLECTIVES:
+            found |= {rank} if (first.seq or 0) > int(own.seq.max()) else set()
     return frozenset(found)
 
 
@@ -157,20 +152,16 @@ def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[in
 
 def overdue(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks without a dump of which a line says that they waited: for a call, or for others to join a group."""
-    late = {e.rank for e in statements.all(WatchdogTimeout, GlooTimeout, GlooClosed, StoreTimeout)}
-    raised = {e.rank for e in statements.all(RankException) if e.symptom}
-    ranks = incident.ranks
-    no_dump = {r for r in late if r in ranks and ranks[r].dump_file is None}
-    early = {r for r in late | raised if r in ranks and ranks[r].absence is Absence.EARLY}
-    return frozenset(r for r in no_dump | early if r is not None)
+    late = statements.ranks(*WAITED, StoreTimeout)
+    early = frozenset(r for r, own in incident.ranks.items() if own.absence is Absence.EARLY)
+    return frozenset(r for r in late if incident.ranks[r].dump_file is None) | (
+        early & (late | statements.symptoms)
+    )
 
 
 def idle(statements: Statements) -> frozenset[int]:
     """Return the ranks that had nothing overdue when others timed out: alive, and in no call since long enough."""
-    late = {e.rank for e in statements.all(WatchdogTimeout, GlooTimeout, GlooClosed)}
-    return frozenset(
-        e.rank for e in statements.all(DumpObserved) if e.rank is not None and e.rank not in late
-    )
+    return statements.ranks(DumpObserved) - statements.ranks(*WAITED)
 
 
 def _extend(
@@ -178,55 +169,37 @@ def _extend(
 ) -> None:
     """Add to a rank's queue what text states beyond it."""
     own = record.queues.get(gid) if record.seen else None
-    frontier = own.frontier if own is not None else Frontier()
-    last = max(frontier.enqueued or 0, int(own.seq.max()) if own is not None and len(own) else 0)
+    if own is not None and counts_sends:
+        return  # its seqs count otherwise than the line's
+    before = own.frontier if own is not None else Frontier()
+    last = max(before.enqueued or 0, int(own.seq.max(initial=0)) if own is not None else 0)
     told = Frontier() if counts_sends else Frontier(bounds.enqueued, None, bounds.completed)
-    seqs = [seq for seq, event in sorted(bounds.calls.items()) if seq > last and event.op not in _UNKNOWN_OPS]
-    further = (told.enqueued or 0) > last or (told.completed or 0) > (frontier.completed or 0)
-    if record.seen and not seqs and not further:
+    calls = {s: e for s, e in sorted(bounds.calls.items()) if s > last and e.op not in _UNKNOWN_OPS}
+    further = (told.enqueued or 0) > last or (told.completed or 0) > (before.completed or 0)
+    if not calls and not further and (record.seen or told.enqueued is None):
         return
-    if own is not None and record.dump_file is not None:
-        if counts_sends:
-            return  # its seqs count otherwise than the line's
-        # The dump was taken before the line was printed: what it shows is kept, and its frontier is the line's.
-        record.queues[gid] = _continued(
-            own, told, seqs, [kinds.call(gid, s, bounds.calls[s], statements) for s in seqs]
-        )
-        return
-    if not seqs and told.enqueued is None:
-        return
-    of = [kinds.call(gid, s, bounds.calls[s], statements) for s in seqs]
-    record.queues[gid] = _queue(record.rank, gid, seqs, of, [bounds.calls[s].line for s in seqs], told)
+    if own is None:
+        none = np.empty(0, np.int64)
+        own = Queue(record.rank, gid, none, none, none, none, none, pending_only=True, told=True)
+    completed = _most(told.completed, before.completed)
+    state = np.where(own.seq <= (completed or 0), State.DONE, own.state)
+    # The call that timed out first was enqueued first, and all behind what a dump shows.
+    order = np.array([event.line for event in calls.values()], np.int64) + own.order.max(initial=0)
+    kind = [kinds.call(gid, seq, event, statements) for seq, event in calls.items()]
+    record.queues[gid] = replace(
+        own,
+        seq=np.concatenate([own.seq, np.array([*calls], np.int64)]),
+        kind=np.concatenate([own.kind, np.array(kind, own.kind.dtype)]),
+        state=np.concatenate([state, np.full(len(calls), State.PENDING, state.dtype)]),
+        created=np.concatenate([own.created, np.zeros(len(calls), np.int64)]),
+        order=np.concatenate([own.order, order]),
+        frontier=Frontier(_most(told.enqueued, *calls, before.enqueued), None, completed),
+    )
     if not record.seen or record.absence is Absence.TOLD:
         record.absence = Absence.TOLD
         record.calls_file = record.calls_file or bounds.events[0].file
 
 
-def _queue(
-    rank: int, gid: int, seqs: list[int], kinds: list[int], order: list[int], frontier: Frontier
-) -> Queue:
-    """Return the queue of calls that lines state; the call that timed out first was enqueued first."""
-    n = len(seqs)
-    return Queue(
-        rank, gid,
-        seq=np.array(seqs, np.int64), kind=np.array(kinds, np.int32), state=np.full(n, State.PENDING, np.int8),
-        created=np.zeros(n, np.int64), order=np.array(order, np.int64), frontier=frontier, pending_only=True, told=True,
-    )  # fmt: skip
-
-
-def _continued(own: Queue, told: Frontier, seqs: list[int], kinds: list[int]) -> Queue:
-    """Return a dump's queue with the calls and the frontier that a later line states."""
-    completed = max(told.completed or 0, own.frontier.completed or 0)
-    state = np.where(own.seq <= completed, np.int8(State.DONE), own.state)
-    after = int(own.order.max(initial=0)) + 1
-    return replace(
-        own,
-        seq=np.concatenate([own.seq, np.array(seqs, np.int64)]),
-        kind=np.concatenate([own.kind, np.array(kinds, np.int32)]),
-        state=np.concatenate([state, np.full(len(seqs), State.PENDING, np.int8)]),
-        created=np.concatenate([own.created, np.zeros(len(seqs), np.int64)]),
-        order=np.concatenate([own.order, np.arange(after, after + len(seqs))]),
-        frontier=Frontier(max(told.enqueued or 0, *seqs, own.frontier.enqueued or 0), None, completed)
-        if seqs or told.enqueued
-        else own.frontier,
-    )
+def _most(*numbers: int | None) -> int | None:
+    """Return the largest of the numbers that are known."""
+    return max((n for n in numbers if n is not None), default=None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangscope.align.group_ranks import GroupRanks
-from hangscope.explain.statements.deaths import own_death, sweeps
+from hangscope.explain.statements.deaths import own_deaths
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.incident import Incident
@@ -18,23 +20,20 @@ _CLOSED = frozenset({0, -15})  # how tasks end that somebody ended
 def digest(incident: Incident) -> Statements:
     """Return what an incident states."""
     statements = Statements(group_ranks=GroupRanks(incident.groups, incident.events))
-    for event in map(statements.with_rank, incident.events):
+    for event in incident.events:
+        # Where a line of c10d prints only a group-local rank, its printer's global one.
+        if event.rank is None and event.group_rank is not None and event.prints_group_rank:
+            ranks, assumed = statements.group_ranks.resolve(event, (event.group_rank,))
+            event = replace(event, rank=ranks[0], rank_assumed=assumed) if ranks else event
         statements.kinds[type(event)].append(event)
         if event.rank is not None:
             statements.of_rank[event.rank][type(event)].append(event)
-    for event in statements.all(Exit):
-        if event.rank is not None:
-            statements.exits.setdefault(event.rank, event)
+    statements.exits = statements.by_rank(Exit)
     statements.external = _external(statements)
-    statements.sweeps = sweeps(statements.exits.values())
-    statements.deaths = [
-        d for rank in sorted(set(statements.of_rank)) if (d := own_death(rank, statements)) is not None
-    ]
+    statements.deaths = own_deaths(statements)
     _quiet_leavers(incident, statements)
-    for rank in sorted(incident.ranks):
-        where = whereabouts(incident, rank, statements)
-        if where is not None:
-            statements.whereabouts[rank] = where
+    found = {rank: whereabouts(record, statements) for rank, record in sorted(incident.ranks.items())}
+    statements.whereabouts = {rank: where for rank, where in found.items() if where is not None}
     return statements
 
 
@@ -65,12 +64,9 @@ def _quiet_leavers(incident: Incident, statements: Statements) -> None:
     What srun prints of each task as it ends is no table: a task that it does not name may be running still, unless it alone
     left no dump, which a process that lives writes when its peers time out.
     """
-    for left in statements.all(ExitOk):
-        if left.rank is not None:
-            statements.left_quietly.setdefault(left.rank, "its process ended without an error")
-    for rank, event in statements.exits.items():
-        if event.code == 0:
-            statements.left_quietly.setdefault(rank, "its process exited with code 0")
+    ended = dict.fromkeys(sorted(statements.ranks(ExitOk)), "its process ended without an error")
+    by_code = {r: "its process exited with code 0" for r, e in statements.exits.items() if e.code == 0}
+    statements.left_quietly = by_code | ended
     listed = {rank: event for rank, event in statements.exits.items() if event.via == "table"}
     lists = "failure table lists the other ranks and not this one, so it exited with code 0"
     dumped = {rank for rank, record in incident.ranks.items() if record.dump_file is not None}
@@ -81,10 +77,9 @@ def _quiet_leavers(incident: Incident, statements: Statements) -> None:
     swept = {e.pid for e in statements.all(CleanupSignal)} - {e.pid for e in statements.all(Exit)}
     torn = any(note.code == "torn_table" for note in incident.notes)
     if listed and missing and not torn and not swept - {None} and len(missing) * 2 <= len(incident.ranks):
+        waited = statements.ranks(GlooClosed, GlooTimeout) | statements.symptoms
         for rank in _of_its_nodes(listed, missing, len(incident.ranks)):
-            if not statements.of(rank, GlooClosed, GlooTimeout) and not any(
-                e.symptom for e in statements.of(rank, RankException)
-            ):
+            if rank not in waited:
                 statements.left_quietly[rank] = f"the launcher's {lists}"
 
 

@@ -1,13 +1,10 @@
-"""What the text inputs and stacks say about each rank, digested for the rules.
-
-Separates deaths of a rank's own from consequences: a survivor that reports "connection closed by peer", a process that
-the launcher ended with SIGTERM and a watchdog's abort are victims, whatever their exit code says.
-"""
+"""What the text inputs and stacks say about each rank, digested for the rules."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import field, replace
+from collections.abc import Callable
+from dataclasses import field
 from typing import TypeVar
 
 from hangscope.align.group_ranks import GroupRanks
@@ -18,10 +15,7 @@ from hangscope.incident import CallKind
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.ingest.torch_logs.c10d import (
-    AsyncError,
-    WatchdogTimeout,
-)
+from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
@@ -31,6 +25,12 @@ CTRL_C = "KeyboardInterrupt"  # what Ctrl-C raises
 INTERRUPTS = frozenset({CTRL_C, "SystemExit", "SignalException"})
 RESOLUTION = 1.0  # seconds: launchers and c10's stamps count whole seconds
 CLOCK_SKEW = 5.0  # seconds by which the clocks of two hosts may disagree
+#: What a rank prints that waited in vain for a call.
+WAITED: tuple[type[Event], ...] = (GlooClosed, GlooTimeout, WatchdogTimeout)
+#: What tells of errors, timeouts or ends.
+_TROUBLE: tuple[type[Event], ...] = (
+    GlooClosed, GlooTimeout, RankException, Terminate, Exit, WorkerDied, CallFingerprint, MonitoredBarrier,
+)  # fmt: skip
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 
@@ -50,7 +50,6 @@ class Death:
 class Whereabouts:
     """Where a rank's main thread stood: in a collective (`op`, None where it is not told) or elsewhere (`inside` False)."""
 
-    rank: int
     inside: bool
     op: str | None
     stack: Stack
@@ -69,7 +68,6 @@ class Statements:
 
     deaths: list[Death] = field(default_factory=list)
     exits: dict[int, Exit] = field(default_factory=dict)
-    sweeps: list[list[Exit]] = field(default_factory=list)
     left_quietly: dict[int, str] = field(default_factory=dict)
     whereabouts: dict[int, Whereabouts] = field(default_factory=dict)
     external: ExternalEnd | None = None
@@ -88,34 +86,36 @@ class Statements:
         by_kind = self.of_rank.get(rank, {})
         return [e for kind in kinds for e in by_kind.get(kind, ()) if isinstance(e, kind)]
 
-    def with_rank(self, event: Event) -> Event:
-        """Return an event of c10d with its printer's global rank, where the line prints only a group-local one."""
-        if event.rank is not None or event.group_rank is None or not event.prints_group_rank:
-            return event
-        ranks, assumed = self.group_ranks.resolve(event, (event.group_rank,))
-        return replace(event, rank=ranks[0], rank_assumed=assumed) if ranks else event
+    def by_rank(
+        self, kind: type[AnyEvent], which: Callable[[AnyEvent], object] | None = None
+    ) -> dict[int, AnyEvent]:
+        """Return the first event of a kind, of those that `which` holds for, of each rank that has one, by rank."""
+        found = ((rank, next(filter(which, self.of(rank, kind)), None)) for rank in sorted(self.of_rank))
+        return {rank: event for rank, event in found if event is not None}
+
+    def ranks(self, *kinds: type[Event]) -> frozenset[int]:
+        """Return the ranks that have an event of these kinds."""
+        return frozenset(e.rank for e in self.all(*kinds) if e.rank is not None)
 
     @property
     def of_trouble(self) -> bool:
         """Return whether text tells of errors, timeouts or ends."""
-        told = (
-            GlooClosed,
-            GlooTimeout,
-            RankException,
-            Terminate,
-            Exit,
-            WorkerDied,
-            CallFingerprint,
-            MonitoredBarrier,
-        )
-        return any(self.kinds.get(kind) for kind in told)
+        return any(self.kinds.get(kind) for kind in _TROUBLE)
+
+    @property
+    def symptoms(self) -> frozenset[int]:
+        """Return the ranks that raised what a call raises which waited in vain."""
+        return frozenset(e.rank for e in self.all(RankException) if e.symptom and e.rank is not None)
 
     @property
     def witnesses(self) -> frozenset[int]:
         """Return the ranks whose own text shows them waiting: they lost a peer or timed out themselves."""
-        told = self.all(GlooClosed, GlooTimeout, WatchdogTimeout, AsyncError, StoreTimeout)
-        symptoms = [e for e in self.all(RankException) if e.symptom]
-        return frozenset(e.rank for e in (*told, *symptoms) if e.rank is not None)
+        return self.ranks(*WAITED, AsyncError, StoreTimeout) | self.symptoms
+
+    @property
+    def inside(self) -> frozenset[int]:
+        """Return the ranks that stood in a collective."""
+        return frozenset(rank for rank, where in self.whereabouts.items() if where.inside)
 
     @property
     def busy(self) -> frozenset[int]:
@@ -129,9 +129,7 @@ class Statements:
     @property
     def first_deaths(self) -> list[Death]:
         """Return the deaths that nothing precedes: by time where all carry one, else by causal class."""
-        if len(self.deaths) < 2:
-            return list(self.deaths)
-        heaviest = max(d.weight for d in self.deaths)
+        heaviest = max((d.weight for d in self.deaths), default=0)
         return _earliest([d for d in self.deaths if d.weight == heaviest])
 
 
@@ -139,7 +137,7 @@ def _earliest(deaths: list[Death]) -> list[Death]:
     """Return the deaths that no other one certainly precedes, by printed times of one kind; all where not all carry one."""
     for clock in ([d.event.time for d in deaths], [d.event.stamp for d in deaths]):
         moments = [float(t) for t in clock if isinstance(t, (int, float))]
-        if len(moments) < len(deaths):
+        if not moments or len(moments) < len(deaths):
             continue
         first = moments.index(min(moments))
         host = deaths[first].event.host

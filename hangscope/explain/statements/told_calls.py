@@ -9,9 +9,10 @@ import numpy as np
 
 from hangscope.align.matching import numel
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import CallKind, Incident
+from hangscope.incident import CallKind, Incident, Queue
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
 #: What tells of the call that a rank was in when it gave up.
 InCall = WatchdogTimeout | AsyncError
@@ -35,41 +36,33 @@ class ToldCalls:
 
     def call(self, gid: int, seq: int, event: InCall, statements: Statements) -> int:
         """Return the kind of a stated call: the one that a dump shows there, where the line can mean that one."""
-        sizes = tuple((n,) for n in (event.numel_in,) if isinstance(n, int))
-        outs = tuple((n,) for n in (event.numel_out,) if isinstance(n, int))
-        stack = (
-            next((e.frames for e in statements.of(event.rank, FailedStack)), ())
-            if event.rank is not None
-            else ()
-        )
+        sizes, outs = (((n,),) if n is not None else () for n in (event.numel_in, event.numel_out))
+        shown = statements.of(event.rank, FailedStack) if event.rank is not None else []
+        stack = shown[0].frames if shown else ()
         said = CallKind(event.op, "nccl", sizes, outs, stack=stack, told=True)
-        kinds = self._incident.kinds
-        fitting = [k for k in self._recorded(gid) if means(said, kinds[k])]
+        kinds, queues = self._incident.kinds, self._queues(gid)
+        columns = {id(queue.kind): queue.kind for queue in queues}.values()  # ranks of one role share theirs
+        made = {int(k) for column in columns for k in np.unique(column)}
+        fitting = [k for k in made if means(said, kinds[k])]
         if len(fitting) == 1 and not stack:
             return fitting[0]  # the only call of this group's program that the line can mean
-        here = Counter({k: n for k, n in self._recorded(gid, seq).items() if means(said, kinds[k])})
+        rows = ((queue, int(np.searchsorted(queue.seq, seq))) for queue in queues)
+        shown_at = (int(q.kind[row]) for q, row in rows if row < len(q) and q.seq[row] == seq)
+        here = Counter(k for k in shown_at if k in fitting)
         if here:  # of calls that differ in what no line tells, it is taken for the one that most made
-            return self._add(replace(kinds[here.most_common(1)[0][0]], stack=stack, told=True))
+            usual = min(here, key=lambda k: (-here[k], k))
+            return self._add(replace(kinds[usual], stack=stack, told=True))
         return self._add(said)
 
-    def _recorded(self, gid: int, seq: int | None = None) -> Counter[int]:
-        """Return the kinds of call that dumps show on a group, or at one seq of it, each with how many ranks made it."""
-        found: Counter[int] = Counter()
-        seen: set[int] = set()
+    def _queues(self, gid: int) -> list[Queue]:
+        """Return what dumps show of a group, by rank."""
         incident = self._incident
-        for rank in incident.groups[gid].ranks if gid < len(incident.groups) else ():
-            queue = incident.ranks[rank].queues.get(gid) if rank in incident.ranks else None
-            if queue is None or not len(queue):
-                continue
-            if seq is None:
-                if id(queue.kind) not in seen:  # ranks of one role share their columns
-                    seen.add(id(queue.kind))
-                    found.update(sorted(set(queue.kind.tolist())))
-                continue
-            row = int(np.searchsorted(queue.seq, seq))
-            if row < len(queue) and int(queue.seq[row]) == seq:
-                found[int(queue.kind[row])] += 1
-        return Counter(dict(sorted(found.items())))
+        records = (
+            [incident.ranks[rank] for rank in incident.groups[gid].ranks]
+            if gid < len(incident.groups)
+            else []
+        )
+        return [record.queues[gid] for record in records if gid in record.queues]
 
 
 def means(said: CallKind, recorded: CallKind) -> bool:
@@ -79,10 +72,42 @@ def means(said: CallKind, recorded: CallKind) -> bool:
     """
     if recorded.op == "barrier":
         return said.op in ("barrier", "all_reduce") and sum(numel(said.input_sizes)) <= 1
-    if said.op != recorded.op:
-        return False
-    if not said.input_sizes or not recorded.input_sizes:
-        return True
-    same_in = sum(numel(said.input_sizes)) == sum(numel(recorded.input_sizes))
-    same_out = not said.output_sizes or sum(numel(said.output_sizes)) == sum(numel(recorded.output_sizes))
-    return same_in and (same_out or said.op in _LISTS)
+    ins, outs = (
+        not told or not kept or sum(numel(told)) == sum(numel(kept))
+        for told, kept in (
+            (said.input_sizes, recorded.input_sizes),
+            (said.output_sizes, recorded.output_sizes),
+        )
+    )
+    return said.op == recorded.op and ins and (outs or said.op in _LISTS)
+
+
+def with_refused(incident: Incident, statements: Statements) -> Incident:
+    """Return the incident with the calls of which dumps hold the line alone, where every rank that came to one says what it was.
+
+    DETAIL lets nobody make a call that does not fit its peers': what it was the ranks' own fingerprints say.
+    Where one of them does not say it, none is filled in: what is told and what is not would look like two calls.
+    """
+    at: dict[tuple[int, int], list[int]] = {}
+    for rank, record in incident.ranks.items():
+        for gid, queue in record.queues.items():
+            if len(queue) and not incident.kinds.without_sizes(int(queue.kind[-1])).op:
+                at.setdefault((gid, int(queue.seq[-1])), []).append(rank)
+    added: list[CallKind] = []
+    ranks = dict(incident.ranks)
+    for (gid, seq), came in sorted(at.items()):
+        told = {r: next((e for e in statements.of(r, CallFingerprint) if e.seq == seq), None) for r in came}
+        for rank, event in told.items() if None not in told.values() else ():
+            assert event is not None
+            queue = ranks[rank].queues[gid]
+            sizes = (event.shape,) if event.shape is not None else ()
+            types = (event.dtype,) if event.dtype else ()
+            kind = incident.kinds[int(queue.kind[-1])]
+            kind = replace(kind, op=event.op, input_sizes=sizes, input_dtypes=types)
+            in_place = event.op == "all_reduce"  # of other calls a fingerprint does not tell what comes out
+            added.append(replace(kind, output_sizes=sizes, output_dtypes=types) if in_place else kind)
+            kinds = queue.kind.copy()
+            kinds[-1] = len(incident.kinds) + len(added) - 1
+            queues = {**ranks[rank].queues, gid: replace(queue, kind=kinds)}
+            ranks[rank] = replace(ranks[rank], queues=queues)
+    return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(added)) if added else incident

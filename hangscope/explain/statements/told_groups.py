@@ -9,6 +9,7 @@ from dataclasses import replace
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import Group, Incident
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
 #: (global rank, group name)
 Key = tuple[int, str]
@@ -24,12 +25,8 @@ class ToldGroups:
             self._by_name[group.name].append(group)
         told: dict[str, dict[int, int]] = defaultdict(dict)
         descs: dict[str, str] = {}
-        for event in (
-            *statements.all(WatchdogStatus),
-            *statements.all(WatchdogTimeout),
-            *statements.all(DumpSignal),
-            *statements.all(DumpObserved),
-        ):
+        lines: list[GroupEvent] = [*statements.all(WatchdogStatus), *statements.all(WatchdogTimeout)]
+        for event in [*lines, *statements.all(DumpSignal), *statements.all(DumpObserved)]:
             name = event.group_name
             if name and event.rank is not None:
                 descs.setdefault(name, event.group_desc or "")

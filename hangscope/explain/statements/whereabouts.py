@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabouts
 from hangscope.frames import Stack
-from hangscope.incident import Incident
+from hangscope.incident import RankRecord
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import calls_collectives
@@ -30,33 +30,31 @@ _NEAR = 3  # frames within which a wait for sends and receives may wait for the 
 _NOT_OPS = _WAITS | {"wrapper", "<module>", "unwrap"}
 
 
-def whereabouts(incident: Incident, rank: int, statements: Statements) -> Whereabouts | None:
+def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | None:
     """Return where a rank stood by its stack, else by the traceback of an error that a waiting call raised; None: not told."""
-    record = incident.ranks[rank]
     for _, stack in record.threads:
-        return _locate(rank, stack, record.stack_file or "a stack dump", "stack")
-    shown = [(e.frames, e.file, False) for e in statements.of(rank, FailedStack)]
-    shown += [(e.frames, e.file, False) for e in statements.of(rank, RankException) if e.symptom]
-    shown += [(e.frames, e.file, True) for e in statements.of(rank, RankException) if e.type == CTRL_C]
-    for stack, file, interrupted in shown:
-        stood = before_signal(stack, own_knowledge())
+        return _locate(stack, record.stack_file or "a stack dump", "stack")
+    raised = statements.of(record.rank, RankException)
+    shown: list[FailedStack | RankException] = [*statements.of(record.rank, FailedStack)]
+    shown += [*(e for e in raised if e.symptom), *(e for e in raised if e.type == CTRL_C)]
+    for event in shown:
+        stood = before_signal(event.frames, own_knowledge())
         if stood:  # whose signal handler waits for others stood somewhere else when the signal came
-            return _locate(rank, stood, file, "stack" if interrupted or stood != stack else "log")
+            interrupted = isinstance(event, RankException) and not event.symptom
+            return _locate(stood, event.file, "stack" if interrupted or stood != event.frames else "log")
     return None
 
 
-def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
+def _locate(stack: Stack, source: str, kind: str) -> Whereabouts:
     op = None
-    inside = False
+    # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
+    inside = kind == "log" or (bool(stack) and calls_collectives(stack[0]))
     for frame in stack:
         known = frame.file.endswith(_COLLECTIVE_FILES)
         if known and frame.name not in _NOT_OPS and not frame.name.startswith("_"):
             op, inside = frame.name, True  # the outermost one is what the user called
         elif (known and frame.name in _WAITS) or frame.name == "_engine_run_backward":
             inside = True
-    inside = inside or (bool(stack) and calls_collectives(stack[0]))
-    # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
-    inside = inside or kind == "log"
     if stack and not inside:
         first = stack[0]
         named = bool(_MAKES.search(first.name) and _MAKERS.search(first.file))
@@ -64,4 +62,4 @@ def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
         op = first.name if named and not first.name.startswith("_") else None
     if any(f.name == name and f.file.endswith(file) for f in stack[:_NEAR] for file, name in _PAIRED_WAITS):
         op, inside = "batch_isend_irecv", True
-    return Whereabouts(rank, inside, op, stack, source, kind)
+    return Whereabouts(inside, op, stack, source, kind)

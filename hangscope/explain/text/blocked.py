@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import takewhile
 
-from hangscope.explain.finding import Absent, StuckCall
+from hangscope.explain.finding import Absent
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
@@ -34,13 +34,14 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
     Where nothing says that they wait, its stack must be in a library's code: it may compute, or wait for its own device.
     """
     stood = {r: w.stack for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
-    if len(stood) < _LEAST or set(stood) != set(incident.ranks):
-        return None
-    if any(where.inside for where in statements.whereabouts.values()):
+    if len(stood) < _LEAST or stood.keys() != incident.ranks.keys() or statements.inside:
         return None
     ((place, times),) = Counter(stack[0] for stack in stood.values()).most_common(1)
-    odd = tuple(rank for rank, stack in stood.items() if not _waits_for_its_device(stack))
-    waits, stopped = len(odd) == 1, _stopped(incident, statements)
+    odd, end = tuple(r for r, stack in stood.items() if not _waits_for_its_device(stack)), statements.external
+    waits = len(odd) == 1
+    stopped = bool(statements.all(*PROOFS)) or (
+        end is not None and stood_still(incident, statements, end) is True
+    )
     if not waits and times == len(stood) - 1 and _of_the_program(place):
         odd = tuple(rank for rank, stack in stood.items() if stack[0] != place)
     still = all(record.unchanged_stacks for record in incident.ranks.values())
@@ -51,18 +52,7 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
         return None
     if _of_the_program(own[0]) and not (waits and is_user(own[0])):
         return None  # it waits for its device at another line, or computes
-    others = tuple(sorted(set(stood) - set(odd)))
-    return Absent(
-        odd, StuckCall(rank=others[0]), waiting=others, reached=frozenset(others), guess=not stopped
-    )
-
-
-def _stopped(incident: Incident, statements: Statements) -> bool:
-    """Return whether a line proves that the job stood still, or its last step was long over when it was ended."""
-    end = statements.external
-    return bool(statements.all(*PROOFS)) or (
-        end is not None and stood_still(incident, statements, end) is True
-    )
+    return Absent(odd, guess=not stopped)
 
 
 def _waits_for_its_device(stack: Stack) -> bool:
@@ -72,16 +62,13 @@ def _waits_for_its_device(stack: Stack) -> bool:
         return False
     if place.name in ("synchronize", _READS_A_RESULT):
         return _of_the_program(place)
-    return any(_SYNCHRONIZES.match(frame.name) for frame in takewhile(_is_native, stack))
+    native = takewhile(lambda frame: not frame.file.endswith(".py"), stack)
+    return any(_SYNCHRONIZES.match(frame.name) for frame in native)
 
 
 def _blocked_natively(stack: Stack) -> bool:
     """Return whether a native stack ends in a wait of the host's, which no backward pass and no communication makes."""
     return bool(_HOST_WAITS.search(stack[0].name)) and not any(_WORKS.search(frame.name) for frame in stack)
-
-
-def _is_native(frame: Frame) -> bool:
-    return not frame.file.endswith(".py")
 
 
 def _of_the_program(frame: Frame) -> bool:

@@ -16,14 +16,20 @@ _SEEN_BESIDE_ONE = 3  # so many ranks must have been seen before the only one th
 
 def traced(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks of which anything at all was seen: a dump, a stack, a file or a line."""
-    return frozenset(statements.of_rank) | frozenset(
-        rank for rank, record in incident.ranks.items() if record.files or record.threads or record.dump_file
-    )
+    return _left_something(incident) | frozenset(statements.of_rank)
 
 
 def beyond_the_text(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks that may not be suspected for their silence: nothing shows that their lines should be here."""
-    seen = traced(incident, statements)
+    return _unseen(incident, traced(incident, statements))
+
+
+def _left_something(incident: Incident) -> frozenset[int]:
+    return frozenset(r for r, own in incident.ranks.items() if own.files or own.threads or own.dump_file)
+
+
+def _unseen(incident: Incident, seen: frozenset[int]) -> frozenset[int]:
+    """Return the ranks that were not seen, but for one alone beside several that were."""
     unseen = frozenset(incident.ranks) - seen
     return frozenset() if len(unseen) == 1 and len(seen) >= _SEEN_BESIDE_ONE else unseen
 
@@ -35,28 +41,22 @@ def without_a_log(incident: Incident, statements: Statements) -> frozenset[int]:
         for rank, record in incident.ranks.items()
     }
     owners = Counter(file for files in logs.values() for file in files)
-    apart = sum(any(owners[file] == 1 for file in files) for files in logs.values())
-    return frozenset(
-        rank for rank, files in logs.items() if apart > 1 and not files and not statements.of_rank.get(rank)
-    )
+    if sum(any(owners[file] == 1 for file in files) for files in logs.values()) < 2:
+        return frozenset()
+    return frozenset(rank for rank, files in logs.items() if not files and not statements.of_rank.get(rank))
 
 
 def not_collected(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks whose missing dump proves nothing, because nothing else of them is here either.
 
-    One rank alone that left nothing beside peers that left something is suspect; several are a partial collection. What a
-    launcher says of a rank's end is no trace of its own.
+    What a launcher says of a rank's end is no trace of its own.
     """
     heard = {
-        r
-        for r, kinds in statements.of_rank.items()
-        if any(not e.by_launcher for es in kinds.values() for e in es)
+        rank
+        for rank, kinds in statements.of_rank.items()
+        if any(not event.by_launcher for events in kinds.values() for event in events)
     }
-    own = {r for r, record in incident.ranks.items() if record.files or record.threads or record.dump_file}
-    seen = heard | own
-    nothing = frozenset(incident.ranks) - seen
-    if len(nothing) == 1 and len(seen) >= _SEEN_BESIDE_ONE:
-        return frozenset()
+    nothing = _unseen(incident, _left_something(incident) | heard)
     if not nothing or any(record.dump_file for record in incident.ranks.values()):
         return nothing
     # Of a paste that lacks ranks, the lines of those that it has need not all be here.

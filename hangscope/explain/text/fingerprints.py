@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from hangscope.align.group_ranks import Label, label_of
 from hangscope.align.matching import match_key
-from hangscope.explain.finding import Candidate, Different, Finding, Late, OwnCall, StuckCall
+from hangscope.explain.finding import Different, Late, OwnCall, StuckCall
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.excerpt import traced
 from hangscope.explain.text.sides import two_sides
@@ -20,12 +20,13 @@ from hangscope.incident import CallKind, Incident, Stack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 
+Halves = Mapping[int, CallFingerprint]  # the ranks' own, by rank
+
 
 def _kind_of(event: CallFingerprint, statements: Statements) -> CallKind:
     """Return the call that a fingerprint describes, with the stack of the same rank's traceback."""
-    stack: Stack = ()
-    if event.rank is not None:
-        stack = next((e.frames for e in statements.of(event.rank, RankException) if e.frames), ())
+    raised = statements.of(event.rank, RankException) if event.rank is not None else []
+    stack = next((e.frames for e in raised if e.frames), ())
     return _kind(event.op, event.shape, event.dtype, stack)
 
 
@@ -34,52 +35,49 @@ def _kind(op: str, shape: tuple[int, ...] | None, dtype: str | None, stack: Stac
     return CallKind(op, "", sizes, sizes, types, types, stack=stack)
 
 
-def _halves(statements: Statements) -> dict[tuple[Label, int], dict[int, CallFingerprint]]:
-    """Return the ranks' own halves of DETAIL's fingerprints by group, as far as lines tell it, and seq."""
+def _peer_kind(event: CallFingerprint) -> CallKind | None:
+    """Return the call of the peer from which a rank says that it differs; None where only the lengths were compared."""
+    if event.garbled or not event.peer_op:
+        return None
+    return _kind(event.peer_op, event.peer_shape, event.peer_dtype)
+
+
+def _peer(event: CallFingerprint) -> int | None:
+    """Return the peer (group-local) that is in another call; sends and receives alone make ranks count otherwise."""
+    return event.peer_group_rank if event.aspects != ("sequence number",) else None
+
+
+def fingerprints(incident: Incident, statements: Statements) -> Different | None:
+    """Compare the ranks' own halves of DETAIL's fingerprints at the first seq where they differ."""
     halves: dict[tuple[Label, int], dict[int, CallFingerprint]] = defaultdict(dict)
     for event in statements.all(CallFingerprint):
-        seq = event.seq
-        if event.rank is not None and seq is not None:
-            halves[(label_of(event), seq)].setdefault(event.rank, event)
-    return halves
-
-
-def fingerprints(incident: Incident, statements: Statements) -> Finding | None:
-    """Compare the ranks' own halves of DETAIL's fingerprints at the first seq where they differ."""
-    halves = _halves(statements)
+        if event.rank is not None and event.seq is not None:
+            halves[(label_of(event), event.seq)].setdefault(event.rank, event)
     for label, seq in sorted(halves, key=lambda k: (k[1], not k[0][1], str(k[0][0]))):
         events = halves[(label, seq)]
+        kinds = {rank: _kind_of(event, statements) for rank, event in events.items()}
         sides: dict[object, list[int]] = defaultdict(list)
-        for rank, event in sorted(events.items()):
-            sides[match_key(_kind_of(event, statements))].append(rank)
+        for rank in sorted(events):
+            sides[match_key(kinds[rank])].append(rank)
         if len(sides) == 1:
-            finding = _from_one_side(incident, statements, seq, events)
+            finding = _from_one_side(incident, statements, seq, events, kinds)
             if finding is not None:
                 return finding
-        if len(sides) > 1:
-            witnesses = [tuple(r) for r in sides.values()]
-            told = [tuple(r) for r in _with_those_alike(statements, witnesses, events)]
-            proved = 2 * max(map(len, told)) > len(incident.ranks)
-            ordered = sorted(told if proved else witnesses, key=lambda r: (-len(r), r))
-            kinds = {r: _kind_of(e, statements) for r, e in events.items()}
-            finding = two_sides(incident, statements, seq, ordered, kinds)
-            # Of a subgroup the other ranks wait for its members, and not in this call.
-            missed = Candidate(
-                barrier_absent(statements),
-                "absent from a monitored barrier",
-                "they are in a call of another group",
-            )
-            return replace(
-                finding,
-                events=tuple(events[r] for side in ordered for r in side[:2] if r in events),
-                assumed=any(e.rank_assumed for e in events.values()),
-                set_aside=() if label[1] else (missed,),
-            )
+            continue
+        witnesses = [tuple(side) for side in sides.values()]
+        told = [tuple(side) for side in _with_those_alike(statements, witnesses, events)]
+        proved = 2 * max(map(len, told)) > len(incident.ranks)
+        ordered = sorted(told if proved else witnesses, key=lambda r: (-len(r), r))
+        return replace(
+            two_sides(seq, ordered, kinds),
+            events=tuple(events[r] for side in ordered for r in side[:2] if r in events),
+            assumed=any(e.rank_assumed for e in events.values()),
+        )
     return None
 
 
 def _with_those_alike(
-    statements: Statements, sides: Sequence[Sequence[int]], events: Mapping[int, CallFingerprint]
+    statements: Statements, sides: Sequence[Sequence[int]], events: Halves
 ) -> list[list[int]]:
     """Return the sides with the ranks that left no half of their own, and that a reporter's line shows to be on its side.
 
@@ -89,10 +87,8 @@ def _with_those_alike(
     for rank, event in events.items():
         own = next(n for n, side in enumerate(sides) if rank in side)
         tensors = {events[r].shape is None for n, side in enumerate(sides) if n != own for r in side}
-        if event.peer_group_rank is None or event.aspects == ("sequence number",):
-            continue
         if not event.garbled or tensors == {event.shape is not None}:
-            found[own].update(statements.group_ranks.resolve(event, range(event.peer_group_rank))[0])
+            found[own].update(statements.group_ranks.resolve(event, range(_peer(event) or 0))[0])
     claimed = Counter(rank for ranks in found for rank in ranks)
     return [
         [*side, *sorted(r for r in ranks - set(events) if claimed[r] == 1)]
@@ -101,49 +97,38 @@ def _with_those_alike(
 
 
 def _from_one_side(
-    incident: Incident, statements: Statements, seq: int, events: Mapping[int, CallFingerprint]
+    incident: Incident, statements: Statements, seq: int, events: Halves, kinds: Mapping[int, CallKind]
 ) -> Different | None:
     """Name the ranks from whom the reporters, who all made one call, say that they differ: the fewer of the two."""
-    alike, others, assumed = set(events), set[int](), False
-    kinds = {rank: _kind_of(event, statements) for rank, event in events.items()}
+    alike, others, assumed = set(events), dict[int, CallKind | None](), False
     for event in events.values():
-        if event.peer_group_rank is None or event.aspects == ("sequence number",):
-            continue  # sends and receives count on those alone who make them
-        named, guessed = statements.group_ranks.resolve(event, (event.peer_group_rank,))
-        others.update(named)
-        if not event.garbled and event.peer_op:
-            other = _kind(event.peer_op, event.peer_shape, event.peer_dtype)
-            kinds.update((rank, other) for rank in named if rank not in events)
+        peer = _peer(event)
+        if peer is None:
+            continue
+        named, guessed = statements.group_ranks.resolve(event, (peer,))
+        others.update({rank: others.get(rank) or _peer_kind(event) for rank in named})
         assumed = assumed or guessed or event.rank_assumed
         if not event.garbled:  # else only the lengths were compared
-            alike.update(statements.group_ranks.resolve(event, range(event.peer_group_rank))[0])
+            alike.update(statements.group_ranks.resolve(event, range(peer))[0])
     # Those behind the peer were not compared: where its number alone tells how many ranks there are, there may be one more.
-    behind = 1 if max(incident.ranks) in others - traced(incident, statements) else 0
-    if not others or others & alike or 2 * len(alike) <= len(incident.ranks) + behind:
+    behind = max(incident.ranks) in others.keys() - traced(incident, statements)
+    if not others or others.keys() & alike or 2 * len(alike) <= len(incident.ranks) + behind:
         return None
-    finding = two_sides(incident, statements, seq, [tuple(sorted(alike)), tuple(sorted(others))], kinds)
-    first = min(events)
-    stuck = replace(finding.stuck, rank=first, kind=kinds[first])
+    kinds = {**{rank: kind for rank, kind in others.items() if kind is not None}, **kinds}
+    finding = two_sides(seq, [tuple(sorted(alike)), tuple(sorted(others))], kinds)
+    stuck = replace(finding.stuck, rank=min(events), kind=kinds[min(events)])
     return replace(finding, stuck=stuck, events=tuple(events[r] for r in sorted(events)[:4]), assumed=assumed)
 
 
-def other_calls(
-    statements: Statements, ranks: Sequence[int], waiting: int
-) -> tuple[StuckCall, OwnCall, CallFingerprint] | None:
-    """Return the call in which `waiting` waits and the other one that all of `ranks` were in by their own words, or None."""
-    own = [next(iter(statements.of(rank, CallFingerprint)), None) for rank in ranks]
-    first = own[0] if own else None
-    if first is None or not all(e is not None and e.context == "mismatch" for e in own):
+def in_another_call(statements: Statements, ranks: Sequence[int], waiting: int) -> Different | None:
+    """Return the finding that all of `ranks` were in another call than `waiting` waits in, by their own words, or None."""
+    own = statements.by_rank(CallFingerprint)
+    first = own.get(ranks[0])
+    kind = _peer_kind(first) if first is not None and _peer(first) is not None else None
+    if first is None or kind is None or not all(r in own and own[r].context == "mismatch" for r in ranks):
         return None
-    if first.garbled or not first.peer_op or first.aspects == ("sequence number",):
-        return None
-    kind = _kind(first.peer_op, first.peer_shape, first.peer_dtype)
-    return StuckCall(None, first.seq, waiting, kind), OwnCall(_kind_of(first, statements), first.seq), first
-
-
-def barrier_absent(statements: Statements) -> tuple[int, ...]:
-    """Return the ranks (global) that any monitored barrier missed."""
-    return tuple(sorted({r for e in statements.all(MonitoredBarrier) for r in absent_of(e, statements)[0]}))
+    stuck = StuckCall(None, first.seq, waiting, kind)
+    return Different(tuple(ranks), stuck, OwnCall(_kind_of(first, statements), first.seq), events=(first,))
 
 
 def absent_of(event: MonitoredBarrier, statements: Statements) -> tuple[tuple[int, ...], bool]:
@@ -153,17 +138,9 @@ def absent_of(event: MonitoredBarrier, statements: Statements) -> tuple[tuple[in
 
 def late(incident: Incident, statements: Statements) -> Late | None:
     """Name those whom a barrier missed and who later report the very call that the others were in."""
-    absent = set(barrier_absent(statements))
-    errors = [
-        e for e in statements.all(CallFingerprint) if e.context == "barrier_error" and e.rank is not None
-    ]
-    first = next((e for e in errors if e.rank in absent), None)
-    if first is None:
-        return None
-    on_time = next((e for s in _halves(statements).values() for r, e in s.items() if r not in absent), None)
-    own = _kind_of(first, statements)
-    if on_time is not None and match_key(_kind_of(on_time, statements)) != match_key(own):
-        return None
-    waiting = tuple(r for r in incident.ranks if r not in absent)
-    stuck = StuckCall(None, first.seq, waiting[0] if waiting else None, own)
-    return Late(tuple(sorted(absent)), stuck, OwnCall(own), waiting=waiting, reached=frozenset(waiting))
+    absent = {r for e in statements.all(MonitoredBarrier) for r in absent_of(e, statements)[0]}
+    errors = statements.by_rank(CallFingerprint, lambda e: e.context == "barrier_error" and e.rank in absent)
+    for first in [*errors.values()][:1]:
+        own = _kind_of(first, statements)
+        return Late(tuple(sorted(absent)), StuckCall(None, first.seq, None, own), OwnCall(own))
+    return None

@@ -12,68 +12,48 @@ from dataclasses import replace
 
 from hangscope.explain.finding import Finding, Source
 from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text import output, reports, witnesses
 from hangscope.explain.text.blocked import blocked_alone
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
-from hangscope.explain.text.output import (
-    apart_from_its_peers,
-    last_words,
-    progress,
-    silent,
-)
 from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
-from hangscope.explain.text.reports import analyzer, barrier, desync, horovod
 from hangscope.explain.text.sites import sites
-from hangscope.explain.text.witnesses import (
-    came_after,
-    heart_stopped,
-    held_up,
-    holds_the_gil,
-    left_first,
-    no_answer,
-    nothing_under_way,
-)
 from hangscope.incident import Incident
 
 Search = Callable[[Incident, Statements], Finding | None]
 
-#: Each search with the kind of evidence that it rests on, the strongest first.
-SEARCHES: tuple[tuple[Search, Source], ...] = (
-    (fingerprints, Source.OWN_WORDS),
-    (late, Source.OWN_WORDS),
-    (barrier, Source.REPORT),
-    (desync, Source.REPORT),
-    (analyzer, Source.HINT),
-    (horovod, Source.HINT),
-    (ras, Source.REPORT),
-    (came_after, Source.HINT),
-    (apart_from_its_peers, Source.HINT),
-    (left_first, Source.HINT),
-    (no_answer, Source.HINT),
-    (held_up, Source.REPORT),
-    (nothing_under_way, Source.HINT),
-    (heart_stopped, Source.REPORT),
-    (holds_the_gil, Source.HINT),
-    (silent, Source.SILENCE),
-    (sites, Source.SILENCE),
-    (blocked_alone, Source.SILENCE),
-    (progress, Source.OUTPUT),
-    (last_words, Source.OUTPUT),
-    (printed, Source.OUTPUT),
-)
+#: The searches by the kind of evidence that they rest on, the strongest first.
+SEARCHES: dict[Source, tuple[Search, ...]] = {
+    Source.OWN_WORDS: (fingerprints, late),
+    Source.REPORT: (reports.barrier, reports.desync, ras, witnesses.held_up, witnesses.heart_stopped),
+    Source.HINT: (
+        reports.analyzer, reports.horovod, witnesses.came_after, output.apart_from_its_peers, witnesses.left_first,
+        witnesses.no_answer, witnesses.nothing_under_way, witnesses.holds_the_gil,
+    ),
+    Source.SILENCE: (output.silent, sites, blocked_alone),
+    Source.OUTPUT: (output.progress, output.last_words, printed),
+}  # fmt: skip
 
 
 def told(incident: Incident, statements: Statements) -> Iterator[tuple[Finding, Source]]:
-    """Yield what the text shows, and what kind of evidence that is."""
+    """Yield what the text shows, and what kind of evidence that is.
+
+    Where a search does not say who waits, all others do; and of them the first stands for who is stuck.
+    """
     unproved = beyond_the_text(incident, statements) | without_a_log(incident, statements)
-    for search, source in SEARCHES:
+    for source, search in [(source, search) for source, searches in SEARCHES.items() for search in searches]:
+        if source is Source.OUTPUT and not output.stuck(statements):
+            break
         finding = search(incident, statements)
         if finding is None:
             continue
+        waiting = finding.waiting or tuple(r for r in sorted(incident.ranks) if r not in finding.culprits)
+        call = finding.stuck
+        if call.rank is None and waiting:
+            call = replace(call, rank=waiting[0])
         if source in (Source.SILENCE, Source.OUTPUT):
             if unproved & set(finding.culprits):
                 continue  # of ranks that the text does not hold, silence proves nothing
-            waiting = tuple(r for r in finding.waiting if r not in unproved)
-            finding = replace(finding, waiting=waiting, reached=finding.reached.intersection(waiting))
-        yield finding, source
+            waiting = tuple(r for r in waiting if r not in unproved)
+        yield replace(finding, stuck=call, waiting=waiting, reached=frozenset(waiting)), source

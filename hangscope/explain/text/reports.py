@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.explain.finding import (
     Absent,
     Candidate,
-    Different,
     Extra,
     Finding,
     OwnCall,
@@ -16,9 +16,8 @@ from hangscope.explain.finding import (
     StuckCall,
 )
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.fingerprints import absent_of, other_calls
-from hangscope.explain.text.output import apart
-from hangscope.explain.text.sides import two_sides
+from hangscope.explain.text.fingerprints import absent_of, in_another_call
+from hangscope.explain.text.sides import stood, two_sides
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.job_logs.horovod import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
@@ -35,36 +34,23 @@ _TYPES = regex(r"'(\w{1,40})'")
 
 def barrier(incident: Incident, statements: Statements) -> Finding | None:
     """Name those that a monitored barrier missed: the absent, or those who are in another call."""
-    votes: Counter[tuple[int, ...]] = Counter()
-    assumed = False
-    for event in statements.all(MonitoredBarrier):
-        absent, guessed = absent_of(event, statements)
-        if absent:
-            votes[absent] += 1
-            assumed = assumed or guessed
+    told = [absent_of(event, statements) for event in statements.all(MonitoredBarrier)]
+    votes = Counter(absent for absent, _ in told if absent)
     if not votes:
         return None
+    assumed = any(guessed for absent, guessed in told if absent)
     absent = max(votes, key=lambda a: (len(a), votes[a], a))
-    waiting = tuple(r for r in sorted(incident.ranks) if r not in absent)
-    where = statements.whereabouts.get(waiting[0]) if waiting else None
-    call = where.call if where is not None else None
-    stuck = StuckCall(rank=waiting[0] if waiting else None, kind=call)
+    others = tuple(r for r in sorted(incident.ranks) if r not in absent)
+    stuck = stood(others[0], statements) if others else StuckCall()
     events = tuple(statements.all(MonitoredBarrier, MonitoredBarrierWitness)[:3])
-    if len(absent) > len(waiting):
+    if len(absent) > len(others):
         # The rank that makes an extra call reports the innocent majority absent.
         why = "they are the majority: the few who wait made a call that the others do not make"
-        return Extra(
-            waiting, stuck, OwnCall(call), waiting=absent, reached=frozenset(absent), assumed=assumed, events=events,
-            set_aside=(Candidate(absent, Absent.name, why),),
-        )  # fmt: skip
+        aside = (Candidate(absent, Absent.name, why),)
+        return Extra(others, stuck, OwnCall(stuck.kind), assumed=assumed, events=events, set_aside=aside)
     # Who raised over calls that differ is gone from every call behind.
-    if waiting and (told := other_calls(statements, absent, waiting[0])) is not None:
-        differs, own, raised = told
-        return Different(
-            absent, differs, own, waiting=waiting, reached=frozenset(waiting), assumed=assumed,
-            events=(raised, *events),
-        )  # fmt: skip
-    return Absent(absent, stuck, waiting=waiting, reached=frozenset(waiting), assumed=assumed, events=events)
+    finding = in_another_call(statements, absent, others[0]) or Absent(absent, stuck)
+    return replace(finding, assumed=assumed, events=(*finding.events, *events))
 
 
 def desync(incident: Incident, statements: Statements) -> Finding | None:
@@ -72,30 +58,27 @@ def desync(incident: Incident, statements: Statements) -> Finding | None:
 
     Where all joined and nobody finished, the sentence that calls them lagging is void: the call itself stands still.
     """
+    reports = statements.all(Desync)
     absent: set[int] = set()
     joined: set[int] = set()
     seq: int | None = None
     assumed = False
-    for event in statements.all(Desync):
-        for number, ranks in ((None, event.never_joined), *sorted(event.not_joined.items())):
+    for event in reports:
+        told: list[tuple[set[int], int | None, Iterable[int]]] = [(absent, None, event.never_joined)]
+        told += [(absent, number, ranks) for number, ranks in sorted(event.not_joined.items())]
+        told += [(joined, number, ranks) for number, ranks in sorted(event.joined_not_finished.items())]
+        for side, number, ranks in told:
             found, guessed = statements.group_ranks.resolve(event, ranks)
-            absent.update(found)
+            side.update(found)
             assumed = assumed or guessed
-            seq = number if number is not None and found else seq
-        for number, ranks in sorted(event.joined_not_finished.items()):
-            found, guessed = statements.group_ranks.resolve(event, ranks)
-            joined.update(found)
-            assumed = assumed or guessed
-            seq = number if seq is None else seq
+            if found and number is not None and (side is absent or seq is None):
+                seq = number
     if not absent and not joined:
         return None
-    reports = statements.all(Desync)
     kind = next((CallKind(str(e.op), "nccl") for e in reports if e.op), None)
-    waiting = tuple(sorted(joined - absent)) or tuple(r for r in sorted(incident.ranks) if r not in absent)
-    stuck = StuckCall(None, seq, waiting[0] if waiting else None, kind)
     of = Absent if absent else Stalled
     return of(
-        tuple(sorted(absent)), stuck, waiting=waiting, reached=frozenset(waiting), assumed=assumed,
+        tuple(sorted(absent)), StuckCall(None, seq, None, kind), waiting=tuple(sorted(joined - absent)), assumed=assumed,
         events=tuple(reports[:3]),
     )  # fmt: skip
 
@@ -105,29 +88,22 @@ def analyzer(incident: Incident, statements: Statements) -> Finding | None:
 
     It compares all with the first rank that it read, which may be the odd one; who is not named made that rank's call.
     """
-    for report in statements.all(AnalyzerReport):
-        if not report.named:
-            continue
+    for report in [report for report in statements.all(AnalyzerReport) if report.named][:1]:
         waiting = tuple(r for r in report.expected if r not in report.named)
         call = _call(report, report.wanted)
         if report.what == "absent":
-            stuck = StuckCall(None, report.seq, waiting[0] if waiting else None, call)
-            return Absent(
-                report.named, stuck, waiting=waiting, reached=frozenset(waiting), guess=True, events=(report,)
-            )
-        calls = {
-            rank: _call(report, text) for rank, text in zip(report.named, report.found, strict=False) if text
-        }
+            stuck = StuckCall(None, report.seq, None, call)
+            return Absent(report.named, stuck, waiting=waiting, guess=True, events=(report,))
+        told = zip(report.named, report.found, strict=False)
+        calls = {rank: _call(report, text) for rank, text in told if text}
         if report.own_op:
             calls = dict.fromkeys(report.named, CallKind(report.own_op))
+        kinds = dict.fromkeys(waiting, call) | calls
         sides: dict[CallKind | None, list[int]] = defaultdict(list)
         for rank in (*waiting, *report.named):
-            sides[calls.get(rank) if rank in report.named else call].append(rank)
+            sides[kinds.get(rank)].append(rank)
         ordered = sorted((tuple(side) for side in sides.values()), key=lambda side: (-len(side), side))
-        kinds = dict.fromkeys(waiting, call) | calls
-        return replace(
-            two_sides(incident, statements, report.seq, ordered, kinds), guess=True, events=(report,)
-        )
+        return replace(two_sides(report.seq, ordered, kinds), guess=True, events=(report,))
     return None
 
 
@@ -150,12 +126,7 @@ def horovod(incident: Incident, statements: Statements) -> Finding | None:
     last = max(stalls, key=lambda e: (e.file, e.line), default=None)
     if last is None or any(e.file == last.file and e.line > last.line for e in statements.all(Progress)):
         return None
-    named = last.missing
-    if (
-        not named
-        or any(e.missing != named for e in stalls)
-        or (len(named) > 1 and 2 * len(named) >= len(incident.ranks))
-    ):
+    few = len(last.missing) == 1 or 2 * len(last.missing) < len(incident.ranks)
+    if not last.missing or not few or any(e.missing != last.missing for e in stalls):
         return None
-    waiting = tuple(r for r in sorted(incident.ranks) if r not in named)
-    return apart(Absent, named, waiting, (last,), guess=True)
+    return Absent(last.missing, guess=True, events=(last,))

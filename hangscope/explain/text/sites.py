@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from hangscope.explain.finding import Absent, Finding, Unpaired
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.output import errors, stood
-from hangscope.explain.text.sides import two_sides
+from hangscope.explain.text.output import errors
+from hangscope.explain.text.sides import stood, two_sides
 from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.endings import ExternalEnd
@@ -21,7 +21,7 @@ from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.knowledge.callsite import is_user, user_frame, user_frames
+from hangscope.knowledge.callsite import is_user, user_frames
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 #: calls that make a group, and wait for its members alone
@@ -32,66 +32,53 @@ _FORMING = frozenset(
 
 def sites(incident: Incident, statements: Statements) -> Finding | None:
     """Compare the lines of user code at which the ranks were blocked."""
-    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    found: dict[tuple[str | None, object], list[int]] = defaultdict(list)
     for rank, where in sorted(statements.whereabouts.items()):
         users = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
         frames = users or (tuple((f.file, f.line) for f in where.stack) if where.op else ())
         if frames and where.inside:
             found[(where.op, frames)].append(rank)
-    outside = [
-        r
-        for r, w in sorted(statements.whereabouts.items())
-        if not w.inside and user_frame(w.stack) is not None and w.kind == "stack"
-    ]
-    inside = sorted(r for ranks in found.values() for r in ranks)
+    inside = tuple(sorted(r for ranks in found.values() for r in ranks))
     # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
-    if outside and len(outside) <= len(inside):
-        return Absent(
-            tuple(outside), stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside)
-        )
+    if 0 < len(statements.busy) <= len(inside):
+        return Absent(tuple(sorted(statements.busy)), stood(inside[0], statements), waiting=inside)
     of_a_moment = not known_to_wait(statements)
     ops = {op for op, _ in found}
-    if inside and set(inside) == set(incident.ranks) and ops <= _POINT_TO_POINT:
+    if inside and len(inside) == len(incident.ranks) and ops <= _POINT_TO_POINT:
         if of_a_moment and ops == {"batch_isend_irecv"}:
             return None  # so stand the stages of any pipeline, most of the time
         # Stages of a pipeline stand at different lines by nature: which half is missing, their lines do not tell.
-        return Unpaired(
-            (), stood(inside[0], statements), waiting=tuple(inside), reached=frozenset(inside), tie=True,
-            guess=of_a_moment, events=tuple(errors(inside, statements)),
-        )  # fmt: skip
+        told = tuple(errors(inside, statements))
+        return Unpaired((), stood(inside[0], statements), tie=True, guess=of_a_moment, events=told)
     # At which of its sends and receives a rank stands tells nothing; that it is in a call of all may.
-    paired = sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks)
-    sides = [ranks for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
+    paired = tuple(sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks))
+    sides = [tuple(ranks) for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
     sides += [paired] if paired else []
     if len(sides) < 2 or (of_a_moment and len(ops) == 1):
         return None  # calls of one operation meet, whatever their lines: in them ranks pass each other by while they move
     if _in_groups_of_their_own(statements, sides):
         return None  # calls of different groups need not meet: who waits for whom, their members tell
-    ordered = sorted((tuple(r) for r in sides), key=lambda r: (-len(r), r))
+    sides.sort(key=lambda r: (-len(r), r))
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
-    events = tuple(e for side in ordered[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
-    apart = two_sides(incident, statements, None, ordered, kinds)
-    if kinds[ordered[0][0]].op in _FORMING and not any(kinds[side[0]].op in _FORMING for side in ordered[1:]):
+    events = tuple(e for side in sides[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
+    apart = two_sides(None, sides, kinds)
+    if [kinds[side[0]].op in _FORMING for side in sides] == [True, *[False] * (len(sides) - 1)]:
         # Who is past the making of a group may have left it out, or was let through by those who now wait for each other.
         return replace(apart, culprits=(), tie=True, guess=True, events=events)
-    alone = not apart.tie and set(ordered[0]) == set(paired)
+    alone = not apart.tie and sides[0] == paired
     # Of even sides the one off the step is odd, unless ranks that nobody saw stand with it.
-    even = 2 * len(ordered[0]) <= len(inside) < len(incident.ranks)
+    even = 2 * len(sides[0]) <= len(inside) < len(incident.ranks)
     return replace(apart, events=events, guess=alone or of_a_moment or even)
 
 
 def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int]]) -> bool:
     """Return whether the watchdogs of all sides tell of groups, and no two sides of one."""
     told = [
-        {
-            e.group_name
-            for rank in side
-            for e in statements.of(rank, WatchdogTimeout, WatchdogStatus)
-            if e.group_name
-        }
+        {e.group_name for rank in side for e in statements.of(rank, WatchdogTimeout, WatchdogStatus)}
+        - {None, ""}
         for side in sides
     ]
-    return all(told) and len(set[str].union(*told)) == sum(map(len, told))
+    return all(told) and len(set().union(*told)) == sum(map(len, told))
 
 
 def known_to_wait(statements: Statements) -> bool:
