@@ -35,7 +35,7 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
         ]
         for rank in absent[:4]:
             member = view.members[rank]
-            told = member.queue is None or member.queue.tells_completion
+            told = member.queue.tells_completion
             done = view.completed(rank) or 0
             completed = (
                 "its log tells no completions"

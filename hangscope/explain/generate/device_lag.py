@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.matching import proves_participation
 from hangscope.align.nodes import Instance
 from hangscope.align.waitgraph import Root
 from hangscope.dataclass import dataclass
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall
+from hangscope.incident import PROVING_OPS
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
 
@@ -92,4 +92,4 @@ def lags(view: GroupFrontier, rank: int, seq: int) -> bool:
         return 2 * done > len(members) and all((member.enqueued or 0) >= seq for member in members)
     if view.proven < seq:
         return False
-    return kind is None or proves_participation(kind) or view.proven > seq
+    return kind is None or kind.op in PROVING_OPS or view.proven > seq

@@ -35,7 +35,7 @@ def _not_begun(aligned: Aligned, node: Instance) -> tuple[int, ...]:
     for rank, member in view.members.items():
         row = member.row_of(node.seq)
         # Without a time no recorder, but a line tells of the call.
-        if row is None or member.queue is None or rank in aligned.early or not view.created(rank, node.seq):
+        if row is None or rank in aligned.early or not view.created(rank, node.seq):
             return ()
         begun[rank] = int(member.queue.state[row]) != State.PENDING
     behind = tuple(sorted(rank for rank, has in begun.items() if not has))
