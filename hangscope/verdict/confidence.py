@@ -20,9 +20,9 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     level, reasons = match.strength, [_BY_STRENGTH[match.strength]]
     for asks in DOUBTS:
         doubt = asks(case, match) if level > LOW else None
-        if doubt is not None and doubt.most < level:
-            level = doubt.most
-            reasons.append(doubt.why)
+        if doubt is not None and doubt[0] < level:
+            level = doubt[0]
+            reasons.append(doubt[1])
     dumps = case.finding.stuck.view is not None and any(r.dump_file for r in case.incident.ranks.values())
     kinds = sorted({item.kind for item in match.evidence} | ({"dump"} if dumps else set()))
     if len(kinds) > 1:

@@ -47,8 +47,8 @@ _ARGUMENT_ERRORS = frozenset(
 )
 
 
-#: Causes that lines of text establish; who dies may leave half a dump.
-_BY_TEXT = frozenset({"crashed_rank", "early_exit", "model_mismatch", "init_hang"})
+#: Causes that lines of text establish by themselves, whatever the calls show; who dies may leave half a dump.
+TOLD = frozenset({"crashed_rank", "early_exit", "model_mismatch", "init_hang"})
 
 
 def damaged_files(incident: Incident) -> set[str]:
@@ -61,7 +61,7 @@ def damage(case: Case, match: Match) -> str:
     damaged = damaged_files(case.incident)
     for file in sorted(damaged & _dumps_compared(case, match)):
         return f"{file}, on which it rests, is damaged"
-    for rank in match.culprits if len(match.culprits) <= _FEW and match.cause in _BY_TEXT else ():
+    for rank in match.culprits if len(match.culprits) <= _FEW and match.cause in TOLD else ():
         for file in sorted(
             damaged & set(case.incident.ranks[rank].files if rank in case.incident.ranks else ())
         ):
@@ -78,7 +78,7 @@ def damage(case: Case, match: Match) -> str:
 
 def _dumps_compared(case: Case, match: Match) -> set[str]:
     """Return the dumps that a match by calls compares: of its culprits, and of one who waits for them."""
-    if case.from_text or match.cause in _BY_TEXT:
+    if case.from_text or match.cause in TOLD:
         return set()
     waiting = case.finding.stuck.rank
     ranks = {*match.culprits, *case.finding.culprits, *(() if waiting is None else (waiting,))}
