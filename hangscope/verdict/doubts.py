@@ -54,6 +54,18 @@ def damaged(case: Case, match: Match) -> Doubt:
     return (MEDIUM, why) if why else None
 
 
+def raised_elsewhere(case: Case, match: Match) -> Doubt:
+    """Tracebacks of those who are called absent stand in another call than the one that the others wait in."""
+    waited = case.frame_of(case.finding.stuck.kind)
+    by_dumps = isinstance(case.finding, Absent) and not case.from_text and waited is not None
+    for rank in match.culprits if by_dumps else ():
+        where = case.statements.whereabouts.get(rank)
+        if where is not None and where.kind == "log" and where.op is not None and waited not in where.stack:
+            why = "traceback stands in another call, so that its dump may be older than the freeze"
+            return LOW, f"rank {rank}'s {why}"
+    return None
+
+
 def went_on(case: Case, match: Match) -> Doubt:
     """Who waits counts further steps behind its timeout, or says that its loop is over and no line tells of trouble."""
     gave_up = {(e.file, e.rank): e.line for e in case.statements.all(WatchdogTimeout)}
@@ -72,11 +84,8 @@ def even_sides(case: Case, match: Match) -> Doubt:
     unread = beyond_the_text(case.incident, case.statements) | without_a_log(case.incident, case.statements)
     if case.from_text and unread:
         return LOW, f"the sides are even, and the lines of {ranks_phrase(unread)} are not here"
-    return (
-        (MEDIUM, "the sides are even and history does not tell which is wrong")
-        if not match.culprits
-        else None
-    )
+    why = "the sides are even and history does not tell which is wrong"
+    return (MEDIUM, why) if not match.culprits else None
 
 
 def leaves_waiting(case: Case, match: Match) -> Doubt:
@@ -111,17 +120,21 @@ def interrupted(case: Case, match: Match) -> Doubt:
 
 
 def died_beside(case: Case, match: Match) -> Doubt:
-    """Another rank died of its own fault: its peers abort their communicators, which finishes calls unevenly, or wait for it."""
+    """Another rank died of its own fault: its peers wait for it, or abort their communicators, which finishes calls unevenly.
+
+    Or who is said to lag had nothing overdue when the others timed out: its dump is older than that.
+    """
     died = {death.rank for death in case.statements.deaths} - set(match.culprits)
-    gone = _unseen(case, match) | died
-    if match.cause == "gpu_stall" and isinstance(case.finding, Lagging) and gone:
-        return (
-            LOW,
-            f"{ranks_phrase(gone)} may have died, whose peers' communicators then finish calls unevenly",
-        )
     if match.cause == "stuck_rank" and isinstance(case.finding, Absent) and died:
         return LOW, f"{ranks_phrase(died)} died of a fault of its own"
-    return None
+    if match.cause != "gpu_stall" or not isinstance(case.finding, Lagging):
+        return None
+    if gone := _unseen(case, match) | died:
+        why = "may have died, whose peers' communicators then finish calls unevenly"
+        return LOW, f"{ranks_phrase(gone)} {why}"
+    early = idle(case.statements).intersection(match.culprits)
+    why = f"the log of {ranks_phrase(early)} tells of nothing overdue, so its dump may be older"
+    return (LOW, why) if early else None
 
 
 def of_one_moment(case: Case, match: Match) -> Doubt:
@@ -145,10 +158,8 @@ def others_unseen(case: Case, match: Match) -> Doubt:
 def assumed(case: Case, match: Match) -> Doubt:
     """Who waits for whom is assumed."""
     if _by_calls(case, match) and case.finding.assumed:
-        return (
-            MEDIUM,
-            "it rests on an assumption about who waits for whom, or about which group a log line means",
-        )
+        why = "it rests on an assumption about who waits for whom, or about which group a log line means"
+        return MEDIUM, why
     return None
 
 
@@ -236,6 +247,6 @@ def mostly_silent(case: Case, match: Match) -> Doubt:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubt], ...] = (
-    damaged, went_on, even_sides, leaves_waiting, guessed, interrupted, died_beside, of_one_moment, others_unseen, assumed,
+    damaged, raised_elsewhere, went_on, even_sides, leaves_waiting, guessed, interrupted, died_beside, of_one_moment, others_unseen, assumed,
     members_unknown, half_unseen, text_alone, no_history, not_here, no_frames, mostly_silent,
 )  # fmt: skip
