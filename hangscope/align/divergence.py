@@ -97,10 +97,12 @@ class GroupHistory:
             for b in classes[i + 1 : None if i == 0 else i + 9]:
                 n = min(len(a), len(b))
                 differing.update(map(int, np.flatnonzero(a[:n] != b[:n])[:DIFFERENCES]))
-        found = [self.first + i for i in sorted(differing) if not self._was_survived(i, differing)][:1]
         told = {seq for m in self.view.members.values() if m.queue.told for seq in m.queue.seq.tolist()}
-        found += [seq for seq in sorted(told) if len(self._sides(seq)) > 1][:1]
-        return Mismatch(min(found), self._sides(min(found))) if found else None
+        for seq in sorted({self.first + i for i in differing} | told):
+            sides = self._sides(seq)
+            if len(sides) > 1 and (seq in told or not self._was_survived(seq - self.first, differing)):
+                return Mismatch(seq, sides)
+        return None
 
     def _sides(self, seq: int) -> tuple[tuple[int, ...], ...]:
         """Return the members by what they called at a seq, those of equal calls together, largest side first."""

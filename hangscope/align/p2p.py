@@ -45,16 +45,13 @@ class Halves:
 
     def __init__(self, queue: Queue, rows: Column) -> None:
         self._queue, self._rows = queue, rows
-        self.seq, state = queue.seq[rows], queue.state[rows]
-        self.done, self.waits = state == State.DONE, state <= State.STARTED
-        # A batch completes as a whole: one of its halves, which share their number, may have met its counterpart and wait for
-        # the others.
-        _, place, times = np.unique(queue.seq, return_inverse=True, return_counts=True)
-        self.may_have_met = self.waits & (times[place][rows] > 1)
+        state = queue.state[rows]
+        self.waits = np.flatnonzero(state <= State.STARTED)
+        self.last_done = max(np.flatnonzero(state == State.DONE).tolist(), default=-1)
         self.tells_completion = queue.tells_completion
 
     def __len__(self) -> int:
-        return len(self.seq)
+        return len(self._rows)
 
     def at(self, index: int, met: bool) -> Half | None:
         """Return one of them, None where there is none. One that has not `met` another waits, whatever its log tells."""
@@ -84,7 +81,8 @@ def pairs(incident: Incident) -> list[Pair]:
         none = Halves(Queue(-1, group.gid, nothing, nothing, nothing, nothing, nothing), nothing)
         for source, destination in sorted({(source, destination) for _, source, destination in sides}):
             out, into = (sides.get((is_send, source, destination), none) for is_send in (True, False))
-            shift = _shift(out, into) if wrapped & {source, destination} else 0
+            # Where a ring lost the beginning: what to add to a receive's index to get the index of its send.
+            shift = out.last_done - into.last_done if wrapped & {source, destination} else 0
             result += _open_pairs(group.gid, source, destination, out, into, shift)
     return result
 
@@ -117,25 +115,8 @@ def _global(group: Group, local: int | None) -> int | None:
     return group.ranks[local] if local < len(group.ranks) else None
 
 
-def _shift(out: Halves, into: Halves) -> int:
-    """Return what to add to a receive's index to get the index of its send, where a ring lost the beginning."""
-    first, second = ({seq: i for i, seq in enumerate(side.seq.tolist())} for side in (out, into))
-    common = max(first.keys() & second.keys(), default=None)
-    if common is not None:
-        shift = first[common] - second[common]
-        begin, end = max(0, shift), max(0, shift, min(len(out), len(into) + shift))
-        # A half that completed has met its counterpart; where numbers say otherwise, a half was lost on one side.
-        sent, received = slice(begin, end), slice(begin - shift, end - shift)
-        alike = out.done[sent] == into.done[received]
-        may_have_met = out.may_have_met[sent] | into.may_have_met[received]
-        if (alike | (may_have_met & (out.seq[sent] == into.seq[received]))).all():
-            return shift
-    last_sent, last_received = (max(np.flatnonzero(side.done).tolist(), default=-1) for side in (out, into))
-    return last_sent - last_received
-
-
 def _open_pairs(gid: int, source: int, destination: int, out: Halves, into: Halves, shift: int) -> list[Pair]:
-    waiting = {*np.flatnonzero(out.waits).tolist(), *(np.flatnonzero(into.waits) + shift).tolist()}
+    waiting = {*out.waits.tolist(), *(into.waits + shift).tolist()}
     sent, received = range(len(out)), range(shift, len(into) + shift)
     if not (out.tells_completion and into.tells_completion):
         waiting |= set(sent) ^ set(received)

@@ -135,11 +135,6 @@ class Programs:
             self._keeping[rank, row] = continues(tokens[max(0, row - HISTORY) : row], tokens[row])
         return self._keeping[rank, row]
 
-    def keeps_groups(self, rank: int, row: int) -> bool | None:
-        """Return whether a rank entered the groups in the order that it repeated before, whatever it called there; None: unknown."""
-        groups = self.of(rank).gid[max(0, row - HISTORY) : row + 1].tolist()
-        return continues(groups[:-1], groups[-1])
-
     def left_out(self, rank: int, row: int) -> list[int]:
         """Return the rows of the calls that a rank's pattern calls for before that of `row`; empty where it is next, or foreign.
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
-from hangscope.causes.ends.process import shows_a_wait
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
@@ -98,9 +97,6 @@ def leaves_waiting(case: Case, match: Match) -> Doubt:
     left = Replay(case.graph).stuck(freed) - freed - nowhere
     if len(left) <= LEFT * len(case.graph.waiting):
         return None
-    for root in case.graph.roots:
-        if root.ranks and freed.isdisjoint(root.ranks) and left <= root.explains:
-            return LOW, f"{ranks_phrase(root.ranks)} would keep {ranks_phrase(left)} waiting without it"
     return MEDIUM, f"it leaves unexplained why {ranks_phrase(left)} would wait"
 
 
@@ -109,14 +105,6 @@ def guessed(case: Case, match: Match) -> Doubt:
     if _by_calls(case, match) and case.finding.guess:
         return LOW, "it rests on what the ranks printed last, or on counts of one moment"
     return None
-
-
-def interrupted(case: Case, match: Match) -> Doubt:
-    """Stacks of one moment alone tell that a job that a signal ended had stood still."""
-    end = case.statements.external
-    if end is None or end.signal is None or case.solid or match.cause in TOLD or not shows_a_wait(case):
-        return None
-    return LOW, "a signal ended the job, and stacks of one moment are all that tells of a freeze before"
 
 
 def died_beside(case: Case, match: Match) -> Doubt:
@@ -135,16 +123,6 @@ def died_beside(case: Case, match: Match) -> Doubt:
     early = idle(case.statements).intersection(match.culprits)
     why = f"the log of {ranks_phrase(early)} tells of nothing overdue, so its dump may be older"
     return (LOW, why) if early else None
-
-
-def of_one_moment(case: Case, match: Match) -> Doubt:
-    """Several ranks are in no call by dumps alone: so are ranks of a job that moves, and those whose dumps are older than others'."""
-    if not isinstance(case.finding, Absent) or case.from_text or len(match.culprits) < 2:
-        return None
-    told = idle(case.statements) | case.statements.busy
-    if not trouble(case) or (case.graph.early and not told.issuperset(match.culprits)):
-        return MEDIUM, "several ranks are in no call by their dumps alone, which may be of a moment"
-    return None
 
 
 def others_unseen(case: Case, match: Match) -> Doubt:
@@ -177,7 +155,7 @@ def members_unknown(case: Case, match: Match) -> Doubt:
 
 
 def half_unseen(case: Case, match: Match) -> Doubt:
-    """Half of the group's members were not seen."""
+    """Half of the group's members were not seen; where a device is said to lag, any: one of them may have broken the call."""
     view, ranks = case.finding.stuck.view, case.incident.ranks
     if (
         view is None
@@ -187,9 +165,11 @@ def half_unseen(case: Case, match: Match) -> Doubt:
         return None
     # Of a group with sends and receives a frontier is not always known, although the rank was seen.
     others = [r for r in view.unseen if not (ranks[r].seen and view.group.gid in ranks[r].p2p)]
-    if len(others) >= UNSEEN * len(view.members):
-        return MEDIUM, f"half of the group's members were not seen ({ranks_phrase(others)})"
-    return None
+    half = len(others) >= UNSEEN * len(view.members)
+    if not half and not (others and isinstance(case.finding, Lagging)):
+        return None
+    part = "half of the group's members" if half else "members of the group"
+    return MEDIUM, f"{part} were not seen ({ranks_phrase(others)})"
 
 
 def text_alone(case: Case, match: Match) -> Doubt:
@@ -237,16 +217,7 @@ def no_frames(case: Case, match: Match) -> Doubt:
     return None
 
 
-def mostly_silent(case: Case, match: Match) -> Doubt:
-    """Most ranks left no text, where text is all there is."""
-    ranks = case.incident.ranks
-    silent = [r for r, record in ranks.items() if not record.files and not record.events]
-    if case.from_text and len(silent) > UNSEEN * len(ranks):
-        return MEDIUM, f"most ranks left no text ({len(silent)} of {len(ranks)})"
-    return None
-
-
 DOUBTS: tuple[Callable[[Case, Match], Doubt], ...] = (
-    damaged, raised_elsewhere, went_on, even_sides, leaves_waiting, guessed, interrupted, died_beside, of_one_moment, others_unseen, assumed,
-    members_unknown, half_unseen, text_alone, no_history, not_here, no_frames, mostly_silent,
+    damaged, raised_elsewhere, went_on, even_sides, leaves_waiting, guessed, died_beside, others_unseen, assumed,
+    members_unknown, half_unseen, text_alone, no_history, not_here, no_frames,
 )  # fmt: skip

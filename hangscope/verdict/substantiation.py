@@ -59,7 +59,7 @@ def _calls(case: Case) -> Iterator[Evidence]:
         for rank in [r for r in finding.culprits if reached.get(r, seq) < seq][:4]:
             member, done = view.members[rank], view.completed(rank) or 0
             told = member.queue.tells_completion and (not member.unknown or done >= reached[rank])
-            completed = f"last completed {done}" if told else "its completion not recorded"
+            completed = f"last completed {done}" if told else "its record tells no completions"
             text = f"rank {rank}: last enqueued seq {reached[rank]}, {completed} on group {view.group.label}"
             yield case.recorded(rank, text)
     if (change := finding.change.edit) is not None:
