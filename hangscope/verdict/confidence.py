@@ -24,7 +24,7 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
             level = doubt[0]
             reasons.append(doubt[1])
     dumps = case.finding.stuck.view is not None and any(r.dump_file for r in case.incident.ranks.values())
-    kinds = sorted({item.kind for item in match.evidence} | ({"dump"} if dumps else set()))
+    kinds = sorted({*(item.kind for item in match.evidence), *(("dump",) if dumps else ())})
     if len(kinds) > 1:
         reasons.append(f"independent evidence agrees: {', '.join(kinds)}")
     return level, reasons
@@ -32,32 +32,25 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
 
 def missing_inputs(case: Case) -> list[str]:
     """Return what was not there, with the setting that brings it next time."""
-    incident, result = case.incident, []
-    no_dump = [r for r, record in incident.ranks.items() if record.dump_file is None]
-    if len(no_dump) == len(incident.ranks):
-        result.append(
-            "no Flight Recorder dump: keep TORCH_FR_BUFFER_SIZE at 2000 or more, and with gloo call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
-        )
-    elif no_dump:
-        result.append(f"no dump of {ranks_phrase(no_dump)}")
-    for absence, text in (
-        (Absence.STALE, "only a stale dump"),
-        (Absence.UNREADABLE, "an unreadable dump"),
+    records, result = case.incident.ranks.values(), []
+    for what, ranks in (
+        ("no dump", [r.rank for r in records if r.dump_file is None]),
+        ("only a stale dump", [r.rank for r in records if r.absence is Absence.STALE]),
+        ("an unreadable dump", [r.rank for r in records if r.absence is Absence.UNREADABLE]),
     ):
-        ranks = [r for r, record in incident.ranks.items() if record.absence == absence]
-        if ranks:
-            result.append(f"{text} of {ranks_phrase(ranks)}")
-    if incident.momentary:
+        if what == "no dump" and len(ranks) == len(records):
+            result.append(
+                "no Flight Recorder dump: keep TORCH_FR_BUFFER_SIZE at 2000 or more, and with gloo call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
+            )
+        elif ranks:
+            result.append(f"{what} of {ranks_phrase(ranks)}")
+    if case.incident.momentary:
         result.append(
             "the dumps were written within a second of the last call, or show calls made since others before: take them again a minute later"
         )
     if not case.statements.whereabouts:
         result.append("no stacks: py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later")
-    logged = [
-        r
-        for r, record in incident.ranks.items()
-        if record.events or any(f != record.dump_file for f in record.files)
-    ]
+    logged = any(r.events or set(r.files) - {r.dump_file} for r in records)
     if not logged and not case.statements.kinds:
         result.append("no logs: one file per rank (torchrun --log-dir DIR --tee 3)")
     return result

@@ -18,7 +18,7 @@ from hangscope.explain.text.excerpt import beyond_the_text, not_collected, witho
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
-from hangscope.verdict.damage import TOLD, damage, only_communication_failed, torn_death
+from hangscope.verdict.damage import TOLD, damage, doubtful_death
 from hangscope.verdict.status import trouble
 
 LOW, MEDIUM = 0, 1
@@ -49,7 +49,7 @@ def _unseen(case: Case, match: Match) -> set[int]:
 
 def damaged(case: Case, match: Match) -> Doubt:
     """Files are damaged or lines torn, or on an error that a peer's end brings about as well."""
-    why = damage(case, match) or torn_death(case, match) or only_communication_failed(case, match)
+    why = damage(case, match) or doubtful_death(case, match)
     return (MEDIUM, why) if why else None
 
 

@@ -9,35 +9,18 @@ from hangscope.causes.case import Case
 from hangscope.events import Event
 from hangscope.explain.finding import Lagging
 from hangscope.ingest.job_logs.deepspeed import Spawned
-from hangscope.ingest.job_logs.endings import (
-    Exit,
-    ExitOk,
-    ExternalEnd,
-    JobCompleted,
-    WorkersEnded,
-    WorkersSwept,
-)
-from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, JobCompleted, WorkersEnded
+from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.good_ends import Served
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.job_logs.ray import WorkerDied
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.ingest.torch_logs.c10d import AsyncError, HeartbeatTimeout, WatchdogTimeout
-from hangscope.ingest.torch_logs.desync import Desync
-from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
-from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
+from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.verdict.damage import damaged_files
 
-#: What no job leaves that only moves: an error, a timeout or an end.
-_TROUBLE = (
-    RankException, Exit, GlooTimeout, GlooClosed, WatchdogTimeout, Terminate, CallFingerprint, MonitoredBarrier, StoreTimeout,
-    NcclWarn, ExternalEnd, HeartbeatTimeout, Desync, AsyncError, NoProgress, RendezvousTimeout, StoreUnreachable, CudaError, Xid,
-    OomCuda, OomHost, DdpUnused, WorkersSwept, WorkerDied,
-)  # fmt: skip
-
+#: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.
+_OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
 _PER_HOST = frozenset({2, 4, 8, 16})  # devices
 
 
@@ -154,7 +137,9 @@ def trouble(case: Case) -> bool:
 
 
 def _troubles(case: Case) -> list[Event]:
-    return [e for e in case.statements.all(*_TROUBLE) if not (isinstance(e, Exit) and e.code == 0)]
+    told = case.statements.kinds.items()
+    found = [e for kind, events in told if not kind.calm and kind not in _OF_ANY_JOB for e in events]
+    return [e for e in found if not (isinstance(e, Exit) and e.code == 0)]
 
 
 def status_without_verdict(case: Case) -> str:
