@@ -13,24 +13,26 @@ from hangscope.incident import Incident
 
 def find_roots(incident: Incident, graph: WaitGraph, idle: frozenset[int]) -> None:
     """Fill in the roots of a graph, those that explain most ranks first; `idle` as `waiting.build` has it."""
-    parts = components(graph.edges)
-    part_of = {node: i for i, part in enumerate(parts) for node in part}
-    sources: list[list[int]] = [[] for _ in graph.nodes]
-    for source, targets in enumerate(graph.edges):
+    nodes = graph.nodes
+    place = {node: i for i, node in enumerate(nodes)}
+    edges = [[place[target] for target in targets] for targets in graph.edges.values()]
+    sources: list[list[int]] = [[] for _ in nodes]
+    for source, targets in enumerate(edges):
         for target in targets:
             sources[target].append(source)
     waiting = frozenset(graph.waiting)
     reach: dict[tuple[int, ...], frozenset[int]] = {}
-    for number, part in enumerate(parts):
-        leaves = any(part_of[target] != number for node in part for target in graph.edges[node])
-        if leaves or isinstance(graph.nodes[part[0]], Untold | Unnamed):
+    for part in components(edges):
+        inside = set(part)
+        if any(not inside.issuperset(edges[n]) for n in part) or isinstance(nodes[part[0]], Untold | Unnamed):
             continue
         # Many that were not seen are waited for by the same calls.
-        before = tuple(sorted({source for node in part for source in sources[node]}.difference(part)))
+        before = tuple(sorted({source for n in part for source in sources[n]} - inside))
         if before not in reach:
-            reach[before] = waiting.intersection(_hosts(graph, _reaching(before, sources)))
-        own = waiting.intersection(_hosts(graph, part))
-        graph.roots.append(_root(incident, graph, part, reach[before] | own if own else reach[before], idle))
+            reach[before] = waiting.intersection(_hosts(nodes[n] for n in _reaching(before, sources)))
+        own = waiting.intersection(_hosts(nodes[n] for n in part))
+        explains = reach[before] | own if own else reach[before]
+        graph.roots.append(_root(incident, graph, tuple(nodes[n] for n in part), explains, idle))
     graph.roots.sort(key=lambda r: (-len(r.explains), r.kind, r.ranks, str(r.nodes)))
 
 
@@ -45,27 +47,30 @@ def _reaching(part: Iterable[int], sources: list[list[int]]) -> set[int]:
     return seen
 
 
-def _hosts(graph: WaitGraph, places: Iterable[int]) -> Iterator[int]:
-    """Yield the ranks of the host nodes among the nodes at these places."""
-    return (node.rank for node in map(graph.nodes.__getitem__, places) if isinstance(node, Host))
+def _hosts(nodes: Iterable[Node]) -> Iterator[int]:
+    """Yield the ranks of the hosts among these nodes."""
+    return (node.rank for node in nodes if isinstance(node, Host))
 
 
 def _root(
-    incident: Incident, graph: WaitGraph, part: list[int], explains: frozenset[int], idle: frozenset[int]
+    incident: Incident,
+    graph: WaitGraph,
+    nodes: tuple[Node, ...],
+    explains: frozenset[int],
+    idle: frozenset[int],
 ) -> Root:
-    nodes, hosts = tuple(graph.nodes[n] for n in part), tuple(sorted(_hosts(graph, part)))
-    inside = set(part)
-    certain = not any(assumed for n in part for t, assumed in graph.edges[n].items() if t in inside)
+    hosts = tuple(sorted(_hosts(nodes)))
     if hosts and len(nodes) == 1:
         record = incident.ranks[hosts[0]]
         whole = record.seen and hosts[0] not in graph.early and not any(q.cut for q in record.queues.values())
         kind = "host" if whole or hosts[0] in idle else "unseen"
-        return Root(kind, nodes, hosts, explains - set(hosts), certain)
-    if len(nodes) == 1 or all(isinstance(node, PairInstance) for node in nodes):
-        # One call, one batch, or batches that meet each other, with every half there: a call that all joined.
-        members = tuple(sorted({rank for node in nodes for rank, _ in graph.calls_of(node)}))
-        return Root("cycle" if _face_each_other(graph, nodes) else "call", nodes, members, explains, certain)
-    return Root("cycle", nodes, hosts, explains, certain)
+        return Root(kind, nodes, hosts, explains - set(hosts), True)
+    certain = not any(assumed for node in nodes for assumed in graph.edges[node].values())
+    if len(nodes) > 1 and not all(isinstance(node, PairInstance) for node in nodes):
+        return Root("cycle", nodes, hosts, explains, certain)
+    # One call, one batch, or batches that meet each other, with every half there: a call that all joined.
+    members = tuple(sorted({rank for node in nodes for rank, _ in graph.calls_of(node)}))
+    return Root("cycle" if _face_each_other(graph, nodes) else "call", nodes, members, explains, certain)
 
 
 def _face_each_other(graph: WaitGraph, nodes: Sequence[Node]) -> bool:

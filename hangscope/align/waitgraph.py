@@ -53,15 +53,13 @@ class Root:
 
 @dataclass(slots=True)
 class WaitGraph:
-    """The graph and its roots. `edges[i]` holds for each target of node `nodes[i]` whether that is assumed.
+    """The graph and its roots. `edges[node]` holds what a node waits for, each with whether that is assumed.
 
     `open_calls`: of the ranks that wait, in the order of their enqueue. `early`: global ranks whose dumps are older than what
     their peers' prove.
     """
 
-    nodes: list[Node] = field(default_factory=list)
-    edges: list[dict[int, bool]] = field(default_factory=list)
-    index: dict[Node, int] = field(default_factory=dict)
+    edges: dict[Node, dict[Node, bool]] = field(default_factory=dict)
     open_calls: dict[int, list[OpenCall]] = field(default_factory=dict)
     pairs: dict[PairInstance, Pair] = field(default_factory=dict)
     roots: list[Root] = field(default_factory=list)
@@ -73,33 +71,31 @@ class WaitGraph:
         """Return the ranks with an open call, ascending."""
         return sorted(self.open_calls)
 
+    @property
+    def nodes(self) -> list[Node]:
+        """Return all nodes, in the order in which they were added."""
+        return list(self.edges)
+
     def of_known_calls(self) -> WaitGraph:
         """Return the graph without what no line tells (`Untold` and `Unnamed`): calls and hosts alone, as they can be shown."""
-        shown = WaitGraph(pairs=self.pairs, roots=self.roots)
-        known = [node for node in self.nodes if not isinstance(node, Untold | Unnamed)]
-        for node in known:
-            shown.add(node)
-        for node in known:
-            for target, assumed in self.targets(node):
-                if target in shown.index:
-                    shown.connect(node, target, assumed)
-        for rank, calls in self.open_calls.items():
-            if told := [call for call in calls if not isinstance(call.node, Untold)]:
-                shown.open_calls[rank] = told
-        return shown
+        known: set[Node] = {node for node in self.edges if not isinstance(node, Untold | Unnamed)}
+        edges: dict[Node, dict[Node, bool]] = {
+            n: {t: assumed for t, assumed in targets.items() if t in known}
+            for n, targets in self.edges.items()
+            if n in known
+        }
+        told = {rank: [c for c in calls if c.node in known] for rank, calls in self.open_calls.items()}
+        return WaitGraph(edges, {r: calls for r, calls in told.items() if calls}, self.pairs, self.roots)
 
-    def add(self, node: Node) -> int:
-        """Return the index of a node, adding it when it is new."""
-        if node not in self.index:
-            self.index[node] = len(self.nodes)
-            self.nodes.append(node)
-            self.edges.append({})
-        return self.index[node]
+    def add(self, node: Node) -> dict[Node, bool]:
+        """Return what a node waits for, adding the node when it is new."""
+        return self.edges.setdefault(node, {})
 
     def connect(self, source: Node, target: Node, assumed: bool) -> None:
         """Add an edge, and its nodes; one that is certain for any rank is certain."""
-        targets, place = self.edges[self.add(source)], self.add(target)
-        targets[place] = assumed and targets.get(place, True)
+        targets = self.add(source)
+        self.add(target)
+        targets[target] = assumed and targets.get(target, True)
 
     def calls_of(self, node: Node) -> list[tuple[int, OpenCall]]:
         """Return (rank, open call) of every rank that is in an instance, by rank; only once the graph is built."""
@@ -111,4 +107,4 @@ class WaitGraph:
 
     def targets(self, node: Node) -> list[tuple[Node, bool]]:
         """Return what a node waits for, each with whether the edge is assumed."""
-        return [(self.nodes[t], assumed) for t, assumed in self.edges[self.index[node]].items()]
+        return list(self.edges[node].items())

@@ -56,7 +56,7 @@ def build(
         edges += len(absent)
         for rank in absent:
             graph.connect(node, Host(rank), False)
-        if isinstance(node, Instance) and not graph.edges[graph.index[node]]:
+        if isinstance(node, Instance) and not graph.edges[node]:
             _wait_for_unknown_members(incident, graph, node, by_gid[node.gid])
     find_roots(incident, graph, idle)
     return graph

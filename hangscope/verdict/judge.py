@@ -72,9 +72,11 @@ def judge(case: Case) -> Judgement:
 
 def _names_a_crowd(case: Case, match: Match) -> bool:
     """Return whether a match accuses many without proof: who names half of a job's ranks names nobody."""
-    number = len(match.culprits)
-    many = number > 1 and number * CROWD > len(case.incident.ranks)
-    return many and confidence(case, match)[0] == 0
+    number, ranks = len(match.culprits), len(case.incident.ranks)
+    if number < 2 or number * CROWD <= ranks:
+        return False
+    level = confidence(case, match)[0]
+    return level == 0 or (level == 1 and match.cause == "stuck_rank" and 2 * number >= ranks)
 
 
 def _by_a_moving_job(case: Case, match: Match) -> bool:

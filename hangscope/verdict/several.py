@@ -42,19 +42,17 @@ def with_the_others(case: Case, best: Match) -> tuple[Match, int | None]:
 
 
 def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
-    """Return the answer about the ranks of another root, where it leaves no other reading or some wait for this root alone.
+    """Return the answer about the ranks of another root, where it leaves no other reading.
 
     A dead rank's peers abort their communicators, which completes calls of some and not of others: beside it counts tell nothing.
     """
     ranks = set(rival.culprits) - named
     answers = match_all(replace(case, explanation=Explanation(rival)), [])
     match = next((m for m in answers if m.culprits and ranks.issuperset(m.culprits)), None)
-    if match is None:
+    if match is None or match.strength < 2:
         return None
-    if case.statements.deaths:
-        told = match.cause == "crashed_rank" or any(i.kind in ("stack", "log") for i in match.evidence)
-        return match if told and match.strength == 2 else None
-    return match if match.strength == 2 or rival.reached - case.finding.reached else None
+    told = match.cause == "crashed_rank" or any(item.kind in ("stack", "log") for item in match.evidence)
+    return match if told or not case.statements.deaths else None
 
 
 def _joined(best: Match, added: Sequence[Match], whole: bool) -> Match:

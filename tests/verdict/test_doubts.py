@@ -64,13 +64,12 @@ def test_one_rank_behind_the_lines_of_the_loop_is_a_guess_where_it_is_still_in_t
     assert level(report) == most
 
 
-def test_two_roots_are_two_faults_by_dumps_alone(tmp_path: Path) -> None:
-    """Rank 1 sits in its host code and rank 6's device stopped: neither explains why all wait, both do."""
+def test_a_rank_beside_whom_another_root_keeps_the_same_ranks_waiting_is_a_guess(tmp_path: Path) -> None:
+    """Rank 1 sits in its host code and rank 6's device stopped: by dumps alone, that may be a dump of a moment before."""
     left = Remains(simulate("several_roots", 52000))
     left.write(tmp_path, collect(left, "dumps only"))
     report = analyze(tmp_path)
-    assert blame(report) == ("hang", "stuck_rank", (1, 6)) and level(report) == "medium"
-    assert "by a fault of its own, rank 6" in said(report)
+    assert level(report) == "low" and "rank 6 would keep" in said(report)
 
 
 def test_the_only_known_end_of_a_path_that_failed_may_be_the_one_that_suffers(tmp_path: Path) -> None:
