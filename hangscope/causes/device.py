@@ -13,6 +13,11 @@ from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
 _LOCAL = ("port_error", "catastrophic")
+#: cudaGetErrorString's words for what no device does by itself (driver_types.h)
+_PROGRAM_ERRORS = (
+    "device-side assert", "invalid argument", "invalid configuration", "invalid device ordinal", "no cuda-capable device",
+    "no kernel image is available", "initialization error",
+)  # fmt: skip
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
 
@@ -23,7 +28,7 @@ def device_fault(case: Case) -> Match | None:
     faults = [e for e in case.statements.all(Xid, CudaError) if e.rank is not None] or [
         e for e in case.statements.all(NcclWarn) if e.fault == "cuda" and e.rank is not None
     ]
-    faults = [e for e in faults if not _of_the_program(e)]
+    faults = [e for e in faults if not of_the_program(e)]
     named = tuple(sorted({e.rank for e in faults if e.rank is not None}))
     broken_path = any(e.tier < 3 for e in case.statements.all(NcclWarn) if e.of_transport)
     if isinstance(finding, Lagging) and 0 < len(finding.culprits) <= _AT_ONCE and not broken_path:
@@ -95,15 +100,12 @@ def _is_no_older_dump(case: Case, rank: int) -> bool:
     return sum(s <= view.proven for s in member.pending) > 1
 
 
-def _of_the_program(event: Event) -> bool:
-    """Return whether a device error is told of a program and not of a device: an assertion in a kernel, a cleaned-up channel."""
+def of_the_program(event: Event) -> bool:
+    """Return whether a device error is told of a program or its set-up and not of a device: an assertion in a kernel, a device that is not there, a cleaned-up channel."""
+    if isinstance(event, Xid):
+        return event.code in _PROGRAM_XIDS
     text = event.text.lower()
-    return (
-        (isinstance(event, Xid) and event.code in _PROGRAM_XIDS)
-        or "device-side assert" in text
-        or "invalid argument" in text
-        or "invalid configuration" in text
-    )
+    return any(words in text for words in _PROGRAM_ERRORS)
 
 
 def _before(event: Event) -> tuple[float, str, int]:
