@@ -163,11 +163,15 @@ def interrupted(case: Case, match: Match) -> Doubt:
 
 
 def of_one_moment(case: Case, match: Match) -> Doubt:
-    """Several ranks are in no call by dumps alone: so are ranks of a job that moves, and those whose dumps are older than others'."""
+    """Ranks are in no call by dumps alone: so are several of a job that moves, and those whose dumps are older than others'."""
+    if not isinstance(case.finding, Absent) or case.from_text:
+        return None
+    if case.graph.early and not trouble(case):
+        return LOW, "another dump is older than its peers', and so may be what shows it in no call"
     told = (idle(case.statements) | case.statements.busy).issuperset(match.culprits)
-    absent = isinstance(case.finding, Absent) and not case.from_text and len(match.culprits) > 1
+    doubtful = len(match.culprits) > 1 and (not trouble(case) or (case.graph.early and not told))
     why = "several ranks are in no call by their dumps alone, which may be of a moment"
-    return (MEDIUM, why) if absent and (not trouble(case) or (case.graph.early and not told)) else None
+    return (MEDIUM, why) if doubtful else None
 
 
 def died_beside(case: Case, match: Match) -> Doubt:
