@@ -7,15 +7,14 @@ seqs are `collective_seq_id`, counted from 1 per group.
 from __future__ import annotations
 
 from dataclasses import field
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
-from hangscope.align.kind_keys import hard_keys
-from hangscope.align.matching import proves_participation
+from hangscope.align.matching import hard_keys, match_key
 from hangscope.align.member import Member, member_of
 from hangscope.dataclass import dataclass
-from hangscope.incident import Absence, CallKind, Group, Incident, Kinds, State
+from hangscope.incident import PROVING_OPS, Absence, CallKind, Group, Incident, Kinds, State
 
 _OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
 
@@ -28,7 +27,6 @@ class GroupFrontier:
     members: dict[int, Member]
     kinds: Kinds
     proving: np.ndarray  # by kind: whether one member's completion proves that all took part
-    calls_in_p2p_numbers: bool = False
     early: set[int] = field(default_factory=set)
 
     @cached_property
@@ -48,17 +46,13 @@ class GroupFrontier:
 
     def kind_index(self, rank: int, seq: int) -> int | None:
         """Return the index of what a rank called at a seq, or None where no row was kept."""
-        member = self.members[rank]
-        row = member.row_of(seq)
-        if row is None or member.queue is None:
-            return None
-        return int(member.queue.kind[row])
+        row = self.members[rank].row_of(seq)
+        return None if row is None else int(self.members[rank].queue.kind[row])
 
     def created(self, rank: int, seq: int) -> int:
         """Return the enqueue time of a rank's call in ns, 0 where it is not known."""
-        member = self.members[rank]
-        row = member.row_of(seq)
-        return 0 if row is None or member.queue is None else int(member.queue.created[row])
+        row = self.members[rank].row_of(seq)
+        return 0 if row is None else int(self.members[rank].queue.created[row])
 
     def completed(self, rank: int) -> int | None:
         """Return the last call that a member completed; where its recorder does not tell, its peers may."""
@@ -75,40 +69,61 @@ class GroupFrontier:
         counted = max(done, default=0)
         last = 0
         for member in self.members.values():
-            if member.queue is not None and len(member.queue):
-                over = (member.queue.state == State.DONE) & (
-                    member.queue.seq < min(member.unknown, default=1 << 62)
-                )
-                sure = self.proving[member.queue.kind] & (over | (member.queue.seq <= counted))
-                last = max(last, int(member.queue.seq[sure].max(initial=0)))
+            queue = member.queue
+            over = (queue.state == State.DONE) & (queue.seq < min(member.unknown, default=1 << 62))
+            sure = self.proving[queue.kind] & (over | (queue.seq <= counted))
+            last = max(last, int(queue.seq[sure].max(initial=0)))
         return last
 
-    @cached_property
-    def has_rows(self) -> bool:
-        """Return whether any member kept a row."""
-        return any(m.queue is not None and len(m.queue) for m in self.members.values())
+    def open_seqs(self, trouble: bool) -> dict[int, list[int]]:
+        """Return for each seen member the seqs that it is really waiting in, whatever a recorder says of their states.
+
+        On gloo a retired last call may be done or failed, and a done one may still read "scheduled": where every member
+        joined a call with matching kinds and one of them retired it, it is over; where peers' later calls prove it, too. A
+        retired call alone accuses no member that was not seen, unless `trouble` was told in text.
+        """
+        over = cache(lambda seq: self._over_on_gloo(seq, trouble))
+
+        def is_open(member: Member, seq: int) -> bool:
+            index = self.kind_index(member.rank, seq)
+            kind = self.kinds.without_sizes(index) if index is not None else None
+            if kind is None or kind.backend != "gloo":
+                return True
+            # That another member is done with a gather or a broadcast tells nothing of this one.
+            alone = seq in member.pending and kind.op not in PROVING_OPS
+            return seq > self.proven and (alone or not over(seq))
+
+        return {
+            rank: sorted(seq for seq in (*member.pending, *member.unknown) if is_open(member, seq))
+            for rank, member in self.members.items()
+            if member.enqueued is not None or rank in self.early
+        }
+
+    def _over_on_gloo(self, seq: int, trouble: bool) -> bool:
+        """Return whether every member joined a call, all alike, and one of them retired it."""
+        seen = [self.members[rank] for rank in self.seen]
+        if any((member.enqueued or 0) < seq for member in seen):
+            return False
+        if self.unseen and (trouble or any(seq in member.pending for member in seen)):
+            return False
+        kinds = (self.kind_of(member.rank, seq) for member in seen)
+        alike = len({match_key(kind) for kind in kinds if kind is not None}) <= 1
+        return alike and any(seq in member.unknown for member in seen)
 
 
 def frontiers(incident: Incident) -> list[GroupFrontier]:
     """Return the frontiers of every group, by gid."""
     p2p_gids = {gid for record in incident.ranks.values() for gid in record.p2p}
     kinds = incident.kinds
-    proving = np.array([proves_participation(k) for k in kinds.alone], dtype=bool)[kinds.plain]
+    proving = np.array([kind.op in PROVING_OPS for kind in kinds.alone], dtype=bool)[kinds.plain]
     result = []
     for group in incident.groups:
-        view = GroupFrontier(group, {}, kinds, proving, calls_in_p2p_numbers=group.gid in p2p_gids)
-        for rank in sorted(group.ranks):
-            record = incident.ranks.get(rank)
-            view.members[rank] = (
-                member_of(incident, group, rank, view.calls_in_p2p_numbers)
-                if record
-                else Member(rank, None, Absence.NO_DUMP)
-            )
-        result.append(view)
-    for view in result:
+        ranks, counts_p2p = sorted(group.ranks), group.gid in p2p_gids
+        members = {rank: member_of(incident, group, rank, counts_p2p) for rank in ranks}
+        view = GroupFrontier(group, members, kinds, proving)
         _clear_the_early(view)
-        if any(m.queue is not None and not m.queue.tells_completion for m in view.members.values()):
-            _settle(view, hard_keys(incident.kinds))
+        _settle(view)
+        result.append(view)
     _clear_the_lagging(result)
     return result
 
@@ -116,45 +131,37 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
 def _clear_the_lagging(views: list[GroupFrontier]) -> None:
     """Where every open call of the job is proven to be over, the dumps that show it open are merely older than the others."""
     open_on = [(view, member) for view in views for member in view.members.values() if member.pending]
-    if not open_on or not all(member.pending[-1] <= view.proven for view, member in open_on):
-        return
-    for view, member in open_on:
-        view.early.add(member.rank)
-        member.pending = ()
+    if all(member.pending[-1] <= view.proven for view, member in open_on):
+        for view, member in open_on:
+            view.early.add(member.rank)
+            member.pending = ()
 
 
-def _settle(view: GroupFrontier, keys: np.ndarray) -> None:
+def _settle(view: GroupFrontier) -> None:
     """Tell which calls of recorders that log no completion are open: those that not every known member made alike.
 
     What all known members made is taken to be over; that it is, nobody recorded. A member whose log is cut and that
     seems to be behind is not known: its calls may be among the lost lines.
     """
-    logged = {
-        r: m
-        for r, m in view.members.items()
-        if m.queue is not None and len(m.queue) and not m.queue.tells_completion
-    }
-    furthest = max((m.enqueued for m in view.members.values() if m.enqueued is not None), default=0)
-    for member in logged.values():
-        if member.queue is not None and member.queue.cut and member.last_row < furthest:
+    logged = [m for m in view.members.values() if len(m.queue) and not m.queue.tells_completion]
+    if not logged:
+        return
+    furthest = max(m.enqueued or 0 for m in view.members.values())
+    for member in logged:
+        if member.queue.cut and member.last_row < furthest:
             member.enqueued = None
     agreed = min((m.enqueued for m in view.members.values() if m.enqueued is not None), default=0)
-    start = max((m.first_row for m in logged.values()), default=1)
-    reference: np.ndarray | None = None
-    for member in logged.values():
-        assert member.queue is not None
-        low, high = np.searchsorted(member.queue.seq, (start, agreed + 1))
-        made = keys[member.queue.kind[low:high]]
-        reference = made if reference is None else reference
-        shared = min(len(made), len(reference))
-        differ = np.flatnonzero(made[:shared] != reference[:shared])
+    start = max(m.first_row for m in logged)
+    keys = hard_keys(view.kinds)
+    rows = (slice(*np.searchsorted(m.queue.seq, (start, agreed + 1))) for m in logged)
+    made = [keys[m.queue.kind[row]] for m, row in zip(logged, rows, strict=True)]
+    for calls in made[1:]:
+        shared = min(len(calls), len(made[0]))
+        differ = np.flatnonzero(calls[:shared] != made[0][:shared])
         agreed = min(agreed, start + int(differ[0]) - 1) if len(differ) else agreed
-    for member in logged.values():
-        assert member.queue is not None
+    for member in logged:
         later = member.queue.seq[np.searchsorted(member.queue.seq, agreed + 1) :]
         member.unknown, member.pending = (), tuple(int(s) for s in later[:_OPEN_KEPT])
-    view.__dict__.pop("seen", None)
-    view.__dict__.pop("unseen", None)
 
 
 def _clear_the_early(view: GroupFrontier) -> None:
@@ -164,5 +171,3 @@ def _clear_the_early(view: GroupFrontier) -> None:
             view.early.add(rank)
             member.absence = Absence.EARLY
             member.enqueued = None
-    view.__dict__.pop("seen", None)
-    view.__dict__.pop("unseen", None)

@@ -15,6 +15,7 @@ from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
 #: The group that an event speaks of: its name, or for lines that name none whether their own two ranks are equal.
 Label = tuple[str | None, bool]
+_WORLD = frozenset({"0", "default_pg", "world"})
 
 
 def label_of(event: Event) -> Label:
@@ -28,20 +29,14 @@ class GroupRanks:
     """The mapping of one incident. `resolve` never guesses across a group whose numbers are known to differ."""
 
     def __init__(self, groups: Iterable[Group], events: Iterable[Event]) -> None:
-        self._members = {g.name: g.ranks for g in groups if g.members_known and g.name}
-        self._members.update(
-            {g.desc: g.ranks for g in groups if g.members_known and g.desc and g.desc not in self._members}
-        )
+        known = [group for group in groups if group.members_known]
+        self._members = {group.desc: group.ranks for group in known}
+        self._members |= {group.name: group.ranks for group in known}
         self._printed: dict[Label, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
         for event in events:
             if event.rank is not None and event.group_rank is not None:
                 self._printed[label_of(event)][event.group_rank].add(event.rank)
-        self._offset = any(
-            rank != local
-            for pairs in self._printed.values()
-            for local, ranks in pairs.items()
-            for rank in ranks
-        )
+        self._offset = any(map(_differ, self._printed.values()))
 
     def resolve(self, event: Event, numbers: Iterable[int]) -> tuple[tuple[int, ...], bool]:
         """Return (global ranks, whether they rest on an assumption) for group-local numbers that an event prints.
@@ -49,37 +44,26 @@ class GroupRanks:
         Numbers that nothing maps are taken as global, unless the group is known to count otherwise; then they are left out.
         """
         label = label_of(event)
-        members = self._members.get(label[0] or "")
-        if members is None and isinstance(event, GroupEvent):
-            members = self._members.get(event.group_desc or "")
-        pairs = self._printed.get(label, {})
-        counts_otherwise = (
-            not label[1]
-            or any(rank != local for local, ranks in pairs.items() for rank in ranks)
-            or (not pairs and _is_a_subgroup(event))
-        )
+        names = (event.group_name, event.group_desc) if isinstance(event, GroupEvent) else ()
+        members = next((self._members[name] for name in names if name and name in self._members), ())
+        printed = self._printed.get(label, {})
+        subgroup = bool(names and names[0]) and _WORLD.isdisjoint(filter(None, names))
+        counts_otherwise = not label[1] or _differ(printed) or (subgroup and not printed)
+        # The default group's numbers are the global ones; so they are where nothing in the job counts otherwise.
+        is_world = label[0] in _WORLD or (not self._offset and any(local > 0 for local in printed))
         found: set[int] = set()
         assumed = False
         for number in numbers:
-            if members is not None and number < len(members):
+            if number < len(members):
                 found.add(members[number])
-            elif len(pairs.get(number, ())) == 1:
-                found |= pairs[number]
-            elif not counts_otherwise:
-                found.add(number)
-                assumed = assumed or not self._is_world(label, pairs)
+            elif len(printed.get(number, ())) == 1:
+                found |= printed[number]
             else:
-                assumed = True
+                assumed = assumed or counts_otherwise or not is_world
+                found |= set() if counts_otherwise else {number}
         return tuple(sorted(found)), assumed
 
-    def _is_world(self, label: Label, pairs: dict[int, set[int]]) -> bool:
-        """Return whether a group's numbers are the global ones: the default group, or nothing in the job counts otherwise."""
-        return label[0] in ("0", "default_pg") or (not self._offset and any(local > 0 for local in pairs))
 
-
-def _is_a_subgroup(event: Event) -> bool:
-    """Return whether an event names a group that is not the default one."""
-    if not isinstance(event, GroupEvent):
-        return False
-    name, desc = event.group_name, event.group_desc
-    return bool(name) and name not in ("0", "default_pg") and desc not in ("default_pg", "world")
+def _differ(printed: dict[int, set[int]]) -> bool:
+    """Return whether lines print another global rank beside a group-local one."""
+    return any(ranks != {local} for local, ranks in printed.items())

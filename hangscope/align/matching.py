@@ -6,12 +6,13 @@ member must have. Shapes with equal element counts match, as NCCL and gloo see o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
 
-from hangscope.incident import PROVING_OPS, CallKind, Sizes
+import numpy as np
+
+from hangscope.incident import CallKind, Kinds, Sizes
 
 MatchKey = tuple[object, ...]
 
@@ -21,29 +22,22 @@ def numel(sizes: Sizes) -> tuple[int, ...]:
     return tuple(prod(shape) for shape in sizes)
 
 
-@lru_cache(maxsize=65536)
 def match_key(kind: CallKind) -> MatchKey:
     """Return a key that is equal for two calls of one group if and only if they can complete together."""
-    return _key(kind)
-
-
-def _key(kind: CallKind) -> MatchKey:
     ins, outs = numel(kind.input_sizes), numel(kind.output_sizes)
+    types_out = kind.output_dtypes or kind.input_dtypes
     if not kind.op:
         return ("", kind.stack)  # a call that DETAIL let nobody make: its line is all that is known
-    if kind.op.startswith("all_to_all"):
-        return (kind.op,)  # members may legally send different sizes; the splits are not recorded
+    if kind.op == "barrier" or kind.op.startswith("all_to_all"):
+        return (kind.op,)  # members may legally send different sizes to all; the splits are not recorded
     if kind.op in ("gather", "reduce"):
         return (kind.op, ins, kind.input_dtypes)  # only the root has outputs
     if kind.op == "scatter":
-        return (kind.op, outs, kind.output_dtypes or kind.input_dtypes)  # only the root has inputs
+        return (kind.op, outs, types_out)  # only the root has inputs
     if kind.op == "broadcast":
-        return (kind.op, outs or ins, kind.output_dtypes or kind.input_dtypes, kind.root)
-    if kind.op == "barrier":
-        return (kind.op,)
-    if kind.op == "all_reduce" and not outs:  # DETAIL prints what goes in alone, and it is reduced in place
-        return (kind.op, ins, ins, kind.input_dtypes, kind.input_dtypes, kind.root)
-    return (kind.op, ins, outs, kind.input_dtypes, kind.output_dtypes, kind.root)
+        return (kind.op, outs or ins, types_out, kind.root)
+    # Where DETAIL prints what goes in alone, it is as much as comes out.
+    return (kind.op, ins, outs or ins, kind.input_dtypes, types_out, kind.root)
 
 
 def match_keys(kinds: Sequence[CallKind]) -> list[MatchKey]:
@@ -52,18 +46,37 @@ def match_keys(kinds: Sequence[CallKind]) -> list[MatchKey]:
     A recorder of before version 2.1 kept no element types. Its calls take those of the equal call that another rank's
     recorder did keep them of (the first of several, in sorted order): what was not recorded is no difference.
     """
-    lacking = [_lacks_types(kind) for kind in kinds]
-    if not any(lacking):
-        return [_key(kind) for kind in kinds]
-    wanted = {_bare(kind) for kind, lacks in zip(kinds, lacking, strict=True) if lacks}
+    wanted = {_bare(kind) for kind in kinds if _lacks_types(kind)}
     typed: dict[CallKind, CallKind] = {}
-    for kind, lacks in zip(kinds, lacking, strict=True):
-        if not lacks and (bare := _bare(kind)) in wanted:
+    for kind in kinds if wanted else ():
+        if not _lacks_types(kind) and (bare := _bare(kind)) in wanted:
             typed[bare] = min(typed.get(bare, kind), kind, key=lambda k: (k.input_dtypes, k.output_dtypes))
-    return [
-        _key(typed.get(_bare(kind), kind) if lacks else kind)
-        for kind, lacks in zip(kinds, lacking, strict=True)
-    ]
+    return [match_key(typed.get(_bare(k), k) if wanted and _lacks_types(k) else k) for k in kinds]
+
+
+def hard_keys(kinds: Kinds) -> np.ndarray:
+    """Return for each kind the number of its match key (int32): equal numbers match."""
+    return _numbers(match_keys(kinds.alone))[kinds.plain]
+
+
+def site_keys(kinds: Kinds) -> np.ndarray:
+    """Return for each kind the number of its match key, of bytes without their number, together with its call site (int32).
+
+    What torch pickles (`all_gather_object`) is of another length each time, and the same call.
+    """
+    stacks = {id(kind.stack): kind.stack for kind in kinds.alone}  # each is looked at once
+    site = dict(zip(stacks, _numbers(stacks.values()).tolist(), strict=True))
+    calls = (
+        (kind.op if {*kind.input_dtypes, *kind.output_dtypes} == {"Byte"} else key, site[id(kind.stack)])
+        for kind, key in zip(kinds.alone, match_keys(kinds.alone), strict=True)
+    )
+    return _numbers(calls)[kinds.plain]
+
+
+def _numbers(things: Iterable[Hashable]) -> np.ndarray:
+    """Return a number for each thing (int32), equal for equal things."""
+    index: dict[Hashable, int] = {}
+    return np.array([index.setdefault(thing, len(index)) for thing in things], dtype=np.int32)
 
 
 def _lacks_types(kind: CallKind) -> bool:
@@ -77,22 +90,15 @@ def _bare(kind: CallKind) -> CallKind:
 
 def difference(a: CallKind, b: CallKind) -> str:
     """Return how two calls differ: `op`, `dtype`, `shape`, `root`, or `` where they match as far as both were recorded."""
-    if a.op != b.op:
-        return "op"
     if _lacks_types(a) or _lacks_types(b):
         a, b = _bare(a), _bare(b)
-    if not a.op:
-        return "" if match_key(a) == match_key(b) else "op"
     if match_key(a) == match_key(b):
         return ""
+    if a.op != b.op or not a.op:
+        return "op"
     if a.root != b.root:
         return "root"
     outs = numel(a.output_sizes), numel(b.output_sizes)
     if numel(a.input_sizes) == numel(b.input_sizes) and (outs[0] == outs[1] or () in outs):
         return "dtype"
     return "shape"
-
-
-def proves_participation(kind: CallKind) -> bool:
-    """Return whether one member's completion proves that all members took part."""
-    return kind.op in PROVING_OPS

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from hangscope.dataclass import dataclass
-from hangscope.incident import Absence, Group, Incident, Kinds, Queue, State
+from hangscope.incident import Absence, Group, Incident, Kinds, Queue, RankRecord, State
 from hangscope.knowledge.callsite import runs_backward
 
 #: Open calls that are listed of a rank without rows: more than any queue holds; a forged `pg_status` can claim any number.
 MAX_OPEN = 4096
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -22,7 +23,7 @@ class Member:
     """
 
     rank: int
-    queue: Queue | None
+    queue: Queue
     absence: Absence | None
     enqueued: int | None = None
     completed: int | None = None
@@ -33,7 +34,7 @@ class Member:
 
     def row_of(self, seq: int) -> int | None:
         """Return the position of a seq among this member's rows, or None where no row was kept."""
-        if self.queue is None or not self.first_row <= seq <= self.last_row:
+        if not self.first_row <= seq <= self.last_row:
             return None
         position = int(np.searchsorted(self.queue.seq, seq))
         return position if position < len(self.queue) and int(self.queue.seq[position]) == seq else None
@@ -41,53 +42,43 @@ class Member:
 
 def member_of(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> Member:
     """Return how far a rank came on a group; `p2p_numbers`: the group's counters count sends and receives as well."""
-    record = incident.ranks[rank]
-    queue = record.queues.get(group.gid)
+    record = incident.ranks.get(rank) or RankRecord(rank, absence=Absence.NO_DUMP)
+    nothing = Queue(rank, group.gid, _NONE, _NONE, _NONE, _NONE, _NONE)
+    queue = record.queues.get(group.gid, nothing)
     member = Member(rank, queue, record.absence)
-    if not record.seen:
+    if not record.seen or (p2p_numbers and not len(queue)):
         return member
-    if queue is None or (not len(queue) and p2p_numbers):
-        # No row on this group. That the rank never called is known only where its whole history was kept.
-        whole = bool(record.queues or record.p2p) and not any(
-            q.overwritten or q.pending_only for q in (*record.queues.values(), *record.p2p.values())
-        )
-        member.enqueued = member.completed = 0 if whole and not p2p_numbers else None
+    if queue is nothing:
+        # That the rank never called on this group is known only where its whole history was kept.
+        queues = (*record.queues.values(), *record.p2p.values())
+        if queues and not any(q.overwritten or q.pending_only for q in queues):
+            member.enqueued = member.completed = 0
         return member
-    frontier = queue.frontier
+    counted, done = queue.frontier.enqueued or 0, queue.frontier.completed or 0
     # Counters that contradict each other count sends and receives, of which no row is left, with the collectives.
-    p2p_numbers = p2p_numbers or (frontier.completed or 0) > (frontier.enqueued or frontier.completed or 0)
-    last_done = 0
+    p2p_numbers = p2p_numbers or done > (counted or done)
+    trusted = not p2p_numbers
     if len(queue):
         member.first_row, member.last_row = int(queue.seq.min()), int(queue.seq.max())
-        rest = np.flatnonzero(queue.state != State.DONE)  # most queues have one such row or none
-        states = queue.state[rest]
-        member.pending = tuple(sorted(set(queue.seq[rest[states <= State.STARTED]].tolist())))
-        member.unknown = _unknown(incident.kinds, queue, queue.seq[rest[states == State.UNKNOWN]].tolist())
-        done = queue.seq[queue.state == State.DONE]
-        last_done = (
-            int(done[done < min(member.unknown, default=1 << 62)].max(initial=0))
-            if len(rest)
-            else member.last_row
-        )
-    backend = incident.kinds.without_sizes(int(queue.kind[0])).backend if len(queue) else ""
-    trusted = backend != "gloo" and not p2p_numbers  # gloo advances last_completed on errors too
-    member.enqueued = max(
-        member.last_row, (frontier.enqueued or 0) if not p2p_numbers or not len(queue) else 0
-    )
-    member.completed = max(last_done, (frontier.completed or 0) if trusted else 0)
-    if (
-        (not len(queue) or (not p2p_numbers and (queue.told or member.last_row < (frontier.enqueued or 0))))
-        and frontier.completed is not None
-        and frontier.enqueued is not None
-        and frontier.completed < frontier.enqueued
+        rest = np.flatnonzero(queue.state != State.DONE)  # of most queues one row or none
+        seqs, states = queue.seq[rest], queue.state[rest]
+        member.pending = tuple(sorted(set(seqs[states <= State.STARTED].tolist())))
+        member.unknown = _unknown(incident.kinds, queue, seqs[states == State.UNKNOWN].tolist())
+        over = queue.seq[queue.state == State.DONE]
+        member.completed = int(over[over < min(member.unknown, default=1 << 62)].max(initial=0))
+        # gloo advances last_completed on errors too
+        trusted = trusted and incident.kinds.without_sizes(int(queue.kind[0])).backend != "gloo"
+    member.enqueued = max(member.last_row, 0 if p2p_numbers and len(queue) else counted)
+    member.completed = max(member.completed or 0, done if trusted else 0)
+    beyond = queue.told or member.last_row < counted
+    if queue.frontier.completed is not None and (
+        (trusted and queue.overwritten) or (beyond and not p2p_numbers)
     ):
-        counted = range(frontier.completed + 1, min(frontier.enqueued, frontier.completed + MAX_OPEN) + 1)
-        rows = set(queue.seq.tolist()) if len(queue) and not queue.told else set()
-        member.pending = tuple(sorted({*member.pending, *(s for s in counted if s not in rows)}))
-    if queue.overwritten and trusted and frontier.completed is not None:
-        # The ring was too short for all that is open: what the counters tell of its oldest calls is all that is left of them.
-        lost = range(max(member.completed + 1, member.first_row - MAX_OPEN), member.first_row)
-        member.pending = (*lost, *member.pending)
+        # Of open calls that the ring was too short for, or that were made behind the rows, the counters are all that is left.
+        since = range(done + 1, min(member.enqueued, done + MAX_OPEN) + 1)
+        member.pending = tuple(
+            sorted({*member.pending, *since}.difference(queue.seq[queue.state > State.STARTED].tolist()))
+        )
     if trusted:  # rows that a recorder left "scheduled" although later calls of the same stream completed
         member.pending = tuple(s for s in member.pending if s > member.completed)
     return member
@@ -98,15 +89,14 @@ def _unknown(kinds: Kinds, queue: Queue, retired: list[int]) -> tuple[int, ...]:
 
     A backward pass starts its reductions without waiting for one another, so that all of them fail together.
     """
-    last = len(queue) - 1
-    if not retired or int(queue.seq[last]) != retired[-1]:
+    if not retired or int(queue.seq[-1]) != retired[-1]:
         return tuple(retired)
-    stack = kinds.without_sizes(int(queue.kind[last])).stack
-    row, begun = last, {int(queue.kind[last])}  # a bucket that comes again is of the pass before
-    while row > 0 and stack and runs_backward(kinds.without_sizes(int(queue.kind[row]))):
-        before = kinds.without_sizes(int(queue.kind[row - 1]))
-        if before.stack != stack or queue.state[row - 1] != State.DONE or int(queue.kind[row - 1]) in begun:
+    begun = [int(queue.kind[-1])]  # a bucket that comes again is of the pass before
+    last = kinds.without_sizes(begun[0])
+    for kind, state in (
+        zip(queue.kind[-2::-1], queue.state[-2::-1], strict=True) if runs_backward(last) else ()
+    ):
+        if state != State.DONE or int(kind) in begun or kinds.without_sizes(int(kind)).stack != last.stack:
             break
-        row -= 1
-        begun.add(int(queue.kind[row]))
-    return tuple(sorted({*retired, *queue.seq[row:last].tolist()}))
+        begun.append(int(kind))
+    return tuple(sorted({*retired, *queue.seq[-len(begun) :].tolist()}))

@@ -6,15 +6,16 @@ for, so that ranks of one role can be compared although they are in different gr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hangscope.align.kind_keys import hard_keys, site_keys
+from hangscope.align.matching import hard_keys, site_keys
 from hangscope.align.sequence_diff import continues, left_out
 from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind, Incident, Queue
+from hangscope.incident import CallKind, Incident
 
 HISTORY = 768  # calls before one that a rank's own pattern is taken from
 
@@ -47,79 +48,58 @@ class Programs:
         self.incident = incident
         self._programs: dict[int, Program] = {}
         self._tokens: dict[Any, int] = {}
-        self._site: Any = None
-        self._hard: Any = None
-        self._threads: Any = None
         self._sites: dict[tuple[int, int | None], int] = {}
         self._keeping: dict[tuple[int, int], bool | None] = {}
 
     def of(self, rank: int) -> Program:
         """Return one rank's program."""
-        found = self._programs.get(rank)
-        if found is None:
-            found = self._programs[rank] = self._build(rank)
-        return found
+        if rank not in self._programs:
+            self._programs[rank] = self._build(rank)
+        return self._programs[rank]
 
     def _build(self, rank: int) -> Program:
-        if self._site is None:
-            self._site = site_keys(self.incident.kinds)
         record = self.incident.ranks[rank]
-        queues = [
-            (q, p2p)
-            for queues, p2p in ((record.queues, False), (record.p2p, True))
-            for _, q in sorted(queues.items())
-            if len(q)
-        ]
-        if not queues:
-            empty = np.empty(0, np.int64)
-            return Program(empty, empty, empty, empty, empty, empty.astype(bool), [], [], frozenset(), {})
-        order = np.concatenate([q.order for q, _ in queues])
-        created = np.concatenate([q.created for q, _ in queues])
-        by_order = self._of_one_thread(queues, np.argsort(order, kind="stable"))
-        if created.any():  # what a line states behind a dump has no place among the calls of other groups
-            by_order = by_order[created[by_order] > 0]
+        both = ((record.queues, 0), (record.p2p, 1))
+        queues = [(q, p2p) for of_gid, p2p in both for _, q in sorted(of_gid.items()) if len(q)]
+        columns = np.empty((6, 0), np.int64)
+        for q, p2p in queues:
+            own = (np.full(len(q), q.gid), q.seq, q.kind, q.created, q.order, np.full(len(q), p2p))
+            columns = np.concatenate([columns, own], axis=1)
+        columns = columns[:, np.argsort(columns[4], kind="stable")]
+        # Threads go their ways without any order: those calls count that are of the thread that makes most of them.
+        other = self._of_a_thread[columns[2]]
+        columns = columns[:, other == (2 * int(other.sum()) > len(other))]
+        if columns[3].any():  # what a line states behind a dump has no place among the calls of other groups
+            columns = columns[:, columns[3] > 0]
+        gid, seq, kind, created, order, is_p2p = columns
         labels = self._labels(rank)
-        gid = np.concatenate([np.full(len(q), q.gid, np.int64) for q, _ in queues])[by_order]
-        kind = np.concatenate([q.kind for q, _ in queues])[by_order]
-        site, tokens = self._numbers(gid, kind, labels)
-        return Program(
-            gid=gid,
-            seq=np.concatenate([q.seq for q, _ in queues])[by_order],
-            kind=kind,
-            created=created[by_order],
-            order=order[by_order],
-            is_p2p=np.concatenate([np.full(len(q), p2p, bool) for q, p2p in queues])[by_order],
-            sites=site.tolist(),
-            tokens=tokens.tolist(),
-            made=frozenset(sorted(set(tokens.tolist()))),
-            labels=labels,
-        )
+        sites, tokens = self._numbers(gid, kind, labels)
+        return Program(gid, seq, kind, created, order, is_p2p > 0, sites, tokens, frozenset(tokens), labels)
 
-    def _of_threads(self) -> Any:
-        """Return of each kind of call whether a thread made it."""
-        if self._threads is None:
-            self._threads = np.array([kind.of_a_thread for kind in self.incident.kinds.alone], bool)
-        return self._threads
+    @cached_property
+    def _site(self) -> np.ndarray:
+        return site_keys(self.incident.kinds)
 
-    def _of_one_thread(self, queues: Sequence[tuple[Queue, bool]], by_order: Any) -> Any:
-        """Return the places of the calls of the thread that makes most of them: threads go their ways without any order."""
-        kinds, threads = self.incident.kinds, self._of_threads()
-        if not threads.any():
-            return by_order
-        other = threads[kinds.plain[np.concatenate([q.kind for q, _ in queues])]][by_order]
-        return by_order[other == (2 * int(other.sum()) > len(other))]
+    @cached_property
+    def _hard(self) -> np.ndarray:
+        return hard_keys(self.incident.kinds)
 
-    def _numbers(self, gid: Any, kind: Any, labels: dict[int, Any]) -> tuple[Any, Any]:
+    @cached_property
+    def _of_a_thread(self) -> np.ndarray:
+        kinds = self.incident.kinds
+        return np.array([kind.of_a_thread for kind in kinds.alone], bool)[kinds.plain]
+
+    def _numbers(self, gid: Any, kind: Any, labels: dict[int, Any]) -> tuple[list[int], list[int]]:
         """Return the numbers of each call's site and of its token (site and what its group is for), equal for equal ones."""
         kinds = self.incident.kinds
-        both, kind = gid * len(kinds.alone) + kinds.plain[kind], kinds.plain[kind]
-        _, first, places = np.unique(both, return_index=True, return_inverse=True)
+        plain = kinds.plain[kind]
+        _, first, places = np.unique(gid * len(kinds.alone) + plain, return_index=True, return_inverse=True)
         sites, tokens = [], []
-        for g, k in zip(gid[first].tolist(), kind[first].tolist(), strict=True):
+        for g, k in zip(gid[first].tolist(), plain[first].tolist(), strict=True):
             site = self._sites.setdefault((int(self._site[k]), self._offset(g, k)), len(self._sites))
             sites.append(site)
             tokens.append(self._tokens.setdefault((labels[g], site), len(self._tokens)))
-        return np.array(sites, np.int64)[places], np.array(tokens, np.int64)[places]
+        return np.array(sites, np.int64)[places].tolist(), np.array(tokens, np.int64)[places].tolist()
 
     def _offset(self, gid: int, kind: int) -> int | None:
         """Return how many places of the group a send or receive goes on by, None for a collective.
@@ -132,14 +112,14 @@ class Programs:
         return (call.dst - call.src) % max(1, len(self.incident.groups[gid].ranks))
 
     def _labels(self, rank: int) -> dict[int, Any]:
-        """Return what each of a rank's groups is for: its description and size, or its place among the rank's groups."""
+        """Return what each of a rank's groups is for: its description and size, and its place among the rank's groups of these."""
         record = self.incident.ranks[rank]
         labels: dict[int, Any] = {}
-        counts: dict[Any, int] = {}
-        for gid in sorted(set(record.queues) | set(record.p2p)):
+        counts: Counter[tuple[str, int]] = Counter()
+        for gid in sorted({*record.queues, *record.p2p}):
             group = self.incident.groups[gid]
             base = (group.desc, len(group.ranks))
-            counts[base] = counts.get(base, 0) + 1
+            counts[base] += 1
             labels[gid] = (*base, counts[base])
         return labels
 
@@ -150,16 +130,10 @@ class Programs:
 
     def keeps_pattern(self, rank: int, row: int) -> bool | None:
         """Return whether a rank's row continues the pattern that the rank repeated before; None: too little history."""
-        key = (rank, row)
-        if key not in self._keeping:
+        if (rank, row) not in self._keeping:
             tokens = self.of(rank).tokens
-            self._keeping[key] = continues(tokens[max(0, row - HISTORY) : row], tokens[row])
-        return self._keeping[key]
-
-    def keeps_groups(self, rank: int, row: int) -> bool | None:
-        """Return whether a rank entered the groups in the order that it repeated before, whatever it called there; None: unknown."""
-        groups = self.of(rank).gid[max(0, row - HISTORY) : row + 1].tolist()
-        return continues(groups[:-1], groups[-1])
+            self._keeping[rank, row] = continues(tokens[max(0, row - HISTORY) : row], tokens[row])
+        return self._keeping[rank, row]
 
     def left_out(self, rank: int, row: int) -> list[int]:
         """Return the rows of the calls that a rank's pattern calls for before that of `row`; empty where it is next, or foreign.
@@ -167,11 +141,9 @@ class Programs:
         A call from a new line that is otherwise like one of the pattern's (the other branch of a condition) has that one's place.
         """
         program, start = self.of(rank), max(0, row - HISTORY)
-        tokens = program.tokens[start : row + 1]
+        calls = slice(start, row + 1)
+        tokens = program.tokens[calls]
         if tokens[-1] not in tokens[:-1]:
-            if self._hard is None:
-                self._hard = hard_keys(self.incident.kinds)
-            calls = slice(start, row + 1)
             both = zip(program.gid[calls].tolist(), self._hard[program.kind[calls]].tolist(), strict=True)
             number: dict[tuple[int, int], int] = {}
             tokens = [number.setdefault(call, len(number)) for call in both]
@@ -189,15 +161,12 @@ class Programs:
 
     def before(self, rank: int, row: int) -> list[CallKind]:
         """Return what a rank called before a row, oldest first."""
-        program = self.of(rank)
-        return [self.incident.kinds[int(k)] for k in program.kind[max(0, row - HISTORY) : row]]
+        return [self.incident.kinds[int(k)] for k in self.of(rank).kind[max(0, row - HISTORY) : row]]
 
     def call(self, rank: int, row: int) -> tuple[int, int, CallKind, int]:
         """Return (gid, seq, kind, enqueue time in ns) of a rank's row."""
         program = self.of(rank)
-        return (
-            int(program.gid[row]),
-            int(program.seq[row]),
-            self.incident.kinds[int(program.kind[row])],
-            int(program.created[row]),
+        gid, seq, kind, created = (
+            int(column[row]) for column in (program.gid, program.seq, program.kind, program.created)
         )
+        return gid, seq, self.incident.kinds[kind], created

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from hangscope.align.components import components
@@ -12,76 +13,64 @@ from hangscope.incident import Incident
 
 def find_roots(incident: Incident, graph: WaitGraph, idle: frozenset[int]) -> None:
     """Fill in the roots of a graph, those that explain most ranks first; `idle` as `waiting.build` has it."""
-    parts = components(graph.edges)
-    part_of = {node: i for i, part in enumerate(parts) for node in part}
-    reversed_edges: list[list[int]] = [[] for _ in graph.nodes]
-    for source, targets in enumerate(graph.edges):
-        for target, _ in targets:
-            reversed_edges[target].append(source)
+    nodes = graph.nodes
+    place = {node: i for i, node in enumerate(nodes)}
+    edges = [[place[target] for target in targets] for targets in graph.edges.values()]
+    sources: list[list[int]] = [[] for _ in nodes]
+    for source, targets in enumerate(edges):
+        for target in targets:
+            sources[target].append(source)
     waiting = frozenset(graph.waiting)
     reach: dict[tuple[int, ...], frozenset[int]] = {}
-    for number, part in enumerate(parts):
-        if any(part_of[t] != number for n in part for t, _ in graph.edges[n]):
-            continue
-        if isinstance(graph.nodes[part[0]], Untold | Unnamed):
+    for part in components(edges):
+        inside = set(part)
+        if any(not inside.issuperset(edges[n]) for n in part) or isinstance(nodes[part[0]], Untold | Unnamed):
             continue
         # Many that were not seen are waited for by the same calls.
-        inside = set(part)
-        before = tuple(sorted({source for node in part for source in reversed_edges[node]} - inside))
+        before = tuple(sorted({source for n in part for source in sources[n]} - inside))
         if before not in reach:
-            reach[before] = _reaching(before, reversed_edges, graph, waiting)
-        own = waiting.intersection(_hosts(graph, part))
-        graph.roots.append(_root(incident, graph, part, reach[before] | own if own else reach[before], idle))
+            reach[before] = waiting.intersection(_hosts(nodes[n] for n in _reaching(before, sources)))
+        own = waiting.intersection(_hosts(nodes[n] for n in part))
+        explains = reach[before] | own if own else reach[before]
+        graph.roots.append(_root(incident, graph, tuple(nodes[n] for n in part), explains, idle))
     graph.roots.sort(key=lambda r: (-len(r.explains), r.kind, r.ranks, str(r.nodes)))
 
 
-def _reaching(
-    part: Iterable[int], reversed_edges: list[list[int]], graph: WaitGraph, waiting: frozenset[int]
-) -> frozenset[int]:
+def _reaching(part: Iterable[int], sources: list[list[int]]) -> set[int]:
+    """Return the nodes from which any of these can be reached."""
     seen = set(part)
     work = list(seen)
     while work:
-        for source in reversed_edges[work.pop()]:
-            if source not in seen:
-                seen.add(source)
-                work.append(source)
-    return waiting.intersection(_hosts(graph, seen))
+        new = set(sources[work.pop()]) - seen
+        seen |= new
+        work += new
+    return seen
 
 
-def _hosts(graph: WaitGraph, places: Iterable[int]) -> Iterator[int]:
-    """Yield the ranks of the host nodes among the nodes at these places."""
-    return (node.rank for node in map(graph.nodes.__getitem__, places) if isinstance(node, Host))
+def _hosts(nodes: Iterable[Node]) -> Iterator[int]:
+    """Yield the ranks of the hosts among these nodes."""
+    return (node.rank for node in nodes if isinstance(node, Host))
 
 
 def _root(
     incident: Incident,
     graph: WaitGraph,
-    part: list[int],
+    nodes: tuple[Node, ...],
     explains: frozenset[int],
     idle: frozenset[int],
 ) -> Root:
-    nodes = tuple(graph.nodes[n] for n in part)
-    hosts = tuple(sorted(_hosts(graph, part)))
-    inside = set(part)
-    certain = not any(assumed for n in part for t, assumed in graph.edges[n] if t in inside)
-    if len(nodes) > 1 and not hosts and all(isinstance(n, PairInstance) for n in nodes):
-        # One batch, or batches that meet each other, with every half there: a call that all joined.
-        members = tuple(
-            r for r, calls in sorted(graph.open_calls.items()) if any(c.node in nodes for c in calls)
-        )
-        return Root("cycle" if _face_each_other(graph, nodes) else "call", nodes, members, explains, True)
-    if len(nodes) > 1:
-        return Root("cycle", nodes, hosts, explains, certain)
-    if hosts:
+    hosts = tuple(sorted(_hosts(nodes)))
+    if hosts and len(nodes) == 1:
         record = incident.ranks[hosts[0]]
-        known = hosts[0] in idle or (
-            record.seen
-            and hosts[0] not in graph.early
-            and not any(queue.cut for queue in record.queues.values())
-        )
-        return Root("host" if known else "unseen", nodes, hosts, explains - set(hosts), True)
-    open_on = tuple(dict.fromkeys(rank for rank, _ in graph.calls_of(nodes[0])))
-    return Root("call", nodes, open_on, explains, True)
+        whole = record.seen and hosts[0] not in graph.early and not any(q.cut for q in record.queues.values())
+        kind = "host" if whole or hosts[0] in idle else "unseen"
+        return Root(kind, nodes, hosts, explains - set(hosts), True)
+    certain = not any(assumed for node in nodes for assumed in graph.edges[node].values())
+    if len(nodes) > 1 and not all(isinstance(node, PairInstance) for node in nodes):
+        return Root("cycle", nodes, hosts, explains, certain)
+    # One call, one batch, or batches that meet each other, with every half there: a call that all joined.
+    members = tuple(sorted({rank for node in nodes for rank, _ in graph.calls_of(node)}))
+    return Root("cycle" if _face_each_other(graph, nodes) else "call", nodes, members, explains, certain)
 
 
 def _face_each_other(graph: WaitGraph, nodes: Sequence[Node]) -> bool:
@@ -90,5 +79,6 @@ def _face_each_other(graph: WaitGraph, nodes: Sequence[Node]) -> bool:
     What one pair exchanges goes through one communicator, and in order; calls of other pairs overtake each other.
     """
     pairs = {frozenset((n.source, n.destination)) for n in nodes if isinstance(n, PairInstance)}
-    posted = [{c.batch for c in calls if c.node in nodes} for calls in graph.open_calls.values()]
-    return len(pairs) == 1 and sum(len(batches) > 1 for batches in posted) > 1
+    posted = {(rank, call.batch) for node in nodes for rank, call in graph.calls_of(node)}
+    batches = Counter(rank for rank, _ in posted)
+    return len(pairs) == 1 and sum(number > 1 for number in batches.values()) > 1

@@ -35,33 +35,24 @@ def first_edit(own: Sequence[int], reference: Sequence[int]) -> Edit | None:
     edit. At least two calls must match again behind the edit, or all that are left; O(n * MAX_EDIT) at worst.
     """
     length = min(len(own), len(reference))
-    start = 0
-    while start < length:
-        i = next((k for k in range(start, length) if own[k] != reference[k]), length)
-        if i == length:
-            return None
+    for i in range(length):
         behind = slice(i + 1, i + 1 + MAX_EDIT)
-        if reference[i] not in own[behind] and own[i] not in reference[behind]:
-            start = i + 1  # neither side comes to what the other calls here: a call from another line
-            continue
+        if own[i] == reference[i] or (reference[i] not in own[behind] and own[i] not in reference[behind]):
+            continue  # alike, or neither side comes to what the other calls here: a call from another line
         in_step = 0
         best: Edit | None = None
         for size in range(1, MAX_EDIT + 1):
             in_step = max(in_step, _agreement(own, i + size, reference, i + size))
             for kind, a, b in (("extra", i + size, i), ("missing", i, i + size)):
                 matched = _agreement(own, a, reference, b)
+                better = best is None or matched > best.confirmed + 2 * (size - best.length)
                 # As many other calls in their place explain the rest as well: then nothing was inserted.
-                if (
-                    matched >= 2
-                    and matched > in_step
-                    and (best is None or matched > best.confirmed + 2 * (size - best.length))
-                ):
+                if matched >= 2 and matched > in_step and better:
                     best = Edit(kind, i, size, matched)
-            if best is not None and best.confirmed >= min(len(own), len(reference)) - i - best.length:
+            if best is not None and best.confirmed >= length - i - best.length:
                 break  # everything that is left matches
         if best is not None:
             return best
-        start = i + 1
     return None
 
 
@@ -74,35 +65,21 @@ def _agreement(a: Sequence[int], i: int, b: Sequence[int], j: int) -> int:
     return count
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """An earlier place whose context equals the end of a history: the token behind it stands at `position`."""
+def occurrences(history: Sequence[int]) -> list[tuple[int, int]]:
+    """Return where the end of `history` occurred before: (how long a context, the place behind it), longest first, then latest.
 
-    position: int
-    context: int
-
-
-def occurrences(history: Sequence[int]) -> list[Occurrence]:
-    """Return where the end of `history` occurred before, longest context first, then latest first. Linear."""
-    n = len(history)
-    matches = _prefix_matches(history[::-1])
-    found = [Occurrence(n - k, min(matches[k], MAX_CONTEXT)) for k in range(1, n) if matches[k]]
-    return sorted(found, key=lambda o: (-o.context, -o.position))
-
-
-def _prefix_matches(sequence: Sequence[int]) -> list[int]:
-    """Return for each position how many tokens from there on equal the sequence's own beginning (Z function)."""
-    n = len(sequence)
-    result = [0] * n
+    Linear (the Z function of the reversed history).
+    """
+    n, backwards = len(history), history[::-1]
+    alike = [0] * n  # how many tokens from there on equal the beginning
     left = right = 0
     for i in range(1, n):
-        if i < right:
-            result[i] = min(right - i, result[i - left])
-        while i + result[i] < n and sequence[result[i]] == sequence[i + result[i]]:
-            result[i] += 1
-        if i + result[i] > right:
-            left, right = i, i + result[i]
-    return result
+        alike[i] = min(right - i, alike[i - left]) if i < right else 0
+        while i + alike[i] < n and backwards[alike[i]] == backwards[i + alike[i]]:
+            alike[i] += 1
+        if i + alike[i] > right:
+            left, right = i, i + alike[i]
+    return sorted(((min(alike[k], MAX_CONTEXT), n - k) for k in range(1, n) if alike[k]), reverse=True)
 
 
 def continues(history: Sequence[int], token: int) -> bool | None:
@@ -112,22 +89,16 @@ def continues(history: Sequence[int], token: int) -> bool | None:
     one more round and the leaving of it have happened before, and both continue the pattern.
     """
     found = occurrences(history)
-    if not found:
-        return None
-    longest = found[0].context
-    own = max((o.context for o in found if history[o.position] == token), default=0)
-    if own == 0 and longest < 2:
-        return None
-    return own * 2 >= longest
+    longest = found[0][0] if found else 0
+    own = next((context for context, place in found if history[place] == token), 0)
+    return None if own == 0 and longest < 2 else own * 2 >= longest
 
 
 def expected(history: Sequence[int], length: int) -> list[int]:
     """Return where in `history` the next tokens stand that its pattern calls for; empty where it has none."""
-    found = occurrences(history)
-    if not found:
-        return []
-    start = found[0].position
-    return [start + k % (len(history) - start) for k in range(length)]
+    return [
+        place + k % (len(history) - place) for _, place in occurrences(history)[:1] for k in range(length)
+    ]
 
 
 def left_out(history: Sequence[int], token: int, due: int | None = None) -> list[int]:
@@ -137,7 +108,5 @@ def left_out(history: Sequence[int], token: int, due: int | None = None) -> list
     """
     ahead = expected(history, MAX_CONTEXT)
     tokens = [history[place] for place in ahead]
-    if due is not None:
-        start = tokens.index(due) if due in tokens else len(tokens)
-        ahead, tokens = ahead[start:], tokens[start:]
-    return ahead[: tokens.index(token)] if token in tokens else []
+    start = 0 if due is None else tokens.index(due) if due in tokens else len(tokens)
+    return ahead[start : tokens.index(token, start)] if token in tokens[start:] else []

@@ -53,62 +53,49 @@ class Root:
 
 @dataclass(slots=True)
 class WaitGraph:
-    """The graph and its roots. `edges[i]` holds (target index, assumed) of node `nodes[i]`.
+    """The graph and its roots. `edges[node]` holds what a node waits for, each with whether that is assumed.
 
-    `early`: global ranks whose dumps are older than what their peers' prove.
+    `open_calls`: of the ranks that wait, in the order of their enqueue. `early`: global ranks whose dumps are older than what
+    their peers' prove.
     """
 
-    nodes: list[Node] = field(default_factory=list)
-    edges: list[list[tuple[int, bool]]] = field(default_factory=list)
-    index: dict[Node, int] = field(default_factory=dict)
+    edges: dict[Node, dict[Node, bool]] = field(default_factory=dict)
     open_calls: dict[int, list[OpenCall]] = field(default_factory=dict)
     pairs: dict[PairInstance, Pair] = field(default_factory=dict)
     roots: list[Root] = field(default_factory=list)
     early: frozenset[int] = frozenset()
-    _known: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
     _callers: dict[Node, list[tuple[int, OpenCall]]] = field(default_factory=dict, repr=False)
 
     @property
     def waiting(self) -> list[int]:
         """Return the ranks with an open call, ascending."""
-        return sorted(r for r, calls in self.open_calls.items() if calls)
+        return sorted(self.open_calls)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Return all nodes, in the order in which they were added."""
+        return list(self.edges)
 
     def of_known_calls(self) -> WaitGraph:
         """Return the graph without what no line tells (`Untold` and `Unnamed`): calls and hosts alone, as they can be shown."""
-        kept = [i for i, node in enumerate(self.nodes) if not isinstance(node, Untold | Unnamed)]
-        if len(kept) == len(self.nodes):
-            return self
-        place = {old: new for new, old in enumerate(kept)}
-        shown = WaitGraph(
-            [self.nodes[i] for i in kept],
-            [[(place[t], assumed) for t, assumed in self.edges[i] if t in place] for i in kept],
-            pairs=self.pairs,
-            roots=self.roots,
-        )
-        shown.index = {node: i for i, node in enumerate(shown.nodes)}
-        for rank, calls in self.open_calls.items():
-            known = [call for call in calls if not isinstance(call.node, Untold)]
-            if known:
-                shown.open_calls[rank] = known
-        return shown
+        known: set[Node] = {node for node in self.edges if not isinstance(node, Untold | Unnamed)}
+        edges: dict[Node, dict[Node, bool]] = {
+            n: {t: assumed for t, assumed in targets.items() if t in known}
+            for n, targets in self.edges.items()
+            if n in known
+        }
+        told = {rank: [c for c in calls if c.node in known] for rank, calls in self.open_calls.items()}
+        return WaitGraph(edges, {r: calls for r, calls in told.items() if calls}, self.pairs, self.roots)
 
-    def add(self, node: Node) -> int:
-        """Return the index of a node, adding it when it is new."""
-        position = self.index.get(node)
-        if position is None:
-            position = self.index[node] = len(self.nodes)
-            self.nodes.append(node)
-            self.edges.append([])
-        return position
+    def add(self, node: Node) -> dict[Node, bool]:
+        """Return what a node waits for, adding the node when it is new."""
+        return self.edges.setdefault(node, {})
 
-    def connect(self, source: int, target: int, assumed: bool) -> None:
-        """Add an edge once; one that is certain for any rank is certain."""
-        known = self._known.get((source, target))
-        if known is None:
-            self._known[(source, target)] = len(self.edges[source])
-            self.edges[source].append((target, assumed))
-        elif not assumed:
-            self.edges[source][known] = (target, False)
+    def connect(self, source: Node, target: Node, assumed: bool) -> None:
+        """Add an edge, and its nodes; one that is certain for any rank is certain."""
+        targets = self.add(source)
+        self.add(target)
+        targets[target] = assumed and targets.get(target, True)
 
     def calls_of(self, node: Node) -> list[tuple[int, OpenCall]]:
         """Return (rank, open call) of every rank that is in an instance, by rank; only once the graph is built."""
@@ -120,4 +107,4 @@ class WaitGraph:
 
     def targets(self, node: Node) -> list[tuple[Node, bool]]:
         """Return what a node waits for, each with whether the edge is assumed."""
-        return [(self.nodes[t], assumed) for t, assumed in self.edges[self.index[node]]]
+        return list(self.edges[node].items())

@@ -91,7 +91,7 @@ def _is_no_older_dump(case: Case, rank: int) -> bool:
     """Return whether more than the moment of a dump shows a rank behind: its own log, or a lag of more than one call."""
     view, seq = case.finding.stuck.view, case.finding.own.seq
     member = view.members.get(rank) if view is not None else None
-    if view is None or member is None or member.queue is None or member.queue.pending_only:
+    if view is None or member is None or member.queue.pending_only:
         return False  # a call too many before shifts what is left, and cannot be seen
     if seq is not None and all(view.kind_of(r, seq) is None for r in view.members if r != rank):
         return False  # nor can it where no peer kept the call that it is compared with

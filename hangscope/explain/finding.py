@@ -8,10 +8,11 @@ from typing import ClassVar, TypeVar
 
 from hangscope.align.divergence import GroupHistory, RankEdit
 from hangscope.align.frontier import GroupFrontier
+from hangscope.align.nodes import Instance, PairInstance
 from hangscope.align.p2p import Pair
 from hangscope.align.waitgraph import Root
 from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind, Event
+from hangscope.incident import CallKind, Event, Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,18 @@ class StuckCall:
     kind: CallKind | None = None
     history: GroupHistory | None = None
     pair: Pair | None = None
+
+    @property
+    def group(self) -> Group | None:
+        """Return its group, None where only text tells of it."""
+        return self.view.group if self.view is not None else None
+
+    @property
+    def node(self) -> Instance | PairInstance | None:
+        """Return the call as the wait-for graph has it, None where only text tells of it."""
+        if self.pair is not None or self.group is None or self.seq is None:
+            return self.pair.key if self.pair is not None else None
+        return Instance(self.group.gid, self.seq)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class Replay:
             for call in calls:
                 self._callers[call.node].add(rank)
         for node in self._callers:
-            targets = [target for target, _ in graph.targets(node)] if node in graph.index else []
+            targets = list(graph.edges.get(node, ()))
             if any(isinstance(target, Unnamed) for target in targets):
                 self._partial.add(node)
             self._absent[node] = frozenset(target.rank for target in targets if isinstance(target, Host))

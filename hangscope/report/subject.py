@@ -61,13 +61,13 @@ class Subject:
             return None
         if not verdict.is_p2p:
             named = Instance(self.gid, verdict.seq)
-            return named if named in self.graph.index else None
+            return named if named in self.graph.edges else None
         for key, pair in self.graph.pairs.items():
             halves = [h for h in (pair.send, pair.recv) if h is not None]
             if key.gid == self.gid and any(
                 h.seq == verdict.seq and h.rank in (*verdict.in_call, *verdict.culprit_ranks) for h in halves
             ):
-                return key if key in self.graph.index else None
+                return key if key in self.graph.edges else None
         return None
 
     def role(self, rank: int) -> str:

@@ -1,18 +1,43 @@
-"""How sure a verdict may be, and what was missing that would have made it surer.
+"""How sure a verdict may be: what lowers its confidence, each doubt by its name, and what was missing that would have made it surer.
 
-Confidence starts from what the rule itself can establish and falls with everything that is missing or assumed.
+Confidence starts from what the rule itself can establish and falls with everything that is missing or assumed. A doubt is a
+function from the case and its match to the level that it leaves at most (0 low, 1 medium) and why, or None where it does not
+apply. They are asked in the order of `DOUBTS`, and only those that lower the level are told.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.causes.ends.process import shows_a_wait
+from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
+from hangscope.explain.predict import MOST_REPLAYED, Replay
+from hangscope.explain.statements.bounds import idle
+from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence
-from hangscope.verdict.doubts import DOUBTS, LOW
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
+from hangscope.verdict.damage import TOLD, damage, doubtful_death
+from hangscope.verdict.status import trouble
 
+LOW, MEDIUM = 0, 1
+LEFT = 0.1  # of the waiting ranks, that still wait once the named ranks are imagined to behave
+UNSEEN = 0.5  # of a group's members, from which on nobody knows the most
 #: What a rule says of itself whose facts leave other readings open.
 USUAL = "the usual reading of this evidence"
 _BY_STRENGTH = ("a guess: other causes fit as well", USUAL, "no other cause fits the evidence as well")
+#: Causes that say how a rank's program differs, and not only that its call does.
+_OF_PROGRAMS = frozenset(
+    {
+        "shape_mismatch", "gradient_sync_mismatch", "rank_conditional_collective", "uneven_loader", "collective_order_mismatch",
+        "collective_mismatch",
+    }
+)  # fmt: skip
+
+Doubt = tuple[int, str] | None
 
 
 def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
@@ -20,11 +45,11 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     level, reasons = match.strength, [_BY_STRENGTH[match.strength]]
     for asks in DOUBTS:
         doubt = asks(case, match) if level > LOW else None
-        if doubt is not None and doubt.most < level:
-            level = doubt.most
-            reasons.append(doubt.why)
+        if doubt is not None and doubt[0] < level:
+            level = doubt[0]
+            reasons.append(doubt[1])
     dumps = case.finding.stuck.view is not None and any(r.dump_file for r in case.incident.ranks.values())
-    kinds = sorted({item.kind for item in match.evidence} | ({"dump"} if dumps else set()))
+    kinds = sorted({*(item.kind for item in match.evidence), *(("dump",) if dumps else ())})
     if len(kinds) > 1:
         reasons.append(f"independent evidence agrees: {', '.join(kinds)}")
     return level, reasons
@@ -32,32 +57,220 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
 
 def missing_inputs(case: Case) -> list[str]:
     """Return what was not there, with the setting that brings it next time."""
-    incident, result = case.incident, []
-    no_dump = [r for r, record in incident.ranks.items() if record.dump_file is None]
-    if len(no_dump) == len(incident.ranks):
-        result.append(
-            "no Flight Recorder dump: keep TORCH_FR_BUFFER_SIZE at 2000 or more, and with gloo call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
-        )
-    elif no_dump:
-        result.append(f"no dump of {ranks_phrase(no_dump)}")
-    for absence, text in (
-        (Absence.STALE, "only a stale dump"),
-        (Absence.UNREADABLE, "an unreadable dump"),
+    records, result = case.incident.ranks.values(), []
+    for what, ranks in (
+        ("no dump", [r.rank for r in records if r.dump_file is None]),
+        ("only a stale dump", [r.rank for r in records if r.absence is Absence.STALE]),
+        ("an unreadable dump", [r.rank for r in records if r.absence is Absence.UNREADABLE]),
     ):
-        ranks = [r for r, record in incident.ranks.items() if record.absence == absence]
-        if ranks:
-            result.append(f"{text} of {ranks_phrase(ranks)}")
-    if incident.momentary:
+        if what == "no dump" and len(ranks) == len(records):
+            result.append(
+                "no Flight Recorder dump: keep TORCH_FR_BUFFER_SIZE at 2000 or more, and with gloo call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
+            )
+        elif ranks:
+            result.append(f"{what} of {ranks_phrase(ranks)}")
+    if case.incident.momentary:
         result.append(
             "the dumps were written within a second of the last call, or show calls made since others before: take them again a minute later"
         )
     if not case.statements.whereabouts:
         result.append("no stacks: py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later")
-    logged = [
-        r
-        for r, record in incident.ranks.items()
-        if record.events or any(f != record.dump_file for f in record.files)
-    ]
+    logged = any(r.events or set(r.files) - {r.dump_file} for r in records)
     if not logged and not case.statements.kinds:
         result.append("no logs: one file per rank (torchrun --log-dir DIR --tee 3)")
     return result
+
+
+def _by_calls(case: Case, match: Match) -> bool:
+    """Return whether a match stands or falls with what the finding says of calls."""
+    return not isinstance(case.finding, Nothing) and match.cause not in TOLD
+
+
+def _unseen(case: Case, match: Match) -> set[int]:
+    """Return the ranks without a usable dump at which waiting ends, but for those that are named."""
+    ranks = {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks}
+    return ranks - set(match.culprits)
+
+
+def damaged(case: Case, match: Match) -> Doubt:
+    """Files are damaged or lines torn, or on an error that a peer's end brings about as well."""
+    why = damage(case, match) or doubtful_death(case, match)
+    return (MEDIUM, why) if why else None
+
+
+def raised_elsewhere(case: Case, match: Match) -> Doubt:
+    """Tracebacks of those who are called absent stand in another call than the one that the others wait in."""
+    waited = case.frame_of(case.finding.stuck.kind)
+    by_dumps = isinstance(case.finding, Absent) and not case.from_text and waited is not None
+    for rank in match.culprits if by_dumps else ():
+        where = case.statements.whereabouts.get(rank)
+        if where is not None and where.kind == "log" and where.op is not None and waited not in where.stack:
+            why = "traceback stands in another call, so that its dump may be older than the freeze"
+            return LOW, f"rank {rank}'s {why}"
+    return None
+
+
+def went_on(case: Case, match: Match) -> Doubt:
+    """Who waits counts further steps behind its timeout, or says that its loop is over and no line tells of trouble."""
+    gave_up = {(e.file, e.rank): e.line for e in case.statements.all(WatchdogTimeout)}
+    for e in case.statements.all(Progress) if _by_calls(case, match) and match.cause != "slow_rank" else ():
+        if e.step is not None and gave_up.get((e.file, e.rank), e.line) < e.line:
+            return LOW, f"{e.file} counts further steps behind the line of a timeout"
+        if e.done and match.cause == "stuck_rank" and e.rank not in match.culprits and not trouble(case):
+            return LOW, "a line says that the loop ended, and none tells of trouble"
+    return None
+
+
+def even_sides(case: Case, match: Match) -> Doubt:
+    """Nobody is named, for the sides are even: surely so where others' lines are not here, who may be of either side."""
+    if not case.finding.tie:
+        return None
+    unread = beyond_the_text(case.incident, case.statements) | without_a_log(case.incident, case.statements)
+    if case.from_text and unread:
+        return LOW, f"the sides are even, and the lines of {ranks_phrase(unread)} are not here"
+    why = "the sides are even and history does not tell which is wrong"
+    return (MEDIUM, why) if not match.culprits else None
+
+
+def leaves_waiting(case: Case, match: Match) -> Doubt:
+    """Ranks would still wait if the named ones, and those that were not seen, did what is expected of them."""
+    if not _by_calls(case, match) or not 0 < len(match.culprits) <= MOST_REPLAYED:
+        return None
+    freed = {*match.culprits, *_unseen(case, match)}
+    # Of some only text says that they waited, and not for whom.
+    nowhere = {r for r, calls in case.graph.open_calls.items() if isinstance(calls[0].node, Untold)}
+    left = Replay(case.graph).stuck(freed) - freed - nowhere
+    if len(left) <= LEFT * len(case.graph.waiting):
+        return None
+    for root in case.graph.roots:
+        if root.ranks and freed.isdisjoint(root.ranks) and left <= root.explains:
+            return LOW, f"{ranks_phrase(root.ranks)} would keep {ranks_phrase(left)} waiting without it"
+    return MEDIUM, f"it leaves unexplained why {ranks_phrase(left)} would wait"
+
+
+def guessed(case: Case, match: Match) -> Doubt:
+    """Nothing but what ranks printed last tells, or counts of one moment."""
+    why = "it rests on what the ranks printed last, or on counts of one moment"
+    return (LOW, why) if _by_calls(case, match) and case.finding.guess else None
+
+
+def interrupted(case: Case, match: Match) -> Doubt:
+    """Stacks of one moment alone tell that a job that a signal ended had stood still."""
+    end = case.statements.external
+    signalled = end is not None and end.signal is not None and not case.solid and match.cause not in TOLD
+    why = "a signal ended the job, and stacks of one moment are all that tells of a freeze before"
+    return (LOW, why) if signalled and shows_a_wait(case) else None
+
+
+def of_one_moment(case: Case, match: Match) -> Doubt:
+    """Ranks are in no call by dumps alone: so are several of a job that moves, and those whose dumps are older than others'."""
+    if not isinstance(case.finding, Absent) or case.from_text:
+        return None
+    if case.graph.early and not trouble(case):
+        return LOW, "another dump is older than its peers', and so may be what shows it in no call"
+    told = (idle(case.statements) | case.statements.busy).issuperset(match.culprits)
+    doubtful = len(match.culprits) > 1 and (not trouble(case) or (case.graph.early and not told))
+    why = "several ranks are in no call by their dumps alone, which may be of a moment"
+    return (MEDIUM, why) if doubtful else None
+
+
+def died_beside(case: Case, match: Match) -> Doubt:
+    """Another rank died of its own fault: its peers wait for it, or abort their communicators, which finishes calls unevenly.
+
+    Or who is said to lag had nothing overdue when the others timed out: its dump is older than that.
+    """
+    died = {death.rank for death in case.statements.deaths} - set(match.culprits)
+    if match.cause == "stuck_rank" and isinstance(case.finding, Absent) and died:
+        return LOW, f"{ranks_phrase(died)} died of a fault of its own"
+    if match.cause != "gpu_stall" or not isinstance(case.finding, Lagging):
+        return None
+    if gone := _unseen(case, match) | died:
+        why = "may have died, whose peers' communicators then finish calls unevenly"
+        return LOW, f"{ranks_phrase(gone)} {why}"
+    early = idle(case.statements).intersection(match.culprits)
+    why = f"the log of {ranks_phrase(early)} tells of nothing overdue, so its dump may be older"
+    return (LOW, why) if early else None
+
+
+def others_unseen(case: Case, match: Match) -> Doubt:
+    """Other ranks that calls wait for left no usable dump."""
+    gone = _unseen(case, match)
+    rests = _by_calls(case, match) and gone and not isinstance(case.finding, Different)
+    return (
+        (MEDIUM, f"calls also lack {ranks_phrase(gone)}, of which no usable dump was seen") if rests else None
+    )
+
+
+def assumed(case: Case, match: Match) -> Doubt:
+    """Who waits for whom is assumed."""
+    why = "it rests on an assumption about who waits for whom, or about which group a log line means"
+    return (MEDIUM, why) if _by_calls(case, match) and case.finding.assumed else None
+
+
+def members_unknown(case: Case, match: Match) -> Doubt:
+    """Somebody is called absent from a group whose members nobody recorded."""
+    group, absent = case.finding.stuck.group, isinstance(case.finding, Absent | Unseen)
+    unknown = group is not None and not group.members_known and not match.frame and _by_calls(case, match)
+    why = "the members of the group are not recorded, so that nobody can be called absent for certain"
+    return (MEDIUM, why) if unknown and absent else None
+
+
+def half_unseen(case: Case, match: Match) -> Doubt:
+    """Half of the group's members were not seen; where a device is said to lag, any: one of them may have broken the call."""
+    view, ranks = case.finding.stuck.view, case.incident.ranks
+    if (
+        view is None
+        or not _by_calls(case, match)
+        or not isinstance(case.finding, Absent | Different | Lagging)
+    ):
+        return None
+    # Of a group with sends and receives a frontier is not always known, although the rank was seen.
+    others = [r for r in view.unseen if not (ranks[r].seen and view.group.gid in ranks[r].p2p)]
+    half = len(others) >= UNSEEN * len(view.members)
+    part = "half of the group's members" if half else "members of the group"
+    doubtful = half or (others and isinstance(case.finding, Lagging))
+    return (MEDIUM, f"{part} were not seen ({ranks_phrase(others)})") if doubtful else None
+
+
+def text_alone(case: Case, match: Match) -> Doubt:
+    """No call was recorded."""
+    alone = case.from_text and not case.solid and match.cause not in TOLD | {"slow_rank"}
+    return (MEDIUM, "there is no record of the calls: it rests on lines of text") if alone else None
+
+
+def no_history(case: Case, match: Match) -> Doubt:
+    """Lines tell the odd call, and nothing of what was called before it."""
+    finding, ranks = case.finding, case.incident.ranks
+    own, peer = finding.own.kind, finding.stuck.kind
+    other_op = own is not None and peer is not None and own.op != peer.op
+    told = all(ranks[r].absence is Absence.TOLD for r in match.culprits if r in ranks)
+    rests = match.cause in _OF_PROGRAMS and match.culprits and told and finding.stuck.view is not None
+    if not rests or (other_op and not finding.change.elsewhere and not finding.assumed):
+        return None
+    why = "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well"
+    return LOW, why
+
+
+def not_here(case: Case, match: Match) -> Doubt:
+    """Nothing was collected of ranks for whom the named one may wait in its turn."""
+    gone = not_collected(case.incident, case.statements) - set(match.culprits)
+    placed = any(case.statements.of(r, DumpObserved) for r in match.culprits)
+    own_words = any(i.rank in match.culprits and i.kind in ("log", "exit", "stack") for i in match.evidence)
+    absent = isinstance(case.finding, Absent) and len(gone) > 1 and not placed
+    lags = isinstance(case.finding, Lagging) and match.cause == "gpu_stall"
+    doubtful = absent or ((lags or isinstance(case.finding, Unseen)) and not own_words)
+    why = f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn"
+    return (LOW, why) if gone and doubtful and not case.from_text else None
+
+
+def no_frames(case: Case, match: Match) -> Doubt:
+    """No frames tell calls of one op apart."""
+    recorded = case.frames_recorded or case.from_text or case.finding.stuck.view is None
+    why = "no frames were recorded, so that calls of one op from other lines look alike"
+    return (MEDIUM, why) if match.cause in _OF_PROGRAMS and not recorded else None
+
+
+DOUBTS: tuple[Callable[[Case, Match], Doubt], ...] = (
+    damaged, raised_elsewhere, went_on, even_sides, leaves_waiting, guessed, interrupted, of_one_moment, died_beside, others_unseen,
+    assumed, members_unknown, half_unseen, text_alone, no_history, not_here, no_frames,
+)  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
-from hangscope.conclusion import Evidence, Hypothesis
+from hangscope.conclusion import Evidence, Hypothesis, Verdict
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
@@ -18,6 +18,8 @@ from hangscope.knowledge.catalog import CATALOG
 
 MOST_DECIDING = 3
 MOST_HYPOTHESES = 6
+#: What ranks that wait print in any freeze.
+_ANYWAY = (WatchdogTimeout, GlooTimeout, GlooClosed, WatchdogStatus, DumpSignal)
 
 
 def deciding(case: Case, match: Match, evidence: Sequence[Evidence]) -> tuple[int, ...]:
@@ -25,65 +27,45 @@ def deciding(case: Case, match: Match, evidence: Sequence[Evidence]) -> tuple[in
     culprits = set(match.culprits)
     anyway = {
         (e.file, e.line)
-        for e in (
-            *case.statements.all(WatchdogTimeout, GlooTimeout, GlooClosed),
-            *case.statements.all(WatchdogStatus),
-            *case.statements.all(DumpSignal),
-        )
+        for kind in _ANYWAY
+        for e in case.statements.kinds.get(kind, ())
         if e.rank not in culprits
     }
     own = {(item.text, item.rank) for item in match.evidence}
     ranked = []
     for index, item in enumerate(evidence):
-        source = (item.source.file, item.source.line) if item.source is not None else None
-        if item.stance != "for" or item.kind == "method" or source in anyway:
-            continue
-        of_culprit = item.rank in culprits
-        weight = 4 * of_culprit + 2 * ((item.text, item.rank) in own) + (item.kind == "dump")
-        if weight or not culprits:
-            ranked.append((-weight, index))
-    return tuple(index for _, index in sorted(ranked)[:MOST_DECIDING])
+        source = item.source and (item.source.file, item.source.line)
+        if item.stance == "for" and item.kind != "method" and source not in anyway:
+            weight = (item.rank in culprits, (item.text, item.rank) in own, item.kind == "dump")
+            if any(weight) or not culprits:
+                ranked.append((*(not part for part in weight), index))
+    return tuple(index for *_, index in sorted(ranked)[:MOST_DECIDING])
 
 
-def hypotheses(
-    case: Case, match: Match, others: Sequence[Match], evidence: Sequence[Evidence], decided: Sequence[int]
-) -> list[Hypothesis]:
+def hypotheses(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) -> list[Hypothesis]:
     """Return the explanations that were weighed, best first, each with what fits it and what contradicts it."""
     replay = Replay(case.graph)
-    against = [item.text for item in evidence if item.stance == "against"]
-    result = [
-        Hypothesis(
-            match.cause,
-            tuple(sorted(set(match.culprits))),
-            tuple(evidence[i].text for i in decided) or (match.why,),
-            # What text alone tells of who waits is no graph that could be replayed.
-            (
-                *(
-                    ()
-                    if case.finding.explained >= len(case.finding.waiting)
-                    or set(match.culprits) != set(case.finding.culprits)
-                    else _left(replay, match.culprits)
-                ),
-                *against[:3],
-            ),
-        )
-    ]
-    told = {(result[0].cause, result[0].ranks), ("unknown", result[0].ranks)}
+    against = tuple(item.text for item in verdict.evidence if item.stance == "against")[:3]
+    fits = tuple(verdict.evidence[i].text for i in verdict.deciding) or (match.why,)
+    # What text alone tells of who waits is no graph that could be replayed.
+    explains_all = case.finding.explained >= len(case.finding.waiting)
+    left = () if explains_all else _left(replay, verdict.culprit_ranks)
+    result = [Hypothesis(match.cause, verdict.culprit_ranks, fits, (*left, *against))]
+    told = {(match.cause, verdict.culprit_ranks), ("unknown", verdict.culprit_ranks)}
     rows = [(other.cause, other.culprits, other.why, "") for other in others]
     rows += [("unknown", c.ranks, c.what, c.why_set_aside) for c in case.explanation.set_aside]
-    for cause, named, fits, why_not in rows:
+    for cause, named, why, why_not in rows:
         ranks = tuple(sorted(set(named)))
-        if (cause, ranks) in told or (why_not and not ranks):
-            continue
-        told.add((cause, ranks))
-        contradicts = (*filter(None, [why_not]), *_left(replay, ranks))
-        result.append(Hypothesis(cause, ranks, (fits,), contradicts, CATALOG[cause].would_decide))
+        if (cause, ranks) not in told and (ranks or not why_not):
+            told.add((cause, ranks))
+            contradicts = (*filter(None, [why_not]), *_left(replay, ranks))
+            result.append(Hypothesis(cause, ranks, (why,), contradicts, CATALOG[cause].would_decide))
     return result[:MOST_HYPOTHESES]
 
 
 def _left(replay: Replay, ranks: Sequence[int]) -> tuple[str, ...]:
     """Return who would still wait if these ranks had done what is expected of them, as a contradiction, or nothing."""
-    if not ranks or not replay.waiting or len(ranks) > MOST_REPLAYED:
+    if not 0 < len(ranks) <= MOST_REPLAYED:
         return ()
     stuck = replay.stuck(ranks) - set(ranks)
     return (f"it leaves unexplained why {ranks_phrase(stuck)} would wait",) if stuck else ()

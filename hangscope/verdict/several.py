@@ -12,67 +12,47 @@ from dataclasses import replace
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
-from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Explanation, Finding
 from hangscope.explain.predict import Replay
-from hangscope.verdict.doubts import EXPLAINS
 
+EXPLAINS = 0.9  # of the waiting ranks, below which the faults are not the whole story
 MOST = 4  # faults of one freeze that are told apart; more at once have one reason, which is looked for first
 
 
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """One match for all faults, and how many waiting ranks they explain together (None: there is one fault)."""
+def with_the_others(case: Case, best: Match) -> tuple[Match, int | None]:
+    """Return the best match with those of the other roots without which ranks would still wait.
 
-    match: Match
-    explained: int | None = None
-
-
-def with_the_others(case: Case, best: Match) -> Faults:
-    """Return the best match with those of the other roots without which ranks would still wait."""
-    if not best.culprits or not case.explanation.rivals or not case.graph.waiting:
-        return Faults(best)
-    replay = Replay(case.graph)
-    first = set(best.culprits)
+    And how many waiting ranks they explain together (None: there is one fault).
+    """
+    if not best.culprits or not case.explanation.rivals:
+        return best, None
+    replay, first = Replay(case.graph), set(best.culprits)
     alone = replay.stuck(first)
-    answers = [_about(case, rival, first) for rival in case.explanation.rivals[:MOST]] if alone else []
+    answers = [_about(case, rival, first) for rival in case.explanation.rivals[:MOST] if alone]
     others = [match for match in answers if match is not None]
-    left = replay.stuck(_named(first, others)) & alone
-    if left >= alone - _named(set(), others):
-        return Faults(best)  # nobody but they themselves would be freed
-    named = _named(first, others)
+    added = {rank for match in others for rank in match.culprits}
+    left = replay.stuck(first | added) & alone if others else alone
+    if left >= alone - added:
+        return best, None  # nobody but they themselves would be freed
+    named = first | added
     reached = {rank for root in case.graph.roots if named.intersection(root.ranks) for rank in root.explains}
     explained = len(reached - left - named)
-    if not others:
-        return Faults(best)
     whole = explained >= EXPLAINS * len(set(case.graph.waiting) - named)
-    return Faults(_joined(best, others, whole), explained)
-
-
-def _named(first: set[int], others: Sequence[Match]) -> set[int]:
-    return first.union(*(match.culprits for match in others))
+    return _joined(best, others, whole), explained
 
 
 def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
-    """Return the answer about the ranks of another root, where it leaves no other reading."""
-    ranks = set(rival.culprits) - named
-    answers = (
-        m
-        for m in match_all(replace(case, explanation=Explanation(rival)), [])
-        if m.culprits and set(m.culprits) <= ranks
-    )
-    match = next(answers, None)
-    if match is None or match.strength < 2 or (case.statements.deaths and not _told(match)):
-        return None
-    return match
+    """Return the answer about the ranks of another root, where it leaves no other reading.
 
-
-def _told(match: Match) -> bool:
-    """Return whether stacks or lines tell of a fault, or the process ended: beside a dead rank counts tell nothing.
-
-    Its peers abort their communicators, which completes calls of some and not of others.
+    A dead rank's peers abort their communicators, which completes calls of some and not of others: beside it counts tell nothing.
     """
-    return match.cause == "crashed_rank" or any(item.kind in ("stack", "log") for item in match.evidence)
+    ranks = set(rival.culprits) - named
+    answers = match_all(replace(case, explanation=Explanation(rival)), [])
+    match = next((m for m in answers if m.culprits and ranks.issuperset(m.culprits)), None)
+    if match is None or match.strength < 2:
+        return None
+    told = match.cause == "crashed_rank" or any(item.kind in ("stack", "log") for item in match.evidence)
+    return match if told or not case.statements.deaths else None
 
 
 def _joined(best: Match, added: Sequence[Match], whole: bool) -> Match:

@@ -9,35 +9,18 @@ from hangscope.causes.case import Case
 from hangscope.events import Event
 from hangscope.explain.finding import Lagging
 from hangscope.ingest.job_logs.deepspeed import Spawned
-from hangscope.ingest.job_logs.endings import (
-    Exit,
-    ExitOk,
-    ExternalEnd,
-    JobCompleted,
-    WorkersEnded,
-    WorkersSwept,
-)
-from hangscope.ingest.job_logs.faults import CudaError, NoProgress, OomCuda, OomHost, Xid
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, JobCompleted, WorkersEnded
+from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.good_ends import Served
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.job_logs.ray import WorkerDied
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.ingest.torch_logs.c10d import AsyncError, HeartbeatTimeout, WatchdogTimeout
-from hangscope.ingest.torch_logs.desync import Desync
-from hangscope.ingest.torch_logs.store import DdpUnused, RendezvousTimeout, StoreTimeout, StoreUnreachable
-from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
+from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.verdict.damage import damaged_files
 
-#: What no job leaves that only moves: an error, a timeout or an end.
-_TROUBLE = (
-    RankException, Exit, GlooTimeout, GlooClosed, WatchdogTimeout, Terminate, CallFingerprint, MonitoredBarrier, StoreTimeout,
-    NcclWarn, ExternalEnd, HeartbeatTimeout, Desync, AsyncError, NoProgress, RendezvousTimeout, StoreUnreachable, CudaError, Xid,
-    OomCuda, OomHost, DdpUnused, WorkersSwept, WorkerDied,
-)  # fmt: skip
-
+#: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.
+_OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
 _PER_HOST = frozenset({2, 4, 8, 16})  # devices
 
 
@@ -48,22 +31,23 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     are the ranks (global) that are to blame. Who stops lets all wait that need it, within moments; dumps of a moving job,
     made seconds apart, show a call here and a gap there, or devices here and there that lag by a call: most wait for others.
     """
-    if isinstance(case.finding, Lagging) and not case.finding.culprits:
-        return not trouble(case)
-    waiting = set(case.graph.waiting)
-    view = case.finding.stuck.view
-    early = view.early if view is not None else set()  # that a dump is older than its peers' is known already
-    seen = {r.rank for r in case.incident.ranks.values() if r.seen and r.dump_file and r.rank not in early}
-    free = seen - waiting
+    if trouble(case):
+        return False
+    finding, waiting, ranks = case.finding, set(case.graph.waiting), case.incident.ranks
+    seen = {r for r, record in ranks.items() if record.seen and record.dump_file}
     if not waiting:
-        return 0 < len(seen) == len(case.incident.ranks) and not trouble(case)
-    lag = isinstance(case.finding, Lagging) and len(case.finding.culprits) > 1
-    two = set[int]().union(*(root.explains for root in case.graph.roots[:2]))  # each of two faults is a part
-    if 2 * max(case.finding.explained, 0 if lag else len(two)) < len(waiting):
-        return not trouble(case)
+        return 0 < len(seen) == len(ranks)
+    lag = isinstance(finding, Lagging)
+    # Each of two faults is a part.
+    two = set[int]().union(*(root.explains for root in case.graph.roots[:2]))
+    reached = finding.explained if lag and len(finding.culprits) != 1 else max(finding.explained, len(two))
+    if (lag and not finding.culprits) or 2 * reached < len(waiting):
+        return True
     # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
+    early = finding.stuck.view.early if finding.stuck.view is not None else ()
+    free = seen - waiting - set(early)
     alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)
-    return not alone and len(free) >= len(waiting) and not trouble(case)
+    return not alone and len(free) >= len(waiting)
 
 
 def ended_well(case: Case) -> bool:
@@ -75,16 +59,12 @@ def ended_well(case: Case) -> bool:
     statements = case.statements
     if any(not _harmless_at_an_end(e) for e in _troubles(case)):
         return False
-    agents = [e for e in statements.all(WorkersEnded) if not e.of_a_script]
-    told = {e.everywhere for e in agents}
+    told = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
     if statements.all(JobCompleted) or len(told) == 2:
         return True
     if not case.graph.waiting:
-        return (
-            any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
-            or _all_processes_ended(case)
-            or _all_took_their_leave(case)
-        )
+        ends = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
+        return ends or _all_processes_ended(case) or _all_took_their_leave(case)
     hosts = Counter(r.host for r in case.incident.ranks.values() if r.host)
     free = len(case.incident.ranks) - len(case.graph.waiting)
     return False in told and free < max([2, *hosts.values()])
@@ -93,25 +73,27 @@ def ended_well(case: Case) -> bool:
 def serves(case: Case) -> bool:
     """Return whether a server answers in the last line that tells of its load, behind all that tells of a wait."""
     last = max(case.statements.all(Served), key=lambda e: (e.file, e.line), default=None)
-    told = [e for events in case.statements.kinds.values() for e in events if not isinstance(e, Progress)]
-    trouble = [e for e in _troubles(case) if not isinstance(e, NoProgress) and not _harmless_at_an_end(e)]
-    behind = all(e.file == last.file and e.line <= last.line for e in told) if last is not None else False
-    return last is not None and last.well and behind and not trouble and not case.graph.waiting
+    if last is None or not last.well or case.graph.waiting:
+        return False
+    if any(not isinstance(e, NoProgress) and not _harmless_at_an_end(e) for e in _troubles(case)):
+        return False
+    return all(
+        e.file == last.file and e.line <= last.line for e in _lines(case) if not isinstance(e, Progress)
+    )
+
+
+def _lines(case: Case) -> list[Event]:
+    """Return all that text says."""
+    return [event for events in case.statements.kinds.values() for event in events]
 
 
 def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
     """Return whether all ranks speak in the log of a good end, in no other one, and not behind it; of whom it counts all, those who speak."""
-    ranks = sorted(case.incident.ranks)
-    spoken = [[e for e in case.incident.ranks[r].events if not e.by_launcher] for r in ranks]
-    before = all(
-        (events or (end.of_a_script and end.everywhere))
-        and all(e.file == end.file and (e.line <= end.line or not end.of_a_script) for e in events)
-        for events in spoken
-    )
-    if end.of_a_script and end.everywhere:
-        others = [e for events in case.statements.kinds.values() for e in events if e.rank is None]
-        return before and all(e.file == end.file and e.line <= end.line for e in others)
-    return bool(ranks) and ranks == list(range(len(ranks))) and before
+    counts_all, ranks = end.of_a_script and end.everywhere, set(case.incident.ranks)
+    told = [e for e in _lines(case) if (counts_all if e.rank is None else not e.by_launcher)]
+    behind = any(e.file != end.file or (e.line > end.line and end.of_a_script) for e in told)
+    all_speak = {e.rank for e in told} == ranks == set(range(len(ranks))) != set()
+    return not behind and (counts_all or all_speak)
 
 
 def _all_processes_ended(case: Case) -> bool:
@@ -119,15 +101,14 @@ def _all_processes_ended(case: Case) -> bool:
 
     Where the text holds their ends alone, those are as many as hosts have devices, and follow each other.
     """
-    ended = {e.pid for e in case.statements.all(ExitOk) if e.pid is not None}
+    ends = [e for e in case.statements.all(ExitOk) if e.pid is not None]
+    ended = sorted({e.pid for e in ends if e.pid is not None})
     started = {e.pid for e in case.statements.all(Spawned)}
     if started or not ended:
-        return bool(started) and started <= ended
-    row = len(ended) in _PER_HOST and max(ended) - min(ended) == len(ended) - 1
-    last = min(e.line for e in case.statements.all(ExitOk))
-    files = {e.file for events in case.statements.kinds.values() for e in events}
-    told = [e for kind, events in case.statements.kinds.items() if not kind.calm for e in events]
-    return row and len(files) == 1 and all(e.line < last for e in told)
+        return bool(started) and started.issubset(ended)
+    row = len(ended) in _PER_HOST and ended[-1] - ended[0] == len(ended) - 1
+    one_file = len({e.file for e in _lines(case)}) == 1
+    return row and one_file and all(e.calm or e.line < min(end.line for end in ends) for e in _lines(case))
 
 
 def _all_took_their_leave(case: Case) -> bool:
@@ -156,36 +137,32 @@ def trouble(case: Case) -> bool:
 
 
 def _troubles(case: Case) -> list[Event]:
-    return [e for e in case.statements.all(*_TROUBLE) if not (isinstance(e, Exit) and e.code == 0)]
+    told = case.statements.kinds.items()
+    found = [e for kind, events in told if not kind.calm and kind not in _OF_ANY_JOB for e in events]
+    return [e for e in found if not (isinstance(e, Exit) and e.code == 0)]
 
 
 def status_without_verdict(case: Case) -> str:
     """Return no_hang only with positive proof, else inconclusive."""
-    incident, statements = case.incident, case.statements
-    if trouble(case) or case.graph.waiting or damaged_files(incident):
+    incident = case.incident
+    if trouble(case) or case.graph.waiting or damaged_files(incident) or not incident.ranks:
         return "inconclusive"
-    ranks = incident.ranks.values()
     # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.
     blind = any(n.code == "detail_recording" for n in incident.notes)
-    all_seen = not blind and bool(incident.ranks) and all(r.seen and r.dump_file for r in ranks)
-    all_exited = bool(incident.ranks) and all(r.rank in statements.left_quietly for r in ranks)
+    all_seen = not blind and all(r.seen and r.dump_file for r in incident.ranks.values())
+    all_exited = case.statements.left_quietly.keys() >= incident.ranks.keys()
     return "no_hang" if (all_seen and _equal_frontiers(case)) or all_exited else "inconclusive"
 
 
 def _equal_frontiers(case: Case) -> bool:
     """Return whether all members of every group stand at the same seq, with calls made at all."""
-    made = False
+    made, ranks = False, case.incident.ranks
     for group in case.incident.groups:
-        ends = set()
-        for rank in group.ranks:
-            queue = case.incident.ranks[rank].queues.get(group.gid) if rank in case.incident.ranks else None
-            ends.add(
-                max(
-                    int(queue.seq.max()) if queue is not None and len(queue) else 0,
-                    (queue.frontier.enqueued or 0) if queue is not None else 0,
-                )
-            )
-        made = made or bool(ends - {0})
+        queues = [ranks[rank].queues.get(group.gid) if rank in ranks else None for rank in group.ranks]
+        ends = {
+            max(int(q.seq.max(initial=0)), q.frontier.enqueued or 0) if q is not None else 0 for q in queues
+        }
         if len(ends) > 1:
             return False
+        made = made or any(ends)
     return made

@@ -17,7 +17,7 @@ def test_components_are_those_of_networkx_in_reverse_topological_order(
     graph: tuple[int, list[tuple[int, int]]],
 ) -> None:
     count, pairs = graph
-    edges = [[(b, False) for a, b in pairs if a == node] for node in range(count)]
+    edges = [[b for a, b in pairs if a == node] for node in range(count)]
     found = components(edges)
     reference = nx.DiGraph(pairs)
     reference.add_nodes_from(range(count))
@@ -29,4 +29,4 @@ def test_components_are_those_of_networkx_in_reverse_topological_order(
 
 
 def test_a_chain_of_twenty_thousand_nodes_needs_no_recursion() -> None:
-    assert len(components([[(i + 1, False)] if i < 19_999 else [] for i in range(20_000)])) == 20_000
+    assert len(components([[i + 1] if i < 19_999 else [] for i in range(20_000)])) == 20_000

@@ -53,11 +53,10 @@ def test_one_call_behind_a_difference_is_no_proof_of_an_edit() -> None:
 @given(PROGRAMS)
 def test_occurrences_are_where_the_end_stood_before(history: list[int]) -> None:
     found = occurrences(history)
-    for occurrence in found:
-        length = occurrence.context
-        assert 0 < length <= MAX_CONTEXT and 0 < occurrence.position < len(history)
-        assert history[occurrence.position - length : occurrence.position] == history[-length:]
-    contexts = [occurrence.context for occurrence in found]
+    for length, place in found:
+        assert 0 < length <= MAX_CONTEXT and 0 < place < len(history)
+        assert history[place - length : place] == history[-length:]
+    contexts = [context for context, _ in found]
     assert contexts == sorted(contexts, reverse=True)
 
 

@@ -22,17 +22,17 @@ def graph_of(queues: Queues, size: int, partial: frozenset[int] = frozenset()) -
         calls = [OpenCall(node, n, 0, node.gid, (node.gid, 1)) for n, node in enumerate(made)]
         graph.open_calls[rank] = calls
         for before, call, instance in zip([None, *calls], calls, made, strict=False):
-            node = graph.add(call.node)
+            graph.add(call.node)
             callers.setdefault(instance, set()).add(rank)
             if before is None:
-                graph.connect(graph.add(Host(rank)), node, True)
+                graph.connect(Host(rank), call.node, True)
             else:
-                graph.connect(node, graph.add(before.node), before.gid != call.gid)
+                graph.connect(call.node, before.node, before.gid != call.gid)
     for called, ranks in callers.items():
         for rank in set(range(size)) - ranks:
-            graph.connect(graph.index[called], graph.add(Host(rank)), False)
+            graph.connect(called, Host(rank), False)
         if called.gid in partial:
-            graph.connect(graph.index[called], graph.add(Unnamed(called.gid)), True)
+            graph.connect(called, Unnamed(called.gid), True)
     for called, ranks in callers.items():
         if not graph.targets(called):
             graph.roots.append(Root("call", (called,), tuple(sorted(ranks)), frozenset(ranks), True))

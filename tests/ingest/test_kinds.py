@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hangscope.align.kind_keys import hard_keys, site_keys
+from hangscope.align.matching import hard_keys, site_keys
 from hangscope.incident import Incident
 from hangscope.ingest.assemble import assemble
 from hangscope.ingest.recorder.interning import Interner

@@ -8,11 +8,10 @@ enqueued before, outside of any call: else the wait-for graph would lead to that
 from __future__ import annotations
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.matching import proves_participation
 from hangscope.align.nodes import Called, Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall, Stalled, Unstarted
-from hangscope.incident import State
+from hangscope.incident import PROVING_OPS, State
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
 
@@ -67,7 +66,9 @@ def lags(view: GroupFrontier, rank: int, seq: int) -> bool:
         members = view.members.values()
         done = sum((member.completed or 0) >= seq for member in members)
         return 2 * done > len(members) and all((member.enqueued or 0) >= seq for member in members)
-    return view.proven > seq or (view.proven == seq and (kind is None or proves_participation(kind)))
+    if view.proven < seq:
+        return False
+    return kind is None or kind.op in PROVING_OPS or view.proven > seq
 
 
 def standing_call(aligned: Aligned) -> Stalled | Unstarted | None:
@@ -94,7 +95,7 @@ def _not_begun(aligned: Aligned, node: Instance) -> tuple[int, ...]:
     for rank, member in view.members.items():
         row = member.row_of(node.seq)
         # Without a time no recorder, but a line tells of the call.
-        if row is None or member.queue is None or rank in aligned.early or not view.created(rank, node.seq):
+        if row is None or rank in aligned.early or not view.created(rank, node.seq):
             return ()
         begun[rank] = int(member.queue.state[row]) != State.PENDING
     behind = tuple(sorted(rank for rank, has in begun.items() if not has))

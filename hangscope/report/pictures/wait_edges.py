@@ -66,7 +66,7 @@ def _edges(subject: Subject) -> Edges:
             continue
         assumed = (
             next((a for t, a in graph.targets(host) if t == first.node), True)
-            if host in graph.index
+            if host in graph.edges
             else True
         )
         edges[host] = {first.node: assumed}

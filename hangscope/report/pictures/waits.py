@@ -54,7 +54,7 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> Wai
 def _on_a_cycle(edges: Edges) -> frozenset[Drawn]:
     names = list(edges)
     index = {node: i for i, node in enumerate(names)}
-    parts = components([[(index[t], a) for t, a in edges[node].items()] for node in names])
+    parts = components([[index[t] for t in edges[node]] for node in names])
     return frozenset(names[i] for part in parts if len(part) > 1 for i in part)
 
 

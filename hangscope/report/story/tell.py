@@ -61,7 +61,7 @@ def device(subject: Subject, classes: Sequence[Behaviour]) -> DeviceStory | None
         return None
     rows: dict[tuple[str, int | None, int | None, int | None], list[int]] = {}
     for rank, member in view.members.items():
-        started = member.queue.frontier.started if member.queue is not None else None
+        started = member.queue.frontier.started
         key = (subject.role(rank), member.enqueued, started, view.completed(rank))
         rows.setdefault(key, []).append(rank)
     ordered = sorted(rows.items(), key=lambda kv: (kv[0][0] != "culprit", -len(kv[1]), kv[1]))

@@ -1,0 +1,173 @@
+"""Verdicts in words: who, what, why and since when; on one match, on a stop of which nothing tells the cause, and on neither."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.causes.case import Case, Match, quote
+from hangscope.conclusion import CallRef, Evidence, Location, Verdict
+from hangscope.explain.text.stop import Stop
+from hangscope.incident import CallKind, Group
+from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
+from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
+from hangscope.knowledge.catalog import CATALOG
+from hangscope.verdict import ledger, substantiation
+
+
+def unknown(case: Case, missing: list[str]) -> Verdict:
+    """Return the verdict on what does not tell whether a job stopped: open calls of which nothing says that they stay open, or none."""
+    waiting, stuck = tuple(case.graph.waiting), case.finding.stuck
+    return Verdict(
+        cause="unknown",
+        confidence="low",
+        culprit_ranks=(),
+        category="unknown",
+        summary=f"Ranks {compress(waiting)} have open calls, and what was left behind does not say why."
+        if waiting
+        else "What was left behind does not tell whether the job stopped, or where.",
+        group=stuck.group,
+        op=(stuck.kind.op or None) if stuck.kind is not None else None,
+        seq=stuck.seq,
+        is_p2p=stuck.pair is not None,
+        waiting_ranks=waiting,
+        waiting_call=_call(stuck.kind, stuck.seq),
+        evidence=[Evidence("method", text, stance="missing") for text in missing],
+        advice=missing[:3],
+        fingerprint=_fingerprint(case, "unknown", stuck.kind, None),
+    )
+
+
+def stopped(case: Case, stop: Stop, missing: list[str]) -> Verdict:
+    """Return the verdict on a stop of which nothing tells the cause: who waited, in which call, since when."""
+    open_calls = unknown(case, missing)
+    kind = stop.call or case.finding.stuck.kind
+    seq = stop.seq if stop.seq is not None else case.finding.stuck.seq
+    waiting = tuple(stop.ranks or case.graph.waiting)
+    return replace(
+        open_calls,
+        summary=f"The job stopped: {stop.told()}; what was left does not say for whom.",
+        group=_printed_group(case, stop),
+        op=(kind.op or None) if kind is not None else None,
+        seq=seq,
+        waiting_ranks=waiting,
+        in_call=waiting if stop.call is not None else (),
+        waiting_call=_call(kind, seq),
+        evidence=[*map(quote, stop.events), *open_calls.evidence],
+        advice=[
+            "The lines of the ranks that are not in this text would name the culprit: the one whose last enqueued call is behind, or whose process ended.",
+            *missing,
+        ][:3],
+        fingerprint=_fingerprint(case, "unknown", kind, None),
+        deciding=(0,) if stop.events else (),
+        since=_ns(stop.since),
+        until=_ns(stop.until),
+    )
+
+
+def named(case: Case, match: Match, others: Sequence[Match], confidence: str, missing: list[str]) -> Verdict:
+    """Return the verdict on a match, with the `others` among its alternatives."""
+    finding, stuck = case.finding, case.finding.stuck
+    culprits = tuple(sorted(set(match.culprits)))
+    # Text shows ranks waiting that timed out or lost a peer, or sat in a monitored barrier.
+    barrier = {e.rank for e in case.statements.all(MonitoredBarrier) if e.rank is not None}
+    waited = case.graph.waiting or finding.waiting or sorted(case.statements.witnesses | barrier)
+    waiting = tuple(r for r in waited if r not in culprits)
+    inside = _inside(case)
+    in_call = waiting
+    if stuck.view is not None and stuck.seq is not None and case.graph.open_calls:
+        # Where all have left it (a device that did not end it), they are its members and wait behind it.
+        members = stuck.view.members
+        in_call = tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in members)
+    frame = match.frame or case.frame_of(finding.own.kind)
+    at = match.frame_rank if match.frame is not None else None
+    at = culprits[0] if at is None and culprits else at
+    location = Location(frame.file, frame.line, frame.name, at) if frame is not None else None
+    opened = [calls[0].created for r in in_call if (calls := case.graph.open_calls.get(r))]
+    ends = (*case.statements.all(Exit), *case.statements.all(ExternalEnd))
+    evidence = substantiation.collect(case, match, missing)
+    label = case.incident.groups[finding.own.gid].label if finding.own.gid is not None else None
+    explained = finding.explained if set(culprits) == set(finding.culprits) else len(waiting)
+    return replace(
+        unknown(case, missing),
+        cause=match.cause,
+        confidence=confidence,
+        culprit_ranks=culprits,
+        category=match.category or CATALOG[match.cause].category,
+        summary=_summary(case, match, waiting, in_call, bool(inside) and inside.isdisjoint(in_call)),
+        waiting_ranks=waiting,
+        in_call=in_call,
+        explained=min(explained, len(waiting)),
+        culprit_call=_call(finding.own.kind, finding.own.seq, label),
+        location=location,
+        api=match.api,
+        evidence=evidence,
+        deciding=ledger.deciding(case, match, evidence),
+        since=min(filter(None, opened), default=None),
+        until=max((_ns(e.time) or 0 for e in ends if e.time is not None), default=None),
+        advice=match.advice[:3],
+        alternatives=substantiation.alternatives(match, others),
+        fingerprint=_fingerprint(case, match.cause, stuck.kind, location),
+    )
+
+
+def _call(kind: CallKind | None, seq: int | None, group: str | None = None) -> CallRef | None:
+    """Return a call as a verdict shows it, None where no kind is known; `seq` counts from 1, `group` is its label."""
+    if kind is None:
+        return None
+    sizes, types = kind.input_sizes or kind.output_sizes, kind.input_dtypes or kind.output_dtypes
+    return CallRef(kind.op, seq, sizes, types, kind.stack, group)
+
+
+def _fingerprint(case: Case, cause: str, kind: CallKind | None, location: Location | None) -> str:
+    """Return a short hash that is the same for the same hang in another run: no ranks, seqs, hosts or line numbers."""
+    waiting, group = case.frame_of(kind), case.finding.stuck.group
+    parts = [
+        cause,
+        kind.op if kind is not None else "",
+        group.desc if group is not None else "",
+        f"{location.file.rsplit('/', 1)[-1]}:{location.function}" if location is not None else "",
+        f"{waiting.file.rsplit('/', 1)[-1]}:{waiting.name}" if waiting is not None else "",
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _ns(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1_000_000_000)
+
+
+def _printed_group(case: Case, stop: Stop) -> Group | None:
+    """Return the group that the lines of a stop name: the incident's own where it is known, else one of unknown members."""
+    name, desc = stop.group
+    if not name:
+        return None
+    known = next((g for g in case.incident.groups if name == g.name and desc in ("", g.desc)), None)
+    return known or Group(-1, name, desc, stop.ranks, members_known=False)
+
+
+def _inside(case: Case) -> set[int]:
+    """Return the ranks that the graph has in the very call that the verdict names; others wait behind them."""
+    node = case.finding.stuck.node
+    return {rank for rank, _ in case.graph.calls_of(node)} if node is not None else set()
+
+
+def _summary(case: Case, match: Match, waiting: Sequence[int], in_call: Sequence[int], behind: bool) -> str:
+    """Return one sentence: who did what, and who waits where; `behind`: those `in_call` have left it and wait behind it."""
+    stuck, why = case.finding.stuck, match.why
+    phrase = ranks_phrase(match.culprits)
+    hosts = {case.incident.ranks[r].host for r in match.culprits if r in case.incident.ranks}
+    if len(set(match.culprits)) == 1 and any(hosts) and why.startswith(phrase):
+        why = f"{phrase} (host {hosts.pop()}){why[len(phrase) :]}"
+    sentence = why[:1].upper() + why[1:] if why.startswith(("rank", "the ", "a ", "one ")) else why
+    seq = f" seq {stuck.seq}" if stuck.seq is not None else ""
+    op = (stuck.kind.op or (seq and "a call,")) if stuck.kind is not None else ""
+    if in_call and (op or seq):
+        where = f" {'behind' if behind else 'at'} {op}" if op else ""
+        group = f" on group {stuck.group.label}" if stuck.group is not None else ""
+        sentence += f"; {ranks_phrase(in_call)} wait{'s' if len(in_call) == 1 else ''}{where}{seq}{group}"
+        more = len(waiting) - len(in_call)
+        if more:
+            sentence += f", and {more:,} more rank{'s wait' if more > 1 else ' waits'} behind"
+    return sentence + "."
