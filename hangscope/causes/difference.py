@@ -14,12 +14,7 @@ from hangscope.align.matching import difference
 from hangscope.causes.case import Case
 from hangscope.causes.steps import Steps
 from hangscope.incident import CallKind, Frame
-from hangscope.knowledge.callsite import (
-    is_gradient,
-    position_to_loop,
-    user_frame,
-    user_frames,
-)
+from hangscope.knowledge.callsite import is_gradient, position_to_loop, user_frame, user_frames
 
 _NUMBERS = 8  # elements of a flag, a loss or a metric
 _TENSORS = 1024  # times as many are of a tensor, which no ragged batch makes so small
@@ -54,21 +49,13 @@ class Difference:
     def met_before(self) -> bool:
         """Return whether calls from these two lines met before, as those of a source and its receivers do: they are one call."""
         view, seq, culprits = self.finding.stuck.view, self.finding.stuck.seq, self.finding.culprits
-        if (
-            view is None
-            or seq is None
-            or self.finding.stuck.rank is None
-            or not culprits
-            or self.differs != "shape"
-        ):
+        waits = self.finding.stuck.rank
+        if view is None or seq is None or waits is None or not culprits or self.differs != "shape":
             return False
-        for before in range(seq - 1, max(0, seq - MET), -1):
-            met = [view.kind_of(rank, before) for rank in (culprits[0], self.finding.stuck.rank)]
-            if [kind and (kind.op, kind.stack) for kind in met] == [
-                kind and (kind.op, kind.stack) for kind in (self.own, self.peer)
-            ]:
-                return True
-        return False
+        calls = [kind and (kind.op, kind.stack) for kind in (self.own, self.peer)]
+        earlier = range(seq - 1, max(0, seq - MET), -1)
+        met = ([view.kind_of(rank, before) for rank in (culprits[0], waits)] for before in earlier)
+        return any([kind and (kind.op, kind.stack) for kind in pair] == calls for pair in met)
 
     @cached_property
     def another_call(self) -> bool:
@@ -84,9 +71,8 @@ class Difference:
         if self.same_site is False or self.own is None or self.peer is None or self.met_before:
             return self.same_site is False
         if self.same_site is None and self.differs == "shape":
-            few, many = sorted(
-                max((prod(s) for s in k.input_sizes), default=0) for k in (self.own, self.peer)
-            )
+            sides = (self.own.input_sizes, self.peer.input_sizes)
+            few, many = sorted(max(map(prod, sizes), default=0) for sizes in sides)
             return 0 < few <= _NUMBERS and many > few * _TENSORS
         ways = zip(reversed(self.own.stack), reversed(self.peer.stack), strict=False)
         apart = next(((own, peer) for own, peer in ways if own != peer), None)
@@ -131,6 +117,11 @@ class Difference:
         return None
 
     @property
+    def inside(self) -> bool:
+        """Return whether the culprit's call stands among the lines of the loop that its peers are in."""
+        return self.position is not None and self.position[0] == "inside"
+
+    @property
     def out_of_their_function(self) -> bool:
         """Return whether the culprit's call stands in a function that called the one in which its peers are."""
         theirs = self.peer.stack if self.peer is not None else ()
@@ -148,8 +139,7 @@ class Difference:
     @cached_property
     def ends_epochs(self) -> bool:
         """Return whether the culprit's call is one that everybody makes when an epoch is over."""
-        inside = self.position is not None and self.position[0] == "inside"
-        if inside or self.stays_inside or self.history[-1:] == [self.own]:
+        if self.inside or self.stays_inside or self.history[-1:] == [self.own]:
             return False  # the call that all have just made, once more: one too many before shifted it
         return self._made_per_epoch(self.own)
 
@@ -230,31 +220,21 @@ class Difference:
         ends = {self.history[i] for i in range(len(reduces) - 1) if reduces[i] and not reduces[i + 1]}
         return reduces[-1] and (self.history[-1] not in ends if ends else not self.times_before(self.peer))
 
-    @cached_property
+    @property
     def skipped(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit left out, as far as the repeated pattern or what follows shows it."""
-        edit = self.finding.change.edit
-        if edit is not None and edit.edit.kind == "missing":
-            return tuple(self.case.incident.kinds[i] for i in edit.calls)
-        return self.finding.change.skipped
-
-    @cached_property
-    def added(self) -> tuple[CallKind, ...]:
-        """Return the calls that the culprit made in addition, as far as what follows shows it."""
-        edit = self.finding.change.edit
-        if edit is not None and edit.edit.kind == "extra":
-            return tuple(self.case.incident.kinds[i] for i in edit.calls)
-        return self.finding.change.added
-
-    @cached_property
-    def edited(self) -> tuple[CallKind, ...]:
-        """Return the calls that the culprit left out or made in addition, where what follows matches again behind them."""
-        return self.added if self.inserted else self.skipped
+        return self.finding.change.skipped if self.finding.change.edit is None else self._edited("missing")
 
     @property
-    def inserted(self) -> bool:
-        """Return whether what follows the culprit's odd calls shows that they were made in addition."""
-        return self.finding.change.edit is not None and self.finding.change.edit.edit.kind == "extra"
+    def added(self) -> tuple[CallKind, ...]:
+        """Return the calls that the culprit made in addition, as far as what follows shows it."""
+        return self.finding.change.added if self.finding.change.edit is None else self._edited("extra")
+
+    def _edited(self, how: str) -> tuple[CallKind, ...]:
+        """Return the calls that make up the edit behind which everything matches again, where it is of this kind."""
+        edit = self.finding.change.edit
+        made = edit.calls if edit is not None and edit.edit.kind == how else ()
+        return tuple(self.case.incident.kinds[i] for i in made)
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

@@ -5,25 +5,15 @@ from __future__ import annotations
 from math import prod
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.difference import Difference
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
 from hangscope.incident import CallKind
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
 
-_BYTES = {
-    "Double": 8,
-    "Long": 8,
-    "Float": 4,
-    "Int": 4,
-    "Half": 2,
-    "BFloat16": 2,
-    "Short": 2,
-    "Byte": 1,
-    "Char": 1,
-    "Bool": 1,
-}
+_SIZES = {8: "Double Long", 4: "Float Int", 2: "Half BFloat16 Short", 1: "Byte Char Bool"}
+_BYTES = {name: size for size, names in _SIZES.items() for name in names.split()}
 
 
 def describe(kind: CallKind | None) -> str:
@@ -44,59 +34,51 @@ def _meeting(case: Case, d: Difference) -> str:
     elif own == peer:
         lines = [f" at {frame}" if (frame := case.frame_of(kind)) else "" for kind in (d.own, d.peer)]
         own, peer = f"{own}{lines[0]}", f"another {peer}{lines[1]}"
-    finding = case.finding
-    if not finding.culprits:
+    culprits, view, seq = case.finding.culprits, case.finding.stuck.view, case.finding.stuck.seq
+    if not culprits:
         return f"{own} meets {peer}"
-    view, seq = finding.stuck.view, finding.stuck.seq
-    peers = (
-        [r for r in view.seen if r not in finding.culprits and view.kind_of(r, seq) == d.peer]
-        if view is not None and seq is not None
-        else []
-    )
-    others = ranks_phrase(peers) if peers else "the others"
-    return f"{ranks_phrase(finding.culprits)} called {own} where {others} called {peer}"
+    seen = view.seen if view is not None and seq is not None else ()
+    peers = [r for r in seen if r not in culprits and view and seq and view.kind_of(r, seq) == d.peer]
+    return f"{ranks_phrase(culprits)} called {own} where {who(peers, 'the others')} called {peer}"
 
 
 def wrong_dtype(case: Case) -> Match | None:
     """The same call with another element type."""
-    d = Difference(case)
-    if not isinstance(case.finding, Different) or d.differs != "dtype" or case.finding.change.elsewhere:
+    d, finding = Difference(case), case.finding
+    if (
+        not isinstance(finding, Different)
+        or d.differs != "dtype"
+        or finding.change.elsewhere
+        or d.another_call
+    ):
         return None
-    if d.another_call:
-        return None
-    return Match(
+    return answer(
         "dtype_mismatch",
-        case.finding.culprits,
+        finding.culprits,
         f"{_meeting(case, d)}: the same call with another element type",
+        f"Make {who(finding.culprits, 'both sides')} use the same dtype as the others at that line: autocast, .to(dtype), or the data's own type.",
         strength=2,
-        frame=case.frame_of(d.own),
         evidence=aspects(case),
-        advice=[
-            f"Make {ranks_phrase(case.finding.culprits) if case.finding.culprits else 'both sides'} use the same dtype as the others at that line: autocast, .to(dtype), or the data's own type."
-        ],
     )
 
 
 def wrong_shape(case: Case) -> Match | None:
     """The same call from the same place with other sizes."""
-    d = Difference(case)
-    if not isinstance(case.finding, Different) or d.differs != "shape" or case.finding.change.elsewhere:
+    d, finding = Difference(case), case.finding
+    if not isinstance(finding, Different) or d.differs != "shape" or finding.change.elsewhere:
         return None
     if d.another_call or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name
     # A source and its receivers are two sides by their roles: that one of them has more ranks accuses nobody.
     roles = d.met_before and case.frame_of(d.own) != case.frame_of(d.peer)
-    culprits = () if roles else case.finding.culprits
-    return Match(
+    culprits = () if roles else finding.culprits
+    return answer(
         "shape_mismatch",
         culprits,
         f"{_meeting(case, d)}: the same call with other sizes",
+        f"Pad or drop what made {who(culprits)} send other sizes (a last small batch, a variable length), or exchange sizes first.",
         strength=1 if d.same_site is None or roles else 2,
-        frame=case.frame_of(d.own),
-        evidence=aspects(case) + _received(case),
-        advice=[
-            f"Pad or drop what made {ranks_phrase(culprits) if culprits else 'one side'} send other sizes (a last small batch, a variable length), or exchange sizes first."
-        ],
+        evidence=[*aspects(case), *_received(case)],
     )
 
 
@@ -108,22 +90,20 @@ def received_sizes(case: Case) -> Match | None:
     culprits = case.finding.culprits if isinstance(case.finding, Unseen) else ()
     other = _in_another_call(case, events)
     culprits = other if other and set(other) <= set(culprits) else culprits
-    return Match(
+    # Every message differs from its buffer by the factor between two element types.
+    types = all(e.expected and e.received / e.expected in (2, 4, 8) for e in events)
+    rivals = [("collective_mismatch", "two different calls that meet differ in size as well")]
+    if types or culprits:
+        rivals = [("dtype_mismatch", "another element type would give these sizes as well")] if types else []
+    whose = f"the buffer of {who(culprits, 'a rank')} does not fit what the others sent"
+    return answer(
         "shape_mismatch",
         culprits,
-        f"the buffer of {ranks_phrase(culprits)} does not fit what the others sent: gloo received a message of another size"
-        if culprits
-        else "gloo received a message of another size than the buffer that waited for it",
-        strength=0 if _may_be_types(events) or not culprits else 1,
+        f"{whose}: gloo received a message of another size",
+        "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides.",
+        strength=0 if types or not culprits else 1,
         evidence=_received(case),
-        rivals=[("dtype_mismatch", "another element type would give these sizes as well")]
-        if _may_be_types(events)
-        else []
-        if culprits
-        else [("collective_mismatch", "two different calls that meet differ in size as well")],
-        advice=[
-            "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides."
-        ],
+        rivals=rivals,
     )
 
 
@@ -136,48 +116,45 @@ def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> tuple[int, .
     bytes_of = _BYTES.get((kind.input_dtypes or ("",))[0]) if kind is not None else None
     if kind is None or bytes_of is None or not kind.input_sizes:
         return ()
-    whole = sum(prod(size) for size in kind.input_sizes) * bytes_of
-    odd = {
-        e.rank
-        for e in events
-        if e.rank is not None and (e.expected > whole or e.expected * 4 * world < whole)
-    }
-    return tuple(sorted(odd))
-
-
-def _may_be_types(events: list[GlooSizeMismatch]) -> bool:
-    """Return whether every message differs from its buffer by the factor between two element types."""
-    ratios = [e.received / e.expected for e in events if e.expected]
-    return bool(ratios) and all(r in (2.0, 4.0, 8.0) for r in ratios)
+    whole = sum(map(prod, kind.input_sizes)) * bytes_of
+    odd = {e.rank for e in events if e.expected > whole or e.expected * 4 * world < whole}
+    return tuple(sorted(rank for rank in odd if rank is not None))
 
 
 def _received(case: Case) -> list[Evidence]:
+    innocent = "the aborted process is the receiver and may be innocent"
     return [
-        quote(
-            e,
-            f"gloo received {e.received} bytes for a buffer of {e.expected}; the aborted process is the receiver and may be innocent",
-        )
+        quote(e, f"gloo received {e.received} bytes for a buffer of {e.expected}; {innocent}")
         for e in case.statements.all(GlooSizeMismatch)[:2]
     ]
 
 
 def different_calls(case: Case) -> Match | None:
     """Different calls at one seq that no finer rule explains."""
-    if not isinstance(case.finding, Different):
+    finding = case.finding
+    if not isinstance(finding, Different):
         return None
     d = Difference(case)
-    if case.finding.change.elsewhere and d.own is not None and d.peer is not None:
-        return _on_another_group(case, d)
-    return Match(
+    if finding.change.elsewhere and d.own is not None and d.peer is not None:
+        return answer(
+            "collective_order_mismatch",
+            finding.culprits,
+            f"{who(finding.culprits)} entered {describe(d.own)} on another group first, where the others entered {describe(d.peer)}",
+            "Let every rank enter these two groups in one order; no call on a group inside a branch that ranks take differently.",
+            strength=0,
+            rivals=[
+                (
+                    "rank_conditional_collective",
+                    "whether it would have made the others' call next, no record tells",
+                )
+            ],
+        )
+    return answer(
         "collective_mismatch",
-        case.finding.culprits,
+        finding.culprits,
         f"{_meeting(case, d)} at the same seq",
-        strength=1,
-        frame=case.frame_of(d.own),
+        "Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead.",
         evidence=aspects(case),
-        advice=[
-            "Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead."
-        ],
     )
 
 
@@ -186,32 +163,16 @@ def refused(case: Case) -> Match | None:
     finding = case.finding
     if not isinstance(finding, Stalled) or finding.stuck.kind is None or finding.stuck.kind.op:
         return None
-    return Match(
+    return answer(
         "collective_mismatch",
         (),
         "all members came to their next call, and the check that DETAIL makes before it let none through: the calls do not fit",
+        "Read what the check raised: TORCH_DISTRIBUTED_DEBUG=DETAIL prints the calls of both sides in each rank's log.",
         frame=case.frame_of(finding.stuck.kind),
-        advice=[
-            "Read what the check raised: TORCH_DISTRIBUTED_DEBUG=DETAIL prints the calls of both sides in each rank's log."
-        ],
     )
 
 
-def _on_another_group(case: Case, d: Difference) -> Match:
-    """Return the answer where all that is known is that the culprits entered another group than the one the others wait in."""
-    who = ranks_phrase(case.finding.culprits) if case.finding.culprits else "one side"
-    return Match(
-        "collective_order_mismatch",
-        case.finding.culprits,
-        f"{who} entered {describe(d.own)} on another group first, where the others entered {describe(d.peer)}",
-        strength=0,
-        frame=case.frame_of(d.own),
-        advice=["Let every rank enter these two groups in one order; no call on a group inside a branch that ranks take differently."],
-        rivals=[("rank_conditional_collective", "whether it would have made the others' call next, no record tells")],
-    )  # fmt: skip
-
-
-def aspects(case: Case) -> list[Evidence]:
+def aspects(case: Case) -> list[CallFingerprint]:
     """Return what DETAIL itself printed about the difference, for dumps and text alike."""
     ranks = {*case.finding.culprits, *case.finding.waiting[:1]}
-    return [quote(e) for r in sorted(ranks) for e in case.statements.of(r, CallFingerprint)[:1]]
+    return [e for r in sorted(ranks) for e in case.statements.of(r, CallFingerprint)[:1]]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hangscope.align.program import Programs
 from hangscope.align.rankset import ranks_phrase
 from hangscope.align.waitgraph import OpenCall
-from hangscope.causes.case import Case, Match
+from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.mismatch import describe
 from hangscope.causes.participation import busy
 from hangscope.conclusion import Evidence
@@ -26,34 +26,25 @@ def circular_wait(case: Case) -> Match | None:
         return None
     members = tuple(sorted(finding.circle.ranks)) or finding.culprits
     ranks = members or finding.waiting
-    heads = {r: case.graph.open_calls[r] for r in ranks if case.graph.open_calls.get(r)}
+    heads = {r: calls for r in ranks if (calls := case.graph.open_calls.get(r))}
     odd = _odd_order(case, heads)
-    opposite = _opposite_orders(heads)
-    stacks = any(
-        (w := case.statements.whereabouts.get(r)) is not None and w.kind == "stack" and w.inside
-        for r in ranks
-    )
-    culprits = odd or (members if len(members) <= FEW else ())
-    first = next((r for r in culprits or ranks if r in heads), next(iter(sorted(heads)), None))
-    kind = _kind(case, first, heads[first][0]) if first is not None else None
-    blocked = all(len(calls) == 1 for calls in heads.values())
-    if not (opposite or stacks or odd or blocked):
+    shown = _opposite_orders(heads) or any(r in ranks and where.inside for r, where in case.stacks.items())
+    if not (shown or odd or all(len(calls) == 1 for calls in heads.values())):
         return None  # the circle rests on assumptions
-    return Match(
+    culprits = odd or (members if len(members) <= FEW else ())
+    first = next((r for r in (*culprits, *ranks, *sorted(heads)) if r in heads), None)
+    # One host that is busy elsewhere while its call is pending makes the same circle; where there are lines, they tell of it.
+    fits = len(members) <= FEW and (len(culprits) != 1 or bool(case.statements.kinds))
+    return answer(
         "collective_order_mismatch",
         culprits,
         f"{ranks_phrase(ranks)} wait for each other in a circle: each holds a group that another needs"
         + (f"; the order of {ranks_phrase(odd)} is the odd one" if odd else ""),
-        # One host that is busy elsewhere while its call is pending makes the same circle; where there are lines, they tell of it.
-        strength=2
-        if (opposite or stacks) and odd
-        else int(len(members) <= FEW and (len(culprits) != 1 or bool(case.statements.kinds))),
+        "Make every rank enter these groups in one global order, whatever the data; no call on a group inside a branch that ranks take differently.",
+        strength=2 if shown and odd else int(fits),
         evidence=[_in_calls(case, rank) for rank in sorted(heads)[:8]],
-        frame=case.frame_of(kind),
+        frame=case.frame_of(_kind(case, first, heads[first][0])) if first is not None else None,
         frame_rank=first,
-        advice=[
-            "Make every rank enter these groups in one global order, whatever the data; no call on a group inside a branch that ranks take differently."
-        ],
     )
 
 
@@ -63,44 +54,41 @@ def false_circle(case: Case) -> Match | None:
     if finding.circle is None or finding.circle.kind != "cycle":
         return None
     members = finding.circle.ranks if isinstance(finding, Circular) else ()
-    who = tuple(case.elsewhere(sorted({*members, *finding.culprits})))
-    if not who or len(who) * 2 > len(case.incident.ranks):
+    away = tuple(case.elsewhere(sorted({*members, *finding.culprits})))
+    if not away or len(away) * 2 > len(case.incident.ranks):
         return None
-    why = f"{ranks_phrase(who)} left a call open and is busy outside of it, as its stack shows; the circle of open calls is not a true one"
-    return replace(busy(case, who), why=why, strength=1)
+    why = f"{ranks_phrase(away)} left a call open and is busy outside of it, as its stack shows; the circle of open calls is not a true one"
+    return replace(busy(case, away), why=why, strength=1)
 
 
 def crossed_groups(case: Case) -> Match | None:
     """A rank that entered another group first than its pattern, and its peers, call for."""
-    finding = case.finding
+    finding, change = case.finding, case.finding.change
     if finding.circle is None or finding.circle.kind != "cycle" or not isinstance(finding, Different):
         return None
-    shown = _entered_first(case)
-    if not shown and (
-        not finding.change.skipped
-        or len(finding.change.skipped) > 2
-        or not (finding.change.swapped or finding.change.last_word)
-    ):
+    by_pattern = 0 < len(change.skipped) <= 2 and (change.swapped or change.last_word)
+    if not by_pattern and not _entered_first(case):
         return None
-    skipped = finding.change.skipped[0] if finding.change.skipped else finding.stuck.kind
-    who = ranks_phrase(finding.culprits)
-    first = next((calls[0].gid for r in finding.culprits if (calls := case.graph.open_calls.get(r))), None)
+    skipped = change.skipped[0] if change.skipped else finding.stuck.kind
+    opened = case.graph.open_calls
+    gids = [calls[0].gid for r in finding.culprits if (calls := opened.get(r))][:1]
+    gids += [finding.stuck.view.group.gid] if finding.stuck.view is not None else []
+    labels = [case.incident.groups[gid].label for gid in gids]
     on, there, groups = "", "", "these two groups"
-    if first is not None and finding.stuck.view is not None and first != finding.stuck.view.group.gid:
-        own, other = case.incident.groups[first].label, finding.stuck.view.group.label
-        on, there, groups = f" on group {own}", f" on group {other}", f"groups {own} and {other}"
-    shown_ranks = dict.fromkeys((*finding.culprits[:4], *finding.waiting))
-    evidence = [_in_calls(case, rank) for rank in shown_ranks if case.graph.open_calls.get(rank)][:6]
-    return Match(
+    if len(set(gids)) == 2:
+        on, there, groups = (
+            f" on group {labels[0]}",
+            f" on group {labels[1]}",
+            f"groups {' and '.join(labels)}",
+        )
+    shown = dict.fromkeys((*finding.culprits[:4], *finding.waiting))
+    return answer(
         "collective_order_mismatch",
         finding.culprits,
-        f"{who} entered {describe(finding.own.kind)}{on} before {describe(skipped)}{there}, the others the other way round",
-        strength=2 if finding.change.swapped else 1,
-        evidence=evidence,
-        frame=case.frame_of(finding.own.kind),
-        advice=[
-            f"Make {who} enter {groups} in the order that the others use; no call on a group inside a branch that ranks take differently."
-        ],
+        f"{who(finding.culprits)} entered {describe(finding.own.kind)}{on} before {describe(skipped)}{there}, the others the other way round",
+        f"Make {who(finding.culprits)} enter {groups} in the order that the others use; no call on a group inside a branch that ranks take differently.",
+        strength=2 if change.swapped else 1,
+        evidence=[_in_calls(case, rank) for rank in shown if opened.get(rank)][:6],
     )
 
 
@@ -108,33 +96,33 @@ def crossed_threads(case: Case) -> Match | None:
     """Two threads of each rank call on one group, and on some ranks the other one came first: between them there is no order."""
     finding, own, peer = case.finding, case.finding.own.kind, case.finding.stuck.kind
     if (
-        not isinstance(finding, Different)
-        or own is None
+        own is None
         or peer is None
         or own.of_a_thread == peer.of_a_thread
+        or not isinstance(finding, Different)
     ):
         return None
     opened = ((r, c) for r in finding.waiting[:LOOKED_AT] for c in case.graph.open_calls.get(r, ()))
     if all(_kind(case, rank, call) != own for rank, call in opened):
         return None  # the others' threads do not make it
-    who = ranks_phrase(finding.culprits) if finding.culprits else "one side"
-    return Match(
+    return answer(
         "collective_order_mismatch",
         finding.culprits,
-        f"{who} made {describe(own)} before {describe(peer)}, the others the other way round: two threads of each rank call on one group",
-        frame=case.frame_of(own),
-        advice=["Give the thread a process group of its own, or make its calls from the main thread, at one place of the step."],
+        f"{who(finding.culprits)} made {describe(own)} before {describe(peer)}, the others the other way round: two threads of each rank call on one group",
+        "Give the thread a process group of its own, or make its calls from the main thread, at one place of the step.",
         rivals=[("rank_conditional_collective", "whether the others' threads make it at all, too")],
-    )  # fmt: skip
+    )
 
 
 def _entered_first(case: Case) -> bool:
     """Return whether each culprit has two calls open that a rank which waits has open in the opposite order."""
-    opened = case.graph.open_calls
-    waiting = [rank for rank in case.finding.waiting[:LOOKED_AT] if len(opened.get(rank, ())) > 1]
-    return bool(case.finding.culprits) and all(
-        any(_opposite_orders({rank: opened.get(rank, []), other: opened[other]}) for other in waiting)
-        for rank in case.finding.culprits[:LOOKED_AT]
+    opened, finding = case.graph.open_calls, case.finding
+    return bool(finding.culprits) and all(
+        any(
+            _opposite_orders({r: opened.get(r, []) for r in (rank, other)})
+            for other in finding.waiting[:LOOKED_AT]
+        )
+        for rank in finding.culprits[:LOOKED_AT]
     )
 
 
@@ -154,9 +142,11 @@ def _odd_order(case: Case, heads: dict[int, list[OpenCall]]) -> tuple[int, ...]:
     if 0 < 2 * len(broken) <= len(heads):
         return tuple(broken)
     orders = {rank: _roles(case, calls) for rank, calls in sorted(heads.items())}
-    (usual, count), *_ = Counter(orders.values()).most_common(1) or [((), 0)]
-    others = tuple(rank for rank, order in orders.items() if order != usual)
-    return others if 2 * count > len(heads) and all(orders[r] == usual[::-1] for r in others) else ()
+    for usual, count in Counter(orders.values()).most_common(1):
+        others = tuple(rank for rank, order in orders.items() if order != usual)
+        if 2 * count > len(heads) and all(orders[rank] == usual[::-1] for rank in others):
+            return others
+    return ()
 
 
 def _roles(case: Case, calls: list[OpenCall]) -> tuple[tuple[str, int], ...]:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.case import Case, Match, answer, at
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import CallKind
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
-from hangscope.knowledge.callsite import user_frame, user_frames
+from hangscope.knowledge.callsite import user_frames
 
-ROOTED = (
-    "broadcast",
-    "scatter",
-    "gather",
-    "reduce",
-    "broadcast_object_list",
-    "scatter_object_list",
-    "gather_object",
-)
-_DESTINATION = ("gather", "reduce", "gather_object")
+_PLAIN = ("broadcast", "scatter", "gather", "reduce")
+ROOTED = (*_PLAIN, "broadcast_object_list", "scatter_object_list", "gather_object")
 
 
 def other_roots(case: Case) -> Match | None:
@@ -33,33 +25,26 @@ def other_roots(case: Case) -> Match | None:
         return None  # what the others are in is not known
     if any(event.tier <= 2 for event in case.statements.all(NcclWarn)):
         return None  # the transport itself reports a fault
-    kind = (
-        finding.stuck.kind
-        if isinstance(finding, Stalled) and finding.stuck.pair is None
-        else _all_at_one_line(case)
-    )
+    stalled = isinstance(finding, Stalled) and finding.stuck.pair is None
+    kind = finding.stuck.kind if stalled else _all_at_one_line(case)
     if kind is None or kind.op not in ROOTED or kind.root is not None:
         return None
-    root = "dst" if kind.op in _DESTINATION else "src"
-    frame = user_frame(kind.stack)
-    here = f" ({frame.file.rsplit('/', 1)[-1]}:{frame.line})" if frame is not None else ""
+    frame = case.frame_of(kind)
     backends = {k.backend for k in case.incident.kinds if k.backend}
-    return Match(
+    unknown = "recorders do not keep the root of a call: that all ranks pass the same one is not known"
+    return answer(
         "collective_mismatch",
         (),
-        f"every rank is in the same {kind.op}{here} and none finishes it: the ranks may disagree about `{root}`",
+        f"every rank is in the same {kind.op}{at(frame)} and none finishes it: the ranks may disagree about its root",
+        "Print `src` or `dst` on every rank in front of that line: it must be the same global rank everywhere, taken from something that all ranks agree on and not from a rank's own values.",
+        "In a subgroup `src` and `dst` are global ranks, `group_src` and `group_dst` those within the group.",
         strength=1 if backends <= {"gloo"} else 0,
-        category="code",
-        evidence=[*map(quote, case.statements.all(GlooTimeout)[:4]), Evidence("method", f"recorders do not keep the root of a call: that all ranks pass the same `{root}` is not known")],
-        advice=[
-            f"Print `{root}` on every rank in front of that line: it must be the same global rank everywhere, taken from something that all ranks agree on and not from a rank's own values.",
-            f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
-        ],
+        evidence=[*case.statements.all(GlooTimeout)[:4], Evidence("method", unknown)],
         frame=frame,
         frame_rank=finding.stuck.rank,
         rivals=[("network_stall", "a transport that moves nothing leaves the same record")],
         stack=kind.stack,
-    )  # fmt: skip
+    )
 
 
 def _all_at_one_line(case: Case) -> CallKind | None:

@@ -62,17 +62,12 @@ class Steps:
         if not any(f != records[r].dump_file for r in waiting if r in records for f in records[r].files):
             return []
         common = {_words(e) for r in waiting for e in self._of_skips(r)}
-        return [
-            e
-            for r in ranks
-            for e in self._of_skips(r)
-            if _words(e) not in common and "overflow" not in e.text.lower()
-        ]
+        return [e for r in ranks for e in self._of_skips(r) if _words(e) not in common]
 
     def _of_skips(self, rank: int) -> list[Event]:
-        """Return the lines by which a rank tells that it skipped something, or saw what is no number."""
-        counted: list[Event] = [e for e in self.statements.of(rank, Progress) if _SKIPS.search(e.text)]
-        return [*self.statements.of(rank, Skip), *counted]
+        """Return the lines by which a rank tells that it skipped something, or saw what is no number: no overflow of a scaler."""
+        counted = [e for e in self.statements.of(rank, Progress) if _SKIPS.search(e.text)]
+        return [e for e in (*self.statements.of(rank, Skip), *counted) if "overflow" not in e.text.lower()]
 
     def loop_over(self, ranks: Sequence[int]) -> Progress | None:
         """Return a culprit's last output where it says that its loop is over and most waiting ranks do not say so."""

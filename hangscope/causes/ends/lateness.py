@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hangscope.align.nodes import Untold
-from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.case import Case, Match, answer, who
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Late
 from hangscope.incident import State
@@ -14,65 +13,51 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrie
 
 def late(case: Case) -> Match | None:
     """A rank came later than its peers were willing to wait, with the very call they were in."""
-    if not isinstance(case.finding, Late):
+    finding = case.finding
+    if not isinstance(finding, Late):
         return None
-    culprits = case.finding.culprits
-    return Match(
+    own = [e for r in finding.culprits for e in case.statements.of(r, CallFingerprint)[:1]]
+    return answer(
         "slow_rank",
-        culprits,
-        f"{ranks_phrase(culprits)} made the same call after the others had given up waiting",
-        strength=1 if case.finding.events else 2,
-        evidence=[quote(e) for e in case.finding.events]
-        + [quote(e) for r in culprits for e in case.statements.of(r, CallFingerprint)[:1]]
-        + [quote(e) for e in case.statements.all(MonitoredBarrier)[:1]],
-        advice=[
-            f"Give the group a longer timeout if {ranks_phrase(culprits)}'s pause is legitimate, or move that work out of the step."
-        ],
-        frame=case.frame_of(case.finding.own.kind),
+        finding.culprits,
+        f"{who(finding.culprits)} made the same call after the others had given up waiting",
+        f"Give the group a longer timeout if {who(finding.culprits)}'s pause is legitimate, or move that work out of the step.",
+        strength=1 if finding.events else 2,
+        evidence=[*finding.events, *own, *case.statements.all(MonitoredBarrier)[:1]],
     )
 
 
 def came_late(case: Case) -> Match | None:
     """Watchdogs timed out, and yet every call is complete in the dumps: somebody was slow, nobody hangs."""
-    timeouts = case.statements.all(WatchdogTimeout)
+    timeouts, records = case.statements.all(WatchdogTimeout), case.incident.ranks
     # Of a call whose peers no line tells, nothing but the timeout itself says that it is still open.
-    waiting = any(
-        not isinstance(call.node, Untold) for calls in case.graph.open_calls.values() for call in calls
-    )
+    opened = (call.node for calls in case.graph.open_calls.values() for call in calls)
+    waiting = any(not isinstance(node, Untold) for node in opened)
     if not timeouts or waiting or case.statements.deaths or not _went_on(case, timeouts):
         return None
-    told = {e.rank for e in timeouts if e.rank is not None}
-    silent = tuple(r for r in sorted(case.incident.ranks) if r not in told)
+    told = {e.rank for e in timeouts}
+    silent = [r for r in sorted(records) if r not in told]
     # Only a rank whose log is here can be said to have timed out on nobody.
-    logged = all(
-        any(f != case.incident.ranks[r].dump_file for f in case.incident.ranks[r].files) for r in silent
-    )
-    culprits = silent if logged and len(silent) * 2 < len(case.incident.ranks) else ()
-    event = timeouts[0]
-    return Match(
+    logged = all(set(records[r].files) - {records[r].dump_file} for r in silent)
+    culprits = silent if logged and len(silent) * 2 < len(records) else []
+    complete = Evidence("dump", "no dump has an open call: what timed out is complete in every one")
+    idle = [e for r in culprits for e in case.statements.of(r, DumpObserved)[:1]]
+    return answer(
         "slow_rank",
         culprits,
-        f"{ranks_phrase(culprits) if culprits else 'a rank'} came later than the timeout; the call that the others gave up on did complete",
+        f"{who(culprits, 'a rank')} came later than the timeout; the call that the others gave up on did complete",
+        f"Find what kept {who(culprits, 'the late rank')} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout with the reason.",
         strength=2 if culprits else 0,
-        evidence=[
-            quote(event),
-            Evidence("dump", "no dump has an open call: what timed out is complete in every one"),
-            *[quote(e) for r in culprits for e in case.statements.of(r, DumpObserved)[:1]],
-        ],
-        advice=[
-            f"Find what kept {ranks_phrase(culprits) if culprits else 'the late rank'} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout with the reason."
-        ],
+        evidence=[timeouts[0], complete, *idle],
     )
 
 
 def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
     """Return whether dumps show that the calls which timed out were completed, and no rank stands still."""
-    records = case.incident.ranks.values()
+    records, kinds = case.incident.ranks.values(), case.incident.kinds
     if records and all(r.seen and r.dump_file for r in records):
         return True
     dumped = [r for r in records if r.dump_file]
-    calls = {(e.seq, e.op) for e in timeouts}
-    kinds = case.incident.kinds
     made = {
         (int(seq), kinds[int(kind)].op)
         for record in dumped[:8]
@@ -80,4 +65,4 @@ def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
         for seq, kind, state in zip(queue.seq, queue.kind, queue.state, strict=True)
         if int(state) == State.DONE
     }
-    return len(dumped) > 1 and bool(calls & made)
+    return len(dumped) > 1 and not made.isdisjoint((e.seq, e.op) for e in timeouts)
