@@ -208,7 +208,7 @@ def members_unknown(case: Case, match: Match) -> Doubt | None:
 
 
 def half_unseen(case: Case, match: Match) -> Doubt | None:
-    """Half of the group's members were not seen."""
+    """Half of the group's members were not seen; where a device is said to lag, any: one of them may have broken the call."""
     view = case.finding.stuck.view
     if (
         not _by_calls(case, match)
@@ -221,8 +221,10 @@ def half_unseen(case: Case, match: Match) -> Doubt | None:
     others = [
         r for r in view.unseen if r not in match.culprits and not (ranks[r].seen and gid in ranks[r].p2p)
     ]
-    if others and len(others) >= UNSEEN * len(view.members):
-        return Doubt(MEDIUM, f"half of the group's members were not seen ({ranks_phrase(others)})")
+    lags = isinstance(case.finding, Lagging)
+    if others and (lags or len(others) >= UNSEEN * len(view.members)):
+        part = "members of the group" if lags else "half of the group's members"
+        return Doubt(MEDIUM, f"{part} were not seen ({ranks_phrase(others)})")
     return None
 
 

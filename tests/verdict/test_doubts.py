@@ -83,3 +83,13 @@ def test_the_only_known_end_of_a_path_that_failed_may_be_the_one_that_suffers(tm
         left.write(folder, collect(left, way))
         report = analyze(folder)
         assert blame(report) == ("hang", "network_stall", tuple(found)) and level(report) in most
+
+
+def test_a_device_that_lags_in_a_group_not_all_of_whose_members_were_seen_may_be_a_victim(
+    tmp_path: Path,
+) -> None:
+    """Rank 0, whose dump is gone, sends buckets of another size: completions of its peers are uneven by that."""
+    left = Remains(simulate("other_buckets", 36003))
+    left.write(tmp_path, collect(left, "mixed losses"))
+    report = analyze(tmp_path)
+    assert level(report) != "high" and "members of the group were not seen (ranks 0,6,10)" in said(report)
