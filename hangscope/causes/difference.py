@@ -41,8 +41,6 @@ class Difference:
         if self.own is None or self.peer is None:
             return None
         own, peer = user_frames(self.own.stack), user_frames(self.peer.stack)
-        if (own and not peer and self.peer_gradient) or (peer and not own and self.own_gradient):
-            return False  # a line of the user's against autograd's own thread
         return own == peer or self.met_before if own and peer else None
 
     @cached_property

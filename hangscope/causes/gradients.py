@@ -86,8 +86,7 @@ def different_models(case: Case) -> Match | None:
     events = case.statements.all(DdpParams)
     for event in events:
         for rank, count in (event.counts or {}).items():
-            # a rank's word about itself counts more than its peers'
-            counts[int(rank)][int(count)] += 1 if int(rank) != event.rank else len(case.incident.ranks)
+            counts[int(rank)][int(count)] += 1
     own: dict[int, object] = {rank: c.most_common(1)[0][0] for rank, c in counts.items()}
     shapes = case.statements.all(DdpShape)
     # The check compares with process 0: who does not complain of another size has its size.

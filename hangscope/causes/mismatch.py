@@ -8,7 +8,7 @@ from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.difference import Difference
 from hangscope.conclusion import Evidence
-from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
+from hangscope.explain.finding import Different, Nothing, Unseen
 from hangscope.incident import CallKind
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
 
@@ -155,20 +155,6 @@ def different_calls(case: Case) -> Match | None:
         f"{_meeting(case, d)} at the same seq",
         "Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead.",
         evidence=aspects(case),
-    )
-
-
-def refused(case: Case) -> Match | None:
-    """All members came to a call that DETAIL let nobody make: calls that do not fit, of which no record tells what they were."""
-    finding = case.finding
-    if not isinstance(finding, Stalled) or finding.stuck.kind is None or finding.stuck.kind.op:
-        return None
-    return answer(
-        "collective_mismatch",
-        (),
-        "all members came to their next call, and the check that DETAIL makes before it let none through: the calls do not fit",
-        "Read what the check raised: TORCH_DISTRIBUTED_DEBUG=DETAIL prints the calls of both sides in each rank's log.",
-        frame=case.frame_of(finding.stuck.kind),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hangscope.align.program import Programs
 from hangscope.align.rankset import ranks_phrase
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match, answer, who
@@ -136,11 +135,7 @@ def _opposite_orders(heads: dict[int, list[OpenCall]]) -> bool:
 
 
 def _odd_order(case: Case, heads: dict[int, list[OpenCall]]) -> tuple[int, ...]:
-    """Return the few ranks in the cycle whose first open call breaks the order that they repeated before, or that others have."""
-    programs = Programs(case.incident)
-    broken = [rank for rank, calls in sorted(heads.items()) if _breaks_own_pattern(programs, rank, calls[0])]
-    if 0 < 2 * len(broken) <= len(heads):
-        return tuple(broken)
+    """Return the few ranks in the cycle whose first open call breaks the order that others have."""
     orders = {rank: _roles(case, calls) for rank, calls in sorted(heads.items())}
     for usual, count in Counter(orders.values()).most_common(1):
         others = tuple(rank for rank, order in orders.items() if order != usual)
@@ -153,15 +148,6 @@ def _roles(case: Case, calls: list[OpenCall]) -> tuple[tuple[str, int], ...]:
     """Return what the groups of a rank's first two open calls are for: description and size, which ranks of a mesh share."""
     groups = [case.incident.groups[call.gid] for call in calls[:2]]
     return tuple((group.desc, len(group.ranks)) for group in groups)
-
-
-def _breaks_own_pattern(programs: Programs, rank: int, call: OpenCall) -> bool:
-    """Return whether a rank's call leaves its pattern: with call sites, or by group alone where it stands on a line of its own."""
-    row = programs.row_of(rank, call.order)
-    if row is None:
-        return False
-    by_site, by_group = programs.keeps_pattern(rank, row), programs.keeps_groups(rank, row)
-    return by_group is False or (by_site is False and by_group is not True)
 
 
 def _kind(case: Case, rank: int, call: OpenCall) -> CallKind | None:

@@ -38,8 +38,6 @@ def one_sided_call(case: Case) -> Match | None:
         strength, what = 1, f"made {made} steps before it was due"
     elif d.added:
         strength, what = 2, f"made {_several(d.added)} in addition"
-    elif d.differs == "op" and not case.frames_recorded and d.history and not usual:
-        what = f"made {made}, which nobody had made before, where the others made {theirs}"
     elif (d.same_site is not True or d.another_call) and (
         d.differs or d.same_site is False or (d.own is not None and finding.change.before)
     ):

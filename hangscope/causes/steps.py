@@ -12,7 +12,6 @@ from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.regex import regex
 
-_OF_STEPS = regex(r"\b(?:step|iter(?:ation)?|batch|it)\W{0,3}(\d{1,9})\s*/\s*(\d{1,9})\b", re.IGNORECASE)
 _WORDS = regex(r"[^a-z ]+|rank\s*\d*", re.IGNORECASE)  # what differs between ranks that say the same
 _SKIPS = regex(
     r"\bskip(?:s|ped|ping)?\b|\bempty batch\b|\b(?:loss|grad\w{0,20}|norm|is)[ =:]{1,3}nan\b", re.IGNORECASE
@@ -46,12 +45,9 @@ class Steps:
 
     def mid_epoch(self, ranks: Sequence[int]) -> bool:
         """Return whether a culprit's last output counts a step well before the last of its own loop (`step 10/18`)."""
-        for rank in ranks:
-            last = last_output(self.case, rank)
-            found = _OF_STEPS.search(last.text) if last is not None and not last.done else None
-            if found and int(found.group(1)) + 1 < int(found.group(2)):
-                return True
-        return False
+        last = (last_output(self.case, rank) for rank in ranks)
+        counted = (e for e in last if e is not None and not e.done and e.step is not None and e.total)
+        return any((e.step or 0) + 1 < (e.total or 0) for e in counted)
 
     def skips(self, ranks: Sequence[int]) -> list[Event]:
         """Return a culprit's own words about a batch or step that it skipped alone.

@@ -33,7 +33,6 @@ _WAITING: tuple[type[Event], ...] = (
     MonitoredBarrierWitness,
     GlooClosed,
 )
-_LOOK = "Look for the end of {}: its exit code or signal in the launcher's output, and the kernel log of its host."
 
 
 def vanished(case: Case) -> Match | None:
@@ -81,7 +80,7 @@ def vanished(case: Case) -> Match | None:
         "crashed_rank",
         culprits,
         f"{ranks_phrase(culprits)} {what}",
-        _LOOK.format(ranks_phrase(culprits)),
+        f"Look for the end of {ranks_phrase(culprits)}: its exit code or signal in the launcher's output, and the kernel log of its host.",
         "A process that still lives can be asked for its stack (py-spy dump --pid PID): one stuck in teardown writes no dump either.",
         strength=int(sure),
         evidence=[
@@ -158,26 +157,6 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
         "Leave together: agree on the end over all ranks before any returns.",
         strength=1 if all(e.leaving for e in bye) else 0,
         evidence=[quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]],
-    )
-
-
-def lost_by_peers(case: Case) -> Match | None:
-    """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
-    if may_have_died(case) is None or len(case.finding.culprits) != 1:
-        return None
-    rank = case.finding.culprits[0]
-    host = case.incident.ranks[rank].host
-    closed = [e for e in case.statements.all(NcclWarn) if e.fault == "closed_by_peer"]
-    lost = [e for e in closed if host is not None and host in (e.peer_node, e.peer_host)]
-    if not lost or case.statements.of(rank, NcclWarn):
-        return None
-    return answer(
-        "crashed_rank",
-        (rank,),
-        f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections",
-        _LOOK.format(f"rank {rank}"),
-        "NCCL prints nothing in a process that is killed; whoever prints 'closed by remote peer' is a victim.",
-        evidence=lost[:3],
     )
 
 
