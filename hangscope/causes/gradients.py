@@ -47,7 +47,7 @@ def gradient_sets(case: Case) -> Match | None:
     # a call by hand more or less, and each bucket meets the next
     shifted = case.finding.change.edit is not None and not (missing or extra)
     other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op") and not shifted
-    placed = d.inside and d.steps.loop_over(culprits) is None
+    placed = d.inside and d.steps.loop_over is None
     goes_on = d.peer_gradient and not d.own_gradient and (d.in_loop_before or placed)
     ahead = d.own_gradient and not d.peer_gradient and bool(d.times_before(d.peer))
     if not (d.cut_short or missing or extra or other_buckets or goes_on or ahead):

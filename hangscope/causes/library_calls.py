@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.case import Case, Match, at, quote
 from hangscope.causes.difference import Difference
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Different
@@ -58,9 +58,7 @@ _STOPPED = (
 def tell(meeting: Meeting, knowledge: Knowledge) -> Match | None:
     """Return what the libraries' calls say about two calls that met, or None where they say nothing."""
     own, peer = knowledge.read(meeting.own), knowledge.read(meeting.peer)
-    if (
-        not meeting.peer
-    ):  # autograd's thread has no Python frames: a backward pass, of the loop that the others are in
+    if not meeting.peer:  # autograd's thread has no Python frames: a backward pass of the others' loop
         peer = Reading(stage="step", loop=own.loop)
     if own.loop is not None and peer.loop is not None:
         return _in_a_librarys_loop(meeting, own, peer)
@@ -76,13 +74,13 @@ def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Match 
     alone, in_step = "rank_conditional_collective", peer.stage == "step"
     if own.by_user:
         if own.stage in ("step", "") or (own.stage in _BEHIND and meeting.culprits == (0,)):
-            why = f"{who} alone called {own.api}{_at(own.caller)}, in {_words(own.stage)} of {loop}"
+            why = f"{who} alone called {own.api}{at(own.caller)}, in the {own.stage or 'body'} of {loop}"
             return _match(meeting, alone, why, 2 if own.stage == "step" and in_step else 1, _SHORT)
         return None
     if own.kind in _CONDITIONAL and own.stage not in _BEHIND and in_step:
         return _match(meeting, alone, f"{who} alone called {own.api}, inside {loop}", 1, _SKIPPED)
     if own.stage in _BEHIND and in_step:
-        why = f"{who} came to {_words(own.stage)} of {loop}, while the others are in a training step"
+        why = f"{who} came to the {own.stage} of {loop}, while the others are in a step"
         return _match(meeting, "uneven_loader", why, 1, _SKIPPED, _STOPPED)
     return None
 
@@ -90,7 +88,7 @@ def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Match 
 def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> Match | None:
     """Compare two calls of a loop that the user wrote."""
     who = ranks_phrase(meeting.culprits)
-    here = f"{own.api}{_at(own.caller)}"
+    here = f"{own.api}{at(own.caller)}"
     behind = meeting.position == "beyond" or (not meeting.history and _after(meeting))
     if own.kind == "step":
         return None
@@ -112,9 +110,11 @@ def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> 
 
 def _match(meeting: Meeting, cause: str, why: str, strength: int, *rivals: tuple[str, str]) -> Match:
     # Of a backward pass that was left out the line is where the others are in it.
-    at = meeting.peer if cause == "gradient_sync_mismatch" else meeting.own
+    line = meeting.peer if cause == "gradient_sync_mismatch" else meeting.own
     category = "data" if cause == "uneven_loader" else "code"
-    return Match(cause, meeting.culprits, why, strength, category, frame=user_frame(at), rivals=list(rivals))
+    return Match(
+        cause, meeting.culprits, why, strength, category, frame=user_frame(line), rivals=list(rivals)
+    )
 
 
 def _left(why: str, strength: int, meeting: Meeting, knowledge: Knowledge) -> Match:
@@ -144,22 +144,6 @@ def _after(meeting: Meeting) -> bool:
     return shared is not None and shared[0].line > shared[1].line
 
 
-def _at(frame: Frame | None) -> str:
-    return f" ({frame.file.rsplit('/', 1)[-1]}:{frame.line})" if frame is not None else ""
-
-
-def _words(stage: str) -> str:
-    words = {
-        "step": "a training step",
-        "epoch end": "the end of an epoch",
-        "epoch start": "the start of an epoch",
-        "evaluation": "the evaluation",
-        "teardown": "the end",
-        "construction": "the set-up",
-    }
-    return words.get(stage, "the loop")
-
-
 def called_from_a_library(case: Case) -> Match | None:
     """A call whose library says what it is: made alone, or behind a loop that the others are still in."""
     finding = case.finding
@@ -167,7 +151,7 @@ def called_from_a_library(case: Case) -> Match | None:
         return None
     d = Difference(case)
     own, peer = case.stack_of(d.own, finding.culprits), case.stack_of(d.peer, finding.waiting)
-    if not own or (not peer and not d.peer_gradient) or d.steps.skips(finding.culprits):
+    if not own or (not peer and not d.peer_gradient) or d.steps.skips:
         return None
     position = d.position[0] if d.position is not None else None
     history = tuple(kind.stack for kind in d.history)

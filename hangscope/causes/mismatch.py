@@ -18,18 +18,17 @@ _BYTES = {name: size for size, names in _SIZES.items() for name in names.split()
 
 def describe(kind: CallKind | None) -> str:
     """Return a call for a sentence: `all_reduce([64, 32] Float)`."""
-    if kind is None:
-        return "a call that was not recorded"
+    kind = kind or CallKind("")
     sizes = ", ".join(str(list(s)) for s in (kind.input_sizes or kind.output_sizes)[:3])
     dtype = (kind.input_dtypes or kind.output_dtypes or ("",))[0]
     inside = " ".join(p for p in (sizes, dtype) if p)
-    return f"{kind.op or 'a call'}({inside})" if inside else kind.op or "a call"
+    return f"{kind.op or 'a call'}({inside})" if inside else kind.op or "a call that was not recorded"
 
 
 def _meeting(case: Case, d: Difference) -> str:
     """Return who called what where the others called something else; without whom where nobody is named."""
     own, peer = describe(d.own), describe(d.peer)
-    if own == peer and d.differs == "root" and d.own is not None and d.peer is not None:
+    if own == peer and d.differs == "root":
         own, peer = f"{own} of root {d.own.root}", f"{peer} of root {d.peer.root}"
     elif own == peer:
         lines = [f" at {frame}" if (frame := case.frame_of(kind)) else "" for kind in (d.own, d.peer)]
@@ -78,7 +77,7 @@ def wrong_shape(case: Case) -> Match | None:
         f"{_meeting(case, d)}: the same call with other sizes",
         f"Pad or drop what made {who(culprits)} send other sizes (a last small batch, a variable length), or exchange sizes first.",
         strength=1 if d.same_site is None or roles else 2,
-        evidence=[*aspects(case), *_received(case)],
+        evidence=aspects(case),
     )
 
 
@@ -102,7 +101,7 @@ def received_sizes(case: Case) -> Match | None:
         f"{whose}: gloo received a message of another size",
         "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides.",
         strength=0 if types or not culprits else 1,
-        evidence=_received(case),
+        evidence=received(case),
         rivals=rivals,
     )
 
@@ -121,7 +120,8 @@ def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> tuple[int, .
     return tuple(sorted(rank for rank in odd if rank is not None))
 
 
-def _received(case: Case) -> list[Evidence]:
+def received(case: Case) -> list[Evidence]:
+    """Return what gloo says of messages that did not fit."""
     innocent = "the aborted process is the receiver and may be innocent"
     return [
         quote(e, f"gloo received {e.received} bytes for a buffer of {e.expected}; {innocent}")
@@ -135,7 +135,7 @@ def different_calls(case: Case) -> Match | None:
     if not isinstance(finding, Different):
         return None
     d = Difference(case)
-    if finding.change.elsewhere and d.own is not None and d.peer is not None:
+    if finding.change.elsewhere and d.known:
         return answer(
             "collective_order_mismatch",
             finding.culprits,

@@ -25,7 +25,7 @@ def one_sided_call(case: Case) -> Match | None:
         return None  # one call, of which some took another root
     culprits, edited = finding.culprits, finding.change.edit is not None
     made, theirs, usual = describe(d.own), describe(d.peer), d.times_before(d.own)
-    skips = d.steps.skips(culprits)
+    skips = d.steps.skips
     left_out = bool(d.skipped) and not d.too_soon
     strength = 0
     if isinstance(finding, Extra):
@@ -39,7 +39,7 @@ def one_sided_call(case: Case) -> Match | None:
     elif d.added:
         strength, what = 2, f"made {_several(d.added)} in addition"
     elif (d.same_site is not True or d.another_call) and (
-        d.differs or d.same_site is False or (d.own is not None and finding.change.before)
+        d.differs or d.same_site is False or (finding.own.kind is not None and finding.change.before)
     ):
         # Where both calls are of the program, loops may merely have ended at different rounds.
         sure = d.inside and not (usual and d.times_before(d.peer))
@@ -49,7 +49,7 @@ def one_sided_call(case: Case) -> Match | None:
     else:
         return None
     odd = d.added[0] if d.added and not left_out else d.own
-    advice = f"Call {(odd.op if odd is not None else '') or 'it'} on every rank and gate only the side effect around it (the write, the print), not the collective."
+    advice = f"Call {odd.op or 'it'} on every rank and gate only the side effect around it (the write, the print), not the collective."
     if left_out or skips:
         advice = f"Let all ranks skip together: all_reduce the flag that made {who(culprits)} skip, or run the step with a zero loss."
     rivals = []

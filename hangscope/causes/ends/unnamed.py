@@ -47,16 +47,11 @@ def _match(
     category: str | None = None,
 ) -> Match:
     """Return the answer for a fault that `events` tell of, with which process it was as far as the first of them says."""
-    first = events[0]
+    first, ranks = events[0], {e.rank for e in events if e.rank is not None}
     where = f" on host {first.host}" if first.host else ""
     where += f" (task {first.task} of srun or mpirun)" if first.task is not None else ""
-    local = first.local_rank is not None
-    where += f" (local rank {first.local_rank})" if local and first.rank is None else ""
-    ranks = {e.rank for e in events if e.rank is not None}
-    which = f"no line says which {'global ' if local else ''}rank that was"
-    if ranks:
-        which = f"lines say it of {ranks_phrase(ranks)}"
-        which += ", and not which of them was first" if len(ranks) > 1 else ""
+    where += f" (local rank {first.local_rank})" if first.local_rank is not None and not ranks else ""
+    which = f"lines say it of {ranks_phrase(ranks)}" if ranks else "no line says which rank that was"
     why = f"{what}{where}; {which}"
     return answer(cause, (), why, *advice, strength=strength, category=category, evidence=events[:4])
 
@@ -66,14 +61,10 @@ def _device(case: Case) -> Match | None:
     events: list[Event] = [*case.statements.all(Xid), *case.statements.all(CudaError), *warned]
     if not events:
         return None
-    first = events[0]
-    device, told = "", (isinstance(first, CudaError) and first.error) or first.text
-    if isinstance(first, Xid):
-        device, told = f" of device {first.device}" if first.device else "", f"Xid {first.code}"
     return _match(
         "gpu_stall",
         events,
-        f"a device error was reported{device} ({told[:120]})",
+        f"a device error was reported ({events[0].text[:120]})",
         "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank.",
         "Drain that GPU, and look for the first CUDA error or Xid; timeouts of other ranks came later.",
     )
@@ -123,34 +114,21 @@ def _adapter(case: Case) -> Match | None:
 
 
 def _mismatch(case: Case) -> Match | None:
-    halves = [e for e in case.statements.all(CallFingerprint) if e.context == "mismatch"]
-    if halves:
-        return _unlike(halves)
+    if halves := [e for e in case.statements.all(CallFingerprint) if e.context == "mismatch"]:
+        aspects = {aspect for e in halves for aspect in e.aspects} - {"sequence number"}
+        finer = {"shapes": "shape_mismatch", "dtypes": "dtype_mismatch"}
+        cause = finer.get("/".join(sorted(aspects)), "collective_mismatch")
+        what = f"a rank in {halves[0].op} met one in {halves[0].peer_op or 'another call'}"
+        advice = "Collect this error from every rank: the call that the minority was in is the odd one, which one side alone cannot tell."
+        return _match(cause, halves, what, advice)
     if orders := [e for e in case.statements.all(FsdpOrder) if e.group_rank is None]:
         what = "FSDP's own check says that ranks gather parameters in different orders"
         advice = "Let every rank run the same modules in the same order in its first forward pass: look for a branch on data or on the rank."
         return _match("collective_mismatch", orders, what, advice)
-    warnings = [e for e in case.statements.all(NcclWarn) if e.fault in _UNLIKE]
-    if not warnings:
-        return None
-    advice = "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the calls rank by rank."
-    return _match("collective_mismatch", warnings, _UNLIKE[warnings[0].fault], advice, strength=0)
-
-
-def _unlike(halves: Sequence[CallFingerprint]) -> Match:
-    """Return the answer for one rank's word of DETAIL's check: the calls differ, and who is odd it cannot tell."""
-    aspects = {aspect for e in halves for aspect in e.aspects} - {"sequence number"}
-    finer = {"shapes": "shape_mismatch", "dtypes": "dtype_mismatch"}
-    first = halves[0]
-    one = f"rank {first.rank}" if first.rank is not None else "a rank"
-    other = f"a peer that was in {first.peer_op}" if first.peer_op else "a peer"
-    return answer(
-        finer.get("/".join(sorted(aspects)), "collective_mismatch"),
-        (),
-        f"{one} was in {first.op} and {other}; from one side alone it cannot be told which is odd",
-        "Collect this error from every rank: the call that the minority was in is the odd one.",
-        evidence=halves[:4],
-    )
+    if warned := [e for e in case.statements.all(NcclWarn) if e.fault in _UNLIKE]:
+        advice = "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the calls rank by rank."
+        return _match("collective_mismatch", warned, _UNLIKE[warned[0].fault], advice, strength=0)
+    return None
 
 
 def _ended(case: Case) -> Match | None:
@@ -180,8 +158,7 @@ def _exception(case: Case) -> Match | None:
     if isinstance(first, RankException):
         name, message = first.type, first.message
     elif isinstance(first, Terminate):
-        fatal = first.what[:80] if first.what.startswith("Fatal Python error") else None
-        name = fatal or first.type or "an abort"
+        name = first.type or "an abort"
     advice = f"Mend the {name}" + ("" if name in message else f": {message[:120]}")
     if isinstance(first, WorkerDied):
         advice = "Look for what ended this process"
@@ -199,10 +176,14 @@ def _swept(case: Case) -> Match | None:
         return None  # that rule has its say: the signal came from outside
     failed = next((e.failed for e in swept if e.failed), None)
     what = "the launcher ended its workers: one failed, or it got a signal"
-    look = "Look above these lines, or in the ranks' own logs, for the first traceback, exit code or signal."
-    if failed:
-        return _match("crashed_rank", events, f"the launcher reports that {failed} failed", look)
-    return _match("crashed_rank", events, what, look, strength=0, category="external")
+    return _match(
+        "crashed_rank",
+        events,
+        f"the launcher reports that {failed} failed" if failed else what,
+        "Look above these lines, or in the ranks' own logs, for the first traceback, exit code or signal.",
+        strength=1 if failed else 0,
+        category=None if failed else "external",
+    )
 
 
 def _went_on(case: Case, event: Event) -> bool:
