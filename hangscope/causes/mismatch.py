@@ -41,42 +41,29 @@ def _meeting(case: Case, d: Difference) -> str:
     return f"{ranks_phrase(culprits)} called {own} where {who(peers, 'the others')} called {peer}"
 
 
-def wrong_dtype(case: Case) -> Match | None:
-    """The same call with another element type."""
-    d, finding = Difference(case), case.finding
-    if (
-        not isinstance(finding, Different)
-        or d.differs != "dtype"
-        or finding.change.elsewhere
-        or d.another_call
-    ):
-        return None
-    return answer(
-        "dtype_mismatch",
-        finding.culprits,
-        f"{_meeting(case, d)}: the same call with another element type",
-        f"Make {who(finding.culprits, 'both sides')} use the same dtype as the others at that line: autocast, .to(dtype), or the data's own type.",
-        strength=2,
-        evidence=aspects(case),
-    )
+_MEND = {
+    "dtype": "Make {} use the same dtype as the others at that line: autocast, .to(dtype), or the data's own type.",
+    "shape": "Pad or drop what made {} send other sizes (a last small batch, a variable length), or exchange sizes first.",
+}
 
 
-def wrong_shape(case: Case) -> Match | None:
-    """The same call from the same place with other sizes."""
+def other_arguments(case: Case) -> Match | None:
+    """The same call from the same place with other sizes or another element type."""
     d, finding = Difference(case), case.finding
-    if not isinstance(finding, Different) or d.differs != "shape" or finding.change.elsewhere:
+    if not isinstance(finding, Different) or d.differs not in _MEND or finding.change.elsewhere:
         return None
     if d.another_call or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name
     # A source and its receivers are two sides by their roles: that one of them has more ranks accuses nobody.
     roles = d.met_before and case.frame_of(d.own) != case.frame_of(d.peer)
     culprits = () if roles else finding.culprits
+    other = "another element type" if d.differs == "dtype" else "other sizes"
     return answer(
-        "shape_mismatch",
+        f"{d.differs}_mismatch",
         culprits,
-        f"{_meeting(case, d)}: the same call with other sizes",
-        f"Pad or drop what made {who(culprits)} send other sizes (a last small batch, a variable length), or exchange sizes first.",
-        strength=1 if d.same_site is None or roles else 2,
+        f"{_meeting(case, d)}: the same call with {other}",
+        _MEND[d.differs].format(who(culprits)),
+        strength=1 if roles or (d.same_site is None and d.differs == "shape") else 2,
         evidence=aspects(case),
     )
 
