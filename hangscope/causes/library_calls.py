@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, at, quote
+from hangscope.causes.case import Case, Match, answer, at, quote
 from hangscope.causes.difference import Difference
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Different
@@ -21,6 +21,7 @@ from hangscope.knowledge.library import Knowledge, Reading
 _BEHIND = frozenset({"epoch start", "epoch end", "evaluation", "teardown"})
 #: Calls that no loop ends with: one rank alone makes them because a condition told it to.
 _CONDITIONAL = frozenset({"turns", "construction", "gradients", "logging"})
+_ALONE = "rank_conditional_collective"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +41,12 @@ class Meeting:
     position: str | None = None
 
 
-_SKIPPED = (
-    "gradient_sync_mismatch",
-    "a rank that left out a backward pass (no_sync, a skipped batch) is early at the end of the loop in the same way",
-)
-_SHORT = ("uneven_loader", "a rank with fewer batches makes the call behind the loop first")
-_ALONE = (
-    "rank_conditional_collective",
-    "a call that one rank alone makes behind the loop leaves the same record",
-)
-_STOPPED = (
-    "rank_conditional_collective",
-    "a step that one rank skipped, or a loop that it stopped by itself, leaves the same record",
-)
+#: What leaves the same record: cause, and why.
+_RIVALS = (
+    ("uneven_loader", "a rank with fewer batches makes the call behind the loop first"),
+    ("gradient_sync_mismatch", "a rank that left out a backward pass (no_sync, a skipped batch) is early at the end of the loop"),
+    ("rank_conditional_collective", "a rank that skips a step, stops by itself or alone makes a call behind the loop is early, too"),
+)  # fmt: skip
 
 
 def tell(meeting: Meeting, knowledge: Knowledge) -> Match | None:
@@ -71,17 +65,17 @@ def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Match 
     """Compare where one library's loop stands on both sides."""
     loop = own.loop.api if own.loop is not None else "the loop"
     who = ranks_phrase(meeting.culprits)
-    alone, in_step = "rank_conditional_collective", peer.stage == "step"
+    in_step = peer.stage == "step"
     if own.by_user:
         if own.stage in ("step", "") or (own.stage in _BEHIND and meeting.culprits == (0,)):
             why = f"{who} alone called {own.api}{at(own.caller)}, in the {own.stage or 'body'} of {loop}"
-            return _match(meeting, alone, why, 2 if own.stage == "step" and in_step else 1, _SHORT)
+            return _match(meeting, _ALONE, why, 2 if own.stage == "step" and in_step else 1)
         return None
     if own.kind in _CONDITIONAL and own.stage not in _BEHIND and in_step:
-        return _match(meeting, alone, f"{who} alone called {own.api}, inside {loop}", 1, _SKIPPED)
+        return _match(meeting, _ALONE, f"{who} alone called {own.api}, inside {loop}", 1)
     if own.stage in _BEHIND and in_step:
         why = f"{who} came to the {own.stage} of {loop}, while the others are in a step"
-        return _match(meeting, "uneven_loader", why, 1, _SKIPPED, _STOPPED)
+        return _match(meeting, "uneven_loader", why, 1)
     return None
 
 
@@ -97,33 +91,27 @@ def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> 
         return _left(why, 1, meeting, knowledge)
     if meeting.before:
         return None  # everybody calls it: who is early or late there is no matter of what the call is
-    alone = f"{who} alone called {here}"
-    if own.kind in _CONDITIONAL:
-        return _match(meeting, "rank_conditional_collective", alone, 1)
-    if behind and meeting.culprits != (0,) and own.kind != "exchange":
+    if behind and meeting.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
         why = f"{who} came to {here} behind the loop, while the others are in it"
         return _left(why, 0, meeting, knowledge)  # or at the end of its body
-    rivals = (_SHORT, _SKIPPED) if behind or meeting.position is None else ()
-    strength = 2 if meeting.position == "inside" else 1
-    return _match(meeting, "rank_conditional_collective", alone, strength, *rivals)
+    sure = meeting.position == "inside" and own.kind not in _CONDITIONAL
+    return _match(meeting, _ALONE, f"{who} alone called {here}", 2 if sure else 1)
 
 
-def _match(meeting: Meeting, cause: str, why: str, strength: int, *rivals: tuple[str, str]) -> Match:
+def _match(meeting: Meeting, cause: str, why: str, strength: int) -> Match:
     # Of a backward pass that was left out the line is where the others are in it.
     line = meeting.peer if cause == "gradient_sync_mismatch" else meeting.own
-    category = "data" if cause == "uneven_loader" else "code"
-    return Match(
-        cause, meeting.culprits, why, strength, category, frame=user_frame(line), rivals=list(rivals)
-    )
+    rivals = [rival for rival in _RIVALS if rival[0] != cause and strength < 2]
+    return answer(cause, meeting.culprits, why, strength=strength, frame=user_frame(line), rivals=rivals)
 
 
 def _left(why: str, strength: int, meeting: Meeting, knowledge: Knowledge) -> Match:
     """Return that a rank left its loop before the others: with fewer batches, or with as many and a step less."""
     even = _even_loader(meeting, knowledge)
     if even is None:
-        return _match(meeting, "uneven_loader", why, strength, _SKIPPED, _ALONE)
+        return _match(meeting, "uneven_loader", why, strength)
     why += f"; the loader of that loop ({even}) deals out equally many batches, so that it left out a backward pass"
-    return _match(meeting, "gradient_sync_mismatch", why, strength, _SHORT, _ALONE)
+    return _match(meeting, "gradient_sync_mismatch", why, strength)
 
 
 def _even_loader(meeting: Meeting, knowledge: Knowledge) -> Frame | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.align.rankset import ranks_phrase
@@ -27,7 +28,9 @@ def circular_wait(case: Case) -> Match | None:
     ranks = members or finding.waiting
     heads = {r: calls for r in ranks if (calls := case.graph.open_calls.get(r))}
     odd = _odd_order(case, heads)
-    shown = _opposite_orders(heads) or any(r in ranks and where.inside for r, where in case.stacks.items())
+    shown = _opposite_orders(heads.values()) or any(
+        r in ranks and where.inside for r, where in case.stacks.items()
+    )
     if not (shown or odd or all(len(calls) == 1 for calls in heads.values())):
         return None  # the circle rests on assumptions
     culprits = odd or (members if len(members) <= FEW else ())
@@ -69,23 +72,16 @@ def crossed_groups(case: Case) -> Match | None:
     if not by_pattern and not _entered_first(case):
         return None
     skipped = change.skipped[0] if change.skipped else finding.stuck.kind
-    opened = case.graph.open_calls
-    gids = [calls[0].gid for r in finding.culprits if (calls := opened.get(r))][:1]
-    gids += [finding.stuck.view.group.gid] if finding.stuck.view is not None else []
-    labels = [case.incident.groups[gid].label for gid in gids]
-    on, there, groups = "", "", "these two groups"
-    if len(set(gids)) == 2:
-        on, there, groups = (
-            f" on group {labels[0]}",
-            f" on group {labels[1]}",
-            f"groups {' and '.join(labels)}",
-        )
+    opened, groups = case.graph.open_calls, case.incident.groups
+    gid, view = finding.own.gid, finding.stuck.view
+    on = f" on group {groups[gid].label}" if gid is not None else ""
+    there = f" on group {view.group.label}" if view is not None and on else ""
     shown = dict.fromkeys((*finding.culprits[:4], *finding.waiting))
     return answer(
         "collective_order_mismatch",
         finding.culprits,
         f"{who(finding.culprits)} entered {describe(finding.own.kind)}{on} before {describe(skipped)}{there}, the others the other way round",
-        f"Make {who(finding.culprits)} enter {groups} in the order that the others use; no call on a group inside a branch that ranks take differently.",
+        f"Make {who(finding.culprits)} enter these two groups in the order that the others use; no call on a group inside a branch that ranks take differently.",
         strength=2 if change.swapped else 1,
         evidence=[_in_calls(case, rank) for rank in shown if opened.get(rank)][:6],
     )
@@ -116,19 +112,17 @@ def crossed_threads(case: Case) -> Match | None:
 def _entered_first(case: Case) -> bool:
     """Return whether each culprit has two calls open that a rank which waits has open in the opposite order."""
     opened, finding = case.graph.open_calls, case.finding
-    return bool(finding.culprits) and all(
-        any(
-            _opposite_orders({r: opened.get(r, []) for r in (rank, other)})
-            for other in finding.waiting[:LOOKED_AT]
-        )
-        for rank in finding.culprits[:LOOKED_AT]
+    culprits = [opened.get(rank, []) for rank in finding.culprits[:LOOKED_AT]]
+    waiting = [opened.get(rank, []) for rank in finding.waiting[:LOOKED_AT]]
+    return bool(culprits) and all(
+        any(_opposite_orders((own, other)) for other in waiting) for own in culprits
     )
 
 
-def _opposite_orders(heads: dict[int, list[OpenCall]]) -> bool:
+def _opposite_orders(opened: Iterable[list[OpenCall]]) -> bool:
     """Return whether two ranks enqueued the same two open calls in opposite orders."""
     orders: set[tuple[object, object]] = set()
-    for calls in heads.values():
+    for calls in opened:
         nodes = [c.node for c in calls[:8]]
         orders.update((a, b) for i, a in enumerate(nodes) for b in nodes[i + 1 :])
     return any((b, a) in orders for a, b in orders)
@@ -136,18 +130,16 @@ def _opposite_orders(heads: dict[int, list[OpenCall]]) -> bool:
 
 def _odd_order(case: Case, heads: dict[int, list[OpenCall]]) -> tuple[int, ...]:
     """Return the few ranks in the cycle whose first open call breaks the order that others have."""
-    orders = {rank: _roles(case, calls) for rank, calls in sorted(heads.items())}
+    groups = case.incident.groups  # by description and size, which the ranks of a mesh share
+    orders = {
+        rank: tuple((groups[call.gid].desc, len(groups[call.gid].ranks)) for call in calls[:2])
+        for rank, calls in sorted(heads.items())
+    }
     for usual, count in Counter(orders.values()).most_common(1):
         others = tuple(rank for rank, order in orders.items() if order != usual)
         if 2 * count > len(heads) and all(orders[rank] == usual[::-1] for rank in others):
             return others
     return ()
-
-
-def _roles(case: Case, calls: list[OpenCall]) -> tuple[tuple[str, int], ...]:
-    """Return what the groups of a rank's first two open calls are for: description and size, which ranks of a mesh share."""
-    groups = [case.incident.groups[call.gid] for call in calls[:2]]
-    return tuple((group.desc, len(group.ranks)) for group in groups)
 
 
 def _kind(case: Case, rank: int, call: OpenCall) -> CallKind | None:
