@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, answer, who
+from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.incident import Event
@@ -110,6 +110,7 @@ def network_fault(case: Case) -> Match | None:
         return None  # of one rank alone it cannot be said that everybody joined
     tier = min((e.tier for e in warnings), default=3)
     first = [e for e in warnings if e.tier == tier]
+    later = [e for e in warnings if e.tier > tier]
     local = sorted({e.rank for e in first if tier == 1 and e.rank is not None})
     culprits = tuple(local) or (_both_ends(case, first) if tier == 2 else ())
     if isinstance(finding, Nothing) and not culprits:
@@ -120,9 +121,7 @@ def network_fault(case: Case) -> Match | None:
         some = "not all of them complete it" if done or isinstance(finding, Lagging) else "none completes it"
         why = f"every member joined the call and {some}"
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
-    where = f" between {' and '.join(nodes)}" if 1 < len(nodes) <= 4 else ""
-    if len(nodes) == 1:
-        where = f" {'of' if nodes[0] in {e.host for e in warnings} else 'towards'} {nodes[0]}"
+    where = f" at {' and '.join(nodes)}" if 0 < len(nodes) <= 4 else ""
     nics = sorted({str(e.nic) for e in first if e.nic})
     if culprits:
         why += f"; the transport names {who(culprits)}" + (f", adapter {', '.join(nics[:3])}" if nics else "")
@@ -141,7 +140,7 @@ def network_fault(case: Case) -> Match | None:
         f"Compare {compare} looks the same.",
         # Who is at one end of a path alone may be the one that suffers.
         strength=2 if local else int(bool(warnings) and len(culprits) != 1),
-        evidence=[*first[:4], *[e for e in warnings if e.tier > tier][:3]],
+        evidence=[*first[:4], *(quote(e, f"a consequence: {e.text}") for e in later[:3])],
         frame=case.frame_of(kind),
         frame_rank=finding.stuck.rank,
         rivals=[splits] if kind is not None and kind.op.startswith("all_to_all") else (),

@@ -37,8 +37,6 @@ def unpaired(case: Case) -> Match | None:
         apart = f"made {abs(more)} {calls} {'more' if more > 0 else 'less'} than the ranks at the same place of the other groups of this kind"
         strayed += [case.recorded(rank, f"rank {rank} {apart}") for rank in named[:2]]
         why = f"{ranks_phrase(named)} {apart}: {why}"
-    elif culprit not in (absent, waiter):
-        why = f"rank {culprit} left its own program, and since then sends and receives do not meet: {why}"
     elif finding.tie:
         why += ", or of which nothing is left"
     own = bool(strayed) and culprit != waiter

@@ -11,8 +11,8 @@ from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frames
 
-_PLAIN = ("broadcast", "scatter", "gather", "reduce")
-ROOTED = (*_PLAIN, "broadcast_object_list", "scatter_object_list", "gather_object")
+_FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
+ROOTED = (*_FROM, "gather", "reduce", "gather_object")
 
 
 def other_roots(case: Case) -> Match | None:
@@ -29,15 +29,15 @@ def other_roots(case: Case) -> Match | None:
     kind = finding.stuck.kind if stalled else _all_at_one_line(case)
     if kind is None or kind.op not in ROOTED or kind.root is not None:
         return None
-    frame = case.frame_of(kind)
+    frame, root = case.frame_of(kind), "src" if kind.op in _FROM else "dst"
     backends = {k.backend for k in case.incident.kinds if k.backend}
     unknown = "recorders do not keep the root of a call: that all ranks pass the same one is not known"
     return answer(
         "collective_mismatch",
         (),
-        f"every rank is in the same {kind.op}{at(frame)} and none finishes it: the ranks may disagree about its root",
-        "Print `src` or `dst` on every rank in front of that line: it must be the same global rank everywhere, taken from something that all ranks agree on and not from a rank's own values.",
-        "In a subgroup `src` and `dst` are global ranks, `group_src` and `group_dst` those within the group.",
+        f"every rank is in the same {kind.op}{at(frame)} and none finishes it: the ranks may disagree about `{root}`",
+        f"Print `{root}` on every rank in front of that line: it must be the same global rank everywhere, taken from something that all ranks agree on and not from a rank's own values.",
+        f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
         strength=1 if backends <= {"gloo"} else 0,
         evidence=[*case.statements.all(GlooTimeout)[:4], Evidence("method", unknown)],
         frame=frame,

@@ -144,7 +144,8 @@ _LOOK = "Find what ended rank {rank}: the kernel log of its host (out-of-memory 
 
 
 def _remedy(case: Case, death: Death) -> list[str]:
-    where = f" at {death.frame}" if death.frame is not None else ""
+    at = death.frame
+    where = f" at {at.file}:{at.line} in {at.name}" if at is not None else ""
     told = _REMEDIES.get(death.event.kind, _LOOK)
     keep = "Do not raise the timeout: the others wait for a process that does not come back."
     if not case.on_gloo and not case.statements.all(GlooClosed, GlooTimeout):
