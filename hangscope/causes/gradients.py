@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from hangscope.causes.case import Case, Match, answer, who
@@ -56,10 +56,8 @@ def gradient_sets(case: Case) -> Match | None:
         return None  # it left the loop behind a whole step, the reductions of the next with it
     if other_buckets:
         what = f"reduces gradient bucket {describe(d.own)} where the others reduce {describe(d.peer)}"
-    elif d.cut_short:
-        what = f"left out the last gradient reductions of a backward pass, of which the others are in {describe(d.peer)}"
-    elif missing or goes_on:
-        what = f"left out {len(d.skipped) or 'a'} gradient reduction{'s' if len(d.skipped) > 1 else ''} and went on inside the loop"
+    elif d.cut_short or missing or goes_on:
+        what = f"left out gradient reductions, of which the others are in {describe(d.peer)}"
     else:
         what = "made a gradient reduction that the others did not make"
     # A pass that an error cut short ends in a call of the handler, which nobody had made before.
@@ -82,12 +80,8 @@ def _by_hand(d: Difference) -> bool:
 
 def different_models(case: Case) -> Match | None:
     """DDP's own comparison of the ranks' parameters, or its first broadcasts with different sizes."""
-    counts: dict[int, Counter[int]] = defaultdict(Counter)
     events = case.statements.all(DdpParams)
-    for event in events:
-        for rank, count in (event.counts or {}).items():
-            counts[int(rank)][int(count)] += 1
-    own: dict[int, object] = {rank: c.most_common(1)[0][0] for rank, c in counts.items()}
+    own: dict[int, object] = {int(r): int(n) for e in events for r, n in (e.counts or {}).items()}
     shapes = case.statements.all(DdpShape)
     # The check compares with process 0: who does not complain of another size has its size.
     sizes: dict[int, object] = {e.rank: (e.index, e.sizes) for e in shapes if e.rank is not None}

@@ -84,15 +84,10 @@ def _versions(case: Case) -> Match | None:
     events = [e for e in case.statements.all(NcclWarn) if e.fault == "version_mismatch"]
     if not events:
         return None
-    told: dict[int, int] = {}
-    for event in events:
-        # Whose numbers are the job's own where its printer's are: those of a smaller communicator count its members.
-        same = event.rank in (None, event.rank_a)
-        if same and event.peer_rank is not None and event.peer_version is not None:
-            told.setdefault(event.peer_rank, event.peer_version)
-        own = event.rank if event.rank is not None else event.rank_a
-        if own is not None and event.version is not None:
-            told[own] = event.version
+    # Whose numbers are the job's own where its printer's are: those of a smaller communicator count its members.
+    said = [(e.peer_rank, e.peer_version) for e in events if e.rank in (None, e.rank_a)]
+    said += [(e.rank if e.rank is not None else e.rank_a, e.version) for e in events]
+    told = {rank: version for rank, version in said if rank is not None and version is not None}
     ranks_of: dict[int, list[int]] = defaultdict(list)
     for rank, version in sorted(told.items()):
         ranks_of[version].append(rank)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.difference import Difference
-from hangscope.causes.mismatch import describe
-from hangscope.causes.rooted import ROOTED
+from hangscope.causes.mismatch import ROOTED, describe
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Different, Extra
 from hangscope.incident import CallKind, Event
