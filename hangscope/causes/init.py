@@ -44,9 +44,7 @@ def _port(case: Case) -> Match | None:
     return answer(
         "init_hang",
         _ranks(events),
-        f"port {port} was already in use on the host of the store"
-        if port
-        else "the store's port was already in use",
+        f"the store's port{f' {port}' if port else ''} was already in use on its host",
         f"Something else holds port {port or 'MASTER_PORT'}: end the stale process or choose a free port per job (--rdzv-endpoint host:0, or MASTER_PORT by job id).",
         strength=2,
         evidence=events[:3],

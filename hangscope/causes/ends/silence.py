@@ -16,9 +16,7 @@ from hangscope.ingest.torch_logs.c10d import (
     DumpObserved,
     DumpSignal,
     HeartbeatTimeout,
-    WatchdogTimeout,
 )
-from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     GlooClosed,
     GlooTimeout,
@@ -26,13 +24,6 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrierWitness,
 )
 
-_WAITING: tuple[type[Event], ...] = (
-    WatchdogTimeout,
-    GlooTimeout,
-    MonitoredBarrier,
-    MonitoredBarrierWitness,
-    GlooClosed,
-)
 _LOOK = "Look for the end of {}: its exit code or signal in the launcher's output, and the kernel log of its host."
 
 
@@ -41,41 +32,35 @@ def vanished(case: Case) -> Match | None:
 
     A rank whose own log says that it waited is none: its dump is missing, and it is not known to be.
     """
-    finding, ranks = case.finding, case.incident.ranks
-    culprits = tuple(r for r in finding.culprits if not _waited(case, r))
+    finding, ranks, statements = case.finding, case.incident.ranks, case.statements
+    heard = {e.rank for e in statements.all(MonitoredBarrier, MonitoredBarrierWitness)} | statements.witnesses
+    culprits = tuple(r for r in finding.culprits if r not in heard)
     if not isinstance(finding, Unseen) or not culprits:
         return None
     if (left := _said_goodbye(case, culprits)) is not None:
         return left
     if alone := tuple(case.elsewhere(culprits)):  # alive, but its recorder did not answer
         return busy(case, alone)
-    culprits = tuple(
-        r for r in culprits if r not in case.stacks
-    )  # the others stand where those stand who wait
+    culprits = tuple(r for r in culprits if r not in case.stacks)
     if not culprits:
-        return None
+        return None  # they stand where those stand who wait
     lost = _lost_a_peer(case)
     if not lost and (alive := _alive(case, culprits)) is not None:
         return alive
     records, one = [ranks[r] for r in culprits], len(culprits) == 1
     # Silence speaks only beside logs of others that do tell of the freeze.
-    alarmed = case.statements.all(DumpSignal, DumpObserved, MonitoredBarrier, GlooTimeout)
+    alarmed = statements.all(DumpSignal, DumpObserved, MonitoredBarrier, GlooTimeout)
     silent = bool(alarmed) and all(record.files for record in records)
     if not (one or lost or silent):
         return None  # several records that are missing were rather not collected
     # The last lines of a log that breaks off may be what is missing.
     cut = any(queue.cut for record in records for queue in record.queues.values())
-    complete = not case.from_text or not not_collected(case.incident, case.statements) - set(culprits)
+    complete = not case.from_text or not not_collected(case.incident, statements) - set(culprits)
     ras = {event.what for event in finding.events if isinstance(event, NcclRas)}
-    dumps, them = any(record.dump_file for record in ranks.values()), "it" if one else "them"
+    dumps = any(record.dump_file for record in ranks.values())
+    what = f"{'left no dump' if dumps else 'fell silent'}, and every waiting rank leads to {'it' if one else 'them'}"
     if ras:
         what = f"{'is declared dead by' if ras == {'dead'} else 'does not answer'} NCCL's RAS"
-    elif dumps:
-        what = f"left no dump, and every waiting rank leads to {them}"
-    elif lost:
-        what = f"fell silent, and others lost their connection to {them}"
-    else:
-        what = f"printed nothing while all others waited for {them}"
     sure = ras == {"dead"} or (complete and (silent or (bool(lost) and not cut and one)))
     return answer(
         "crashed_rank",
@@ -93,19 +78,12 @@ def vanished(case: Case) -> Match | None:
 
 def _trace(record: RankRecord, dumps: bool) -> Evidence:
     """Return what is left of a rank that everybody waits for."""
+    left = "a log that ends without an error" if record.files else "no line"
     if dumps:
-        reason = record.absence.value if record.absence else "none"
-        text = f"rank {record.rank} left no usable dump ({reason}), and every waiting rank leads to it"
-        return Evidence("dump", text, record.rank)
-    own = "has a log that ends without an error" if record.files else "left no line"
-    text = f"rank {record.rank} {own}, while its peers report that they waited"
-    return Evidence("log", text, record.rank, Source(record.files[0]) if record.files else None)
-
-
-def _waited(case: Case, rank: int) -> bool:
-    """Return whether a rank's own log says that it waited for others, so that it was alive and no culprit by its silence."""
-    raised = case.statements.of(rank, RankException)
-    return bool(case.statements.of(rank, *_WAITING)) or any(e.symptom for e in raised)
+        left = f"no usable dump ({record.absence.value if record.absence else 'none'})"
+    text = f"rank {record.rank} left {left}, and every waiting rank leads to it"
+    source = Source(record.files[0]) if record.files and not dumps else None
+    return Evidence("dump" if dumps else "log", text, record.rank, source)
 
 
 def _lost_a_peer(case: Case) -> list[Event]:
