@@ -74,8 +74,7 @@ def gradient_sets(case: Case) -> Match | None:
 
 def _by_hand(d: Difference) -> bool:
     """Return whether the reductions are the user's own all_reduce calls, made by a line of theirs and not by autograd."""
-    kinds = [kind for kind in (*d.skipped, *d.added, d.peer) if kind is not None]
-    return bool(kinds) and not d.gradients(kinds)
+    return d.known and not d.gradients((*d.skipped, *d.added, d.peer))
 
 
 def different_models(case: Case) -> Match | None:

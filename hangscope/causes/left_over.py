@@ -51,37 +51,6 @@ def made_after_the_end(case: Case) -> Match | None:
     )
 
 
-def left_a_librarys_loop(case: Case) -> Match | None:
-    """A rank ended without an error while the others are in a training step of a library's own loop.
-
-    The user's code cannot return from within such a loop: it is over where the batches are, or where it was told to stop.
-    """
-    statements, finding = case.statements, case.finding
-    quiet = statements.left_quietly
-    if len(quiet) * 2 > len(case.incident.ranks) or not isinstance(finding, Absent | Unseen | Nothing):
-        return None
-    left = [r for r in finding.culprits if r in quiet]
-    if not left and isinstance(finding, Nothing):
-        left = sorted(quiet)
-    others = (rank for rank in sorted(statements.whereabouts) if rank not in left)
-    reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
-    if not left or reading.loop is None or reading.stage != "step" or reading.by_user:
-        return None
-    return answer(
-        "uneven_loader",
-        left,
-        f"{ranks_phrase(left)} had no step left to make in {reading.loop.api} and ended without an error, while the others are in one",
-        evidence=[Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left],
-        rivals=[
-            ("early_exit", "a rank that stopped the loop or left the program by itself ends in the same way"),
-            (
-                "gradient_sync_mismatch",
-                "a rank that skipped a backward pass is done one step before the others",
-            ),
-        ],
-    )
-
-
 def held_at_its_exit(case: Case) -> Match | None:
     """A rank whose script is over, and whose process does not end: the interpreter waits for a thread or a child of it."""
     finding, ranks = case.finding, case.incident.ranks

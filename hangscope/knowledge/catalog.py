@@ -252,7 +252,6 @@ ORDER = (
     "left_over.late",
     "left_over.came_late",
     "left_over.made_after_the_end",
-    "left_over.left_a_librarys_loop",
     "ends.process.left_quietly",
     "pairs.unpaired",
     "order.false_circle",

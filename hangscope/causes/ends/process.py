@@ -187,7 +187,10 @@ def _may_be_of_another_attempt(case: Case) -> bool:
 
 
 def left_quietly(case: Case) -> Match | None:
-    """A rank that ended without an error while others still had calls to make."""
+    """A rank that ended without an error while others still had calls to make: in a library's loop it ran out of batches.
+
+    The user's code cannot return from within such a loop: it is over where the batches are, or where it was told to stop.
+    """
     quiet, world = case.statements.left_quietly, len(case.incident.ranks)
     finding = case.finding
     if isinstance(finding, Absent | Unseen):
@@ -200,6 +203,20 @@ def left_quietly(case: Case) -> Match | None:
         left = [] if case.solid else sorted(quiet)
     if not left or len(quiet) >= world or len(left) * 2 > world:
         return None
+    evidence: list[Evidence | Event] = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]
+    others = (rank for rank in sorted(case.statements.whereabouts) if rank not in left)
+    reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
+    if reading.loop is not None and reading.stage == "step" and not reading.by_user:
+        return answer(
+            "uneven_loader",
+            left,
+            f"{who(left)} had no step left to make in {reading.loop.api} and ended without an error, while the others are in one",
+            evidence=evidence,
+            rivals=[
+                ("early_exit", "a rank that stopped the loop or left the program by itself ends alike"),
+                ("gradient_sync_mismatch", "a rank that skipped a backward pass is done one step early"),
+            ],
+        )
     last = {r: e for r in left for e in case.statements.of(r, Progress)[-1:]}
     after = f" after printing {last[left[0]].text.strip()[:80]!r}" if left[0] in last else ""
     return answer(
@@ -209,8 +226,5 @@ def left_quietly(case: Case) -> Match | None:
         f"Find the return, break or sys.exit(0) that {who(left)} took{after}.",
         "Leave together: agree on the end over all ranks (an all_reduce of a flag, or a barrier) before any returns.",
         strength=2 if any("code 0" in quiet[r] for r in left) else 1,
-        evidence=[
-            *(Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left),
-            *(quote(e, f"its last output: {e.text}") for e in last.values()),
-        ],
+        evidence=[*evidence, *(quote(e, f"its last output: {e.text}") for e in last.values())],
     )
