@@ -44,13 +44,10 @@ def gradient_sets(case: Case) -> Match | None:
     d = Difference(case)
     culprits = case.finding.culprits
     missing, extra = d.gradients(d.skipped) and not d.too_soon, d.gradients(d.added)
-    # a call by hand more or less, and each bucket meets the next
-    shifted = case.finding.change.edit is not None and not (missing or extra)
-    other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op") and not shifted
-    placed = d.inside and d.steps.loop_over is None
-    goes_on = d.peer_gradient and not d.own_gradient and (d.in_loop_before or placed)
-    ahead = d.own_gradient and not d.peer_gradient and bool(d.times_before(d.peer))
-    if not (d.cut_short or missing or extra or other_buckets or goes_on or ahead):
+    other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op")
+    placed = d.in_loop_before or (d.inside and d.steps.loop_over is None)
+    goes_on = d.peer_gradient and not d.own_gradient and placed
+    if not (d.cut_short or missing or extra or other_buckets or goes_on):
         return None
     if not d.cut_short and (d.ends_epochs or _by_hand(d)):
         return None  # it left the loop behind a whole step, the reductions of the next with it

@@ -74,18 +74,12 @@ def _by_its_call(d: Difference) -> Reading | None:
         heard = len(d.steps.own) == len(d.finding.culprits)
         what = "is already in the call that ends an epoch, after fewer steps"
         return Reading(2 if heard else 0, what, _lines(told))
-    return None if _inside(d) else _behind_the_loop(d)
+    inside = d.stays_inside or (told is None and (d.in_loop_before or d.inside))
+    return None if inside else _behind_the_loop(d)
 
 
 def _lines(told: Progress | None) -> tuple[Evidence, ...]:
     return (quote(told, f"rank {told.rank}'s output: {told.text}"),) if told is not None else ()
-
-
-def _inside(d: Difference) -> bool:
-    """Return whether the culprit's call is of the loop, so that it went on in it."""
-    in_loop = d.steps.loop_over is None and (d.in_loop_before or d.inside)
-    other_sizes = d.differs in ("shape", "dtype") and bool(d.same_site) and not d.another_call
-    return d.stays_inside or in_loop or other_sizes
 
 
 def _behind_the_loop(d: Difference) -> Reading | None:

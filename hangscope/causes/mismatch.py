@@ -28,15 +28,14 @@ def describe(kind: CallKind | None) -> str:
     sizes = ", ".join(str(list(s)) for s in (kind.input_sizes or kind.output_sizes)[:3])
     dtype = (kind.input_dtypes or kind.output_dtypes or ("",))[0]
     inside = " ".join(p for p in (sizes, dtype) if p)
-    return f"{kind.op or 'a call'}({inside})" if inside else kind.op or "a call"
+    root = f" of root {kind.root}" if kind.root is not None else ""
+    return (kind.op or "a call") + (f"({inside})" if inside else "") + root
 
 
 def _meeting(case: Case, d: Difference) -> str:
     """Return who called what where the others called something else; without whom where nobody is named."""
     own, peer = describe(d.own), describe(d.peer)
-    if own == peer and d.differs == "root":
-        own, peer = f"{own} of root {d.own.root}", f"{peer} of root {d.peer.root}"
-    elif own == peer:
+    if own == peer:
         lines = [f" at {frame}" if (frame := case.frame_of(kind)) else "" for kind in (d.own, d.peer)]
         own, peer = f"{own}{lines[0]}", f"another {peer}{lines[1]}"
     culprits, view, seq = case.finding.culprits, case.finding.stuck.view, case.finding.stuck.seq

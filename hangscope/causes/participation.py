@@ -54,9 +54,6 @@ def one_sided_call(case: Case) -> Match | None:
     rivals = []
     if finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle":
         rivals = [("collective_order_mismatch", "the call that it did not make may have come next")]
-    elif not case.frames_recorded and not strength:
-        why = "without frames, a call behind the loop that nobody had reached before looks the same"
-        rivals = [("uneven_loader", why)]
     return answer(
         "rank_conditional_collective",
         culprits,
