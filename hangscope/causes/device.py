@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
@@ -36,8 +35,8 @@ def device_fault(case: Case) -> Match | None:
     return answer(
         "gpu_stall",
         culprits,
-        f"{ranks_phrase(culprits)} reported a device error: {first.text[:120]}",
-        f"Drain the GPU of {ranks_phrase(culprits)}: {first.text[:120]}",
+        f"{who(culprits)} reported a device error: {first.text[:120]}",
+        f"Drain the GPU of {who(culprits)}: {first.text[:120]}",
         strength=2,
         evidence=faults[:4],
     )
@@ -45,7 +44,7 @@ def device_fault(case: Case) -> Match | None:
 
 def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
     """Return the answer for devices that have not finished, or not begun, what those of all others have."""
-    culprits, whose = finding.culprits, ranks_phrase(finding.culprits)
+    culprits, whose = finding.culprits, who(finding.culprits)
     behind = "has not finished calls that its peers' completions prove to be over"
     if unstarted := isinstance(finding, Unstarted):
         behind = "enqueued the call, and its device has not begun it, while those of all others have"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from hangscope.align.rankset import compress, ranks_phrase
-from hangscope.causes.case import Case, Match, answer
+from hangscope.align.rankset import compress
+from hangscope.causes.case import Case, Match, answer, who
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
@@ -65,7 +65,7 @@ def _duplicate(case: Case) -> Match | None:
     return answer(
         "init_hang",
         named,
-        f"{ranks_phrase(named)} share GPUs with each other" if named else "two ranks use one GPU",
+        f"{who(named)} share GPUs with each other" if named else "two ranks use one GPU",
         "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process.",
         strength=2 if events else 1,
         evidence=events[:3],
@@ -92,7 +92,7 @@ def _versions(case: Case) -> Match | None:
     sides = sorted(ranks_of.values(), key=len)
     known = len(sides) == 2 and 2 * len(sides[1]) > max(len(case.incident.ranks), *told)
     odd = sides[0] if known else []
-    whose = "; ".join(f"{ranks_phrase(ranks)}: {version}" for version, ranks in sorted(ranks_of.items()))
+    whose = "; ".join(f"{who(ranks)}: {version}" for version, ranks in sorted(ranks_of.items()))
     return answer(
         "init_hang",
         odd,
@@ -112,7 +112,7 @@ def _bootstrap(case: Case) -> Match | None:
     return answer(
         "init_hang",
         twice,
-        f"NCCL's bootstrap failed{f': two processes came as {ranks_phrase(twice)}' if twice else ''}",
+        f"NCCL's bootstrap failed{f': two processes came as {who(twice)}' if twice else ''}",
         "Check that every process has a rank and a port of its own, that NCCL_SOCKET_IFNAME names an interface which each host has, and that nothing else speaks to the bootstrap's port.",
         strength=2 - min(e.tier for e in warnings),
         evidence=warnings[:3],
@@ -123,7 +123,7 @@ def _communicator(case: Case) -> Match | None:
     """An NCCL communicator that some members began and not all completed."""
     for event in case.statements.all(UnmadeCommunicator):
         if event.phase == "fewer":
-            why = f"{ranks_phrase(event.absent)} did not complete a communicator of {event.nranks} ranks as the others did; which of them never came is not told"
+            why = f"{who(event.absent)} did not complete a communicator of {event.nranks} ranks as the others did; which of them never came is not told"
             # NCCL up to 2.22 prints nothing of those who wait in bootstrap.
             advice = "Take a stack of each of these ranks (py-spy dump): the one outside ncclCommInit is the one that is missing."
             return answer("init_hang", (), why, advice, strength=0, evidence=[event])
@@ -152,13 +152,13 @@ def _incomplete(case: Case, event: UnmadeCommunicator, unproved: bool) -> Match:
     absent, unknown, stuck = event.absent, event.absent_unknown, event.starting + event.connecting
     why = f"a communicator of {event.nranks} ranks never became whole"
     if absent or unknown:
-        lacks = f"{unknown + len(absent)} of its members" if unknown else ranks_phrase(absent)
+        lacks = f"{unknown + len(absent)} of its members" if unknown else who(absent)
         culprits = () if unknown or unproved else absent
-        why = f"{why}: {lacks} never began it, and {ranks_phrase(stuck)} wait"
+        why = f"{why}: {lacks} never began it, and {who(stuck)} wait"
         advice = f"Find where {lacks} stood when the others began: not started, crashed before, or in another call."
     else:
         culprits = stuck if event.complete and len(stuck) <= len(event.complete) else ()
-        why = f"{why}: all began it, and {ranks_phrase(stuck)} did not complete it"
+        why = f"{why}: all began it, and {who(stuck)} did not complete it"
         advice = "All members began and some cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts and NCCL_DEBUG=INFO of those that did not complete."
     # Whoever ended the job in its start may have done so within the moment that a start takes.
     sure = absent and culprits and not case.statements.external
@@ -188,7 +188,7 @@ def _store(case: Case) -> Match | None:
     elsewhere = bool(apart) and bool(reached) and not set(apart) & set(reached)
     if elsewhere and (joined is None or len(apart) == of - joined):
         missing = apart
-        why = f"{ranks_phrase(apart)} found no store at {_address(asked[0])}, while others wait at theirs"
+        why = f"{who(apart)} found no store at {_address(asked[0])}, while others wait at theirs"
     elif joined is not None:
         # The host of the store may be the only one that tells of its wait.
         named = others if set(tellers) - {0} else tuple(r for r in world if r not in logged)
@@ -207,10 +207,10 @@ def _store(case: Case) -> Match | None:
             missing = others
         why = "the rendezvous did not complete"
         if missing:
-            why = f"others wait for {ranks_phrase(missing)} at the store"
+            why = f"others wait for {who(missing)} at the store"
     check = f"Check which of the {len(world)} ranks was not started: its log is the one that is missing (logs seen of {compress(logged)})."
     if missing:
-        check = f"Check that {ranks_phrase(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."
+        check = f"Check that {who(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."
     return answer(
         "init_hang",
         missing,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hangscope.align.nodes import Untold
-from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Late, Nothing, Unseen
@@ -37,11 +36,11 @@ def made_after_the_end(case: Case) -> Match | None:
     where = statements.whereabouts.get(failed[0])
     stack = where.stack if where is not None and where.inside else ()
     frame, verb = user_frame(stack), "waits" if len(failed) == 1 else "wait"
-    listed = f"the launcher lists {ranks_phrase(failed)} alone as failed: the others ended well"
+    listed = f"the launcher lists {who(failed)} alone as failed: the others ended well"
     return answer(
         "rank_conditional_collective",
         failed,
-        f"{ranks_phrase(failed)} still {verb} in a call{at(frame)} when {ranks_phrase(others)} had ended without an error",
+        f"{who(failed)} still {verb} in a call{at(frame)} when {who(others)} had ended without an error",
         "Let every rank make the same calls up to the very end: what one rank does behind the loop must not call a collective.",
         strength=1 if all(records[r].files for r in others) else 0,
         evidence=[Evidence("exit", listed), *(statements.exits[r] for r in failed[:2])],
@@ -68,7 +67,7 @@ def held_at_its_exit(case: Case) -> Match | None:
     return answer(
         "early_exit" if left else "stuck_rank",
         held,
-        f"the script of {ranks_phrase(held)} is over{', while others are in a call' if left else ''}, and {its} not end{busy}",
+        f"the script of {who(held)} is over{', while others are in a call' if left else ''}, and {its} not end{busy}",
         "Leave together: agree on the end over all ranks before any returns." if left else advice,
         strength=0 if not left or finding.guess else 1,
         evidence=[

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, answer, at, quote
+from hangscope.causes.case import Case, Match, answer, at, quote, who
 from hangscope.causes.difference import Difference
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Different
@@ -64,38 +63,38 @@ def tell(meeting: Meeting, knowledge: Knowledge) -> Match | None:
 def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Match | None:
     """Compare where one library's loop stands on both sides."""
     loop = own.loop.api if own.loop is not None else "the loop"
-    who = ranks_phrase(meeting.culprits)
+    whose = who(meeting.culprits)
     in_step = peer.stage == "step"
     if own.by_user:
         if own.stage in ("step", "") or (own.stage in _BEHIND and meeting.culprits == (0,)):
-            why = f"{who} alone called {own.api}{at(own.caller)}, in the {own.stage or 'body'} of {loop}"
+            why = f"{whose} alone called {own.api}{at(own.caller)}, in the {own.stage or 'body'} of {loop}"
             return _match(meeting, _ALONE, why, 2 if own.stage == "step" and in_step else 1)
         return None
     if own.kind in _CONDITIONAL and own.stage not in _BEHIND and in_step:
-        return _match(meeting, _ALONE, f"{who} alone called {own.api}, inside {loop}", 1)
+        return _match(meeting, _ALONE, f"{whose} alone called {own.api}, inside {loop}", 1)
     if own.stage in _BEHIND and in_step:
-        why = f"{who} came to the {own.stage} of {loop}, while the others are in a step"
+        why = f"{whose} came to the {own.stage} of {loop}, while the others are in a step"
         return _match(meeting, "uneven_loader", why, 1)
     return None
 
 
 def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> Match | None:
     """Compare two calls of a loop that the user wrote."""
-    who = ranks_phrase(meeting.culprits)
+    whose = who(meeting.culprits)
     here = f"{own.api}{at(own.caller)}"
     behind = meeting.position == "beyond" or (not meeting.history and _after(meeting))
     if own.kind == "step":
         return None
     if own.kind == "epoch start":
-        why = f"{who} came to {here} and has begun the next loop, while the others are still inside one"
+        why = f"{whose} came to {here} and has begun the next loop, while the others are still inside one"
         return _left(why, 1, meeting, knowledge)
     if meeting.before:
         return None  # everybody calls it: who is early or late there is no matter of what the call is
     if behind and meeting.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
-        why = f"{who} came to {here} behind the loop, while the others are in it"
+        why = f"{whose} came to {here} behind the loop, while the others are in it"
         return _left(why, 0, meeting, knowledge)  # or at the end of its body
     sure = meeting.position == "inside" and own.kind not in _CONDITIONAL
-    return _match(meeting, _ALONE, f"{who} alone called {here}", 2 if sure else 1)
+    return _match(meeting, _ALONE, f"{whose} alone called {here}", 2 if sure else 1)
 
 
 def _match(meeting: Meeting, cause: str, why: str, strength: int) -> Match:

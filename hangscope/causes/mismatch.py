@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, answer, at, quote, who
 from hangscope.causes.difference import Difference
 from hangscope.conclusion import Evidence
@@ -43,7 +42,7 @@ def _meeting(case: Case, d: Difference) -> str:
         return f"{own} meets {peer}"
     seen = view.seen if view is not None and seq is not None else ()
     peers = [r for r in seen if r not in culprits and view and seq and view.kind_of(r, seq) == d.peer]
-    return f"{ranks_phrase(culprits)} called {own} where {who(peers, 'the others')} called {peer}"
+    return f"{who(culprits)} called {own} where {who(peers, 'the others')} called {peer}"
 
 
 _MEND = {

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.mismatch import describe
@@ -40,8 +39,8 @@ def circular_wait(case: Case) -> Match | None:
     return answer(
         "collective_order_mismatch",
         culprits,
-        f"{ranks_phrase(ranks)} wait for each other in a circle: each holds a group that another needs"
-        + (f"; the order of {ranks_phrase(odd)} is the odd one" if odd else ""),
+        f"{who(ranks)} wait for each other in a circle: each holds a group that another needs"
+        + (f"; the order of {who(odd)} is the odd one" if odd else ""),
         "Make every rank enter these groups in one global order, whatever the data; no call on a group inside a branch that ranks take differently.",
         strength=2 if shown and odd else int(fits),
         evidence=[_in_calls(case, rank) for rank in sorted(heads)[:8]],
@@ -59,7 +58,7 @@ def false_circle(case: Case) -> Match | None:
     away = tuple(case.elsewhere(sorted({*members, *finding.culprits})))
     if not away or len(away) * 2 > len(case.incident.ranks):
         return None
-    why = f"{ranks_phrase(away)} left a call open and is busy outside of it, as its stack shows; the circle of open calls is not a true one"
+    why = f"{who(away)} left a call open and is busy outside of it, as its stack shows; the circle of open calls is not a true one"
     return replace(busy(case, away), why=why, strength=1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence
@@ -36,7 +35,7 @@ def unpaired(case: Case) -> Match | None:
         calls = "sends or receives" if abs(more) > 1 else "send or receive"
         apart = f"made {abs(more)} {calls} {'more' if more > 0 else 'less'} than the ranks at the same place of the other groups of this kind"
         strayed += [case.recorded(rank, f"rank {rank} {apart}") for rank in named[:2]]
-        why = f"{ranks_phrase(named)} {apart}: {why}"
+        why = f"{who(named)} {apart}: {why}"
     elif finding.tie:
         why += ", or of which nothing is left"
     own = bool(strayed) and culprit != waiter
@@ -68,7 +67,7 @@ def _do_not_meet(case: Case) -> Match | None:
     return answer(
         "p2p_mismatch",
         ranks if len(ops) > 1 else (),
-        f"{ranks_phrase(ranks)} wait in sends and receives of which none meets another",
+        f"{who(ranks)} wait in sends and receives of which none meets another",
         *_schedules(ranks[0], ranks[1] if len(ranks) == 2 else None),
         frame=user_frame(stood[0].stack),
         evidence=map(case.stands, ranks),
@@ -80,7 +79,7 @@ def _somewhere(case: Case) -> Match:
     return answer(
         "p2p_mismatch",
         (),
-        f"{ranks_phrase(case.finding.waiting)} all wait in sends and receives: one half is missing, or they face each other in a circle",
+        f"{who(case.finding.waiting)} all wait in sends and receives: one half is missing, or they face each other in a circle",
         "Print peer and number of each send and receive per rank: the pair whose counts differ is the one.",
         _TOGETHER,
         frame=case.frame_of(case.finding.stuck.kind),
@@ -108,7 +107,7 @@ def _left_out(case: Case) -> Match:
 
 def _alike(named: tuple[int, ...]) -> str:
     """Return a clause on the same fault in the groups side by side, for a sentence about one of these ranks."""
-    return f"; {ranks_phrase(named)} did the same, each in its group" if len(named) > 1 else ""
+    return f"; {who(named)} did the same, each in its group" if len(named) > 1 else ""
 
 
 def _schedules(one: int, other: int | None = None) -> tuple[str, str]:

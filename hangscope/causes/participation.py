@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import ROOTED, describe
@@ -91,7 +90,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         evidence += _at_work_below(case, rank)
         evidence += [e for kind in (DumpObserved, HeartbeatTimeout) for e in statements.of(rank, kind)[:1]]
     frame = next(filter(None, frames.values()), None)
-    whose, one = ranks_phrase(culprits), len(culprits) == 1
+    whose, one = who(culprits), len(culprits) == 1
     look = f"Take a stack of {whose} now (py-spy dump --pid PID): data loader, lock, I/O, checkpoint or a kernel launch."
     if frame:
         look = (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, answer, last_output, quote
+from hangscope.causes.case import Case, Match, answer, last_output, quote, who
 from hangscope.causes.participation import busy, calls_stay_open
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unseen
@@ -65,8 +64,8 @@ def vanished(case: Case) -> Match | None:
     return answer(
         "crashed_rank",
         culprits,
-        f"{ranks_phrase(culprits)} {what}",
-        _LOOK.format(ranks_phrase(culprits)),
+        f"{who(culprits)} {what}",
+        _LOOK.format(who(culprits)),
         "A process that still lives can be asked for its stack (py-spy dump --pid PID): one stuck in teardown writes no dump either.",
         strength=int(sure),
         evidence=[
@@ -109,12 +108,12 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     timed_out = heard and others <= {e.rank for e in timeouts}
     if not (locked or timed_out or (len(culprits) == 1 and calls_stay_open(case))):
         return None
-    who = ranks_phrase(culprits)
+    whose = who(culprits)
     return answer(
         "stuck_rank",
         culprits,
-        f"{who} lives, left no record of calls, and the others wait for it",
-        f"See whether {who} still runs, and what it does (py-spy dump --native --pid PID, `ps -o stat`: T is stopped, D waits for a disk): a thread that keeps the interpreter's lock, say.",
+        f"{whose} lives, left no record of calls, and the others wait for it",
+        f"See whether {whose} still runs, and what it does (py-spy dump --native --pid PID, `ps -o stat`: T is stopped, D waits for a disk): a thread that keeps the interpreter's lock, say.",
         "A host that lost its power or its network leaves its connections open, too: see that it answers.",
         strength=1 if timeouts or locked else 0,
         evidence=[_trace(ranks[culprits[0]], True), *(*locked, *timeouts)[:3]],
@@ -131,7 +130,7 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     return answer(
         "early_exit",
         culprits,
-        f"{ranks_phrase(culprits)} ended without an error, and its last output says that it was done",
+        f"{who(culprits)} ended without an error, and its last output says that it was done",
         f"Check rank {culprits[0]}'s exit code: with 0 it left early; otherwise look for what killed it.",
         "Leave together: agree on the end over all ranks before any returns.",
         strength=1 if all(e.leaving for e in bye) else 0,
@@ -160,5 +159,5 @@ def may_have_died(case: Case) -> Match | None:
         return None
     if any(r in case.statements.whereabouts or (r in ranks and ranks[r].dump_file) for r in culprits):
         return None
-    why = f"the logs do not tell whether {ranks_phrase(culprits)} is still alive"
+    why = f"the logs do not tell whether {who(culprits)} is still alive"
     return answer("crashed_rank", culprits, why, strength=0)

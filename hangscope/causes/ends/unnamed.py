@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, answer
+from hangscope.causes.case import Case, Match, answer, who
 from hangscope.events import Event
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.text.stop import find_stop
@@ -51,7 +50,7 @@ def _match(
     where = f" on host {first.host}" if first.host else ""
     where += f" (task {first.task} of srun or mpirun)" if first.task is not None else ""
     where += f" (local rank {first.local_rank})" if first.local_rank is not None and not ranks else ""
-    which = f"lines say it of {ranks_phrase(ranks)}" if ranks else "no line says which rank that was"
+    which = f"lines say it of {who(ranks)}" if ranks else "no line says which rank that was"
     why = f"{what}{where}; {which}"
     return answer(cause, (), why, *advice, strength=strength, category=category, evidence=events[:4])
 
