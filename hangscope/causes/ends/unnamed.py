@@ -33,7 +33,7 @@ def fault_without_rank(case: Case) -> Match | None:
     stalled = isinstance(case.finding, Stalled) and case.from_text
     if not stalled and not isinstance(case.finding, Nothing):
         return None
-    rules = (_device, _memory, _adapter, _mismatch, _ended, _exception, _swept)
+    rules = (_plain, _adapter, _halves, _ended, _exception, _swept)
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 
 
@@ -55,42 +55,30 @@ def _match(
     return answer(cause, (), why, *advice, strength=strength, category=category, evidence=events[:4])
 
 
-def _device(case: Case) -> Match | None:
-    warned = [e for e in case.statements.all(NcclWarn) if e.fault == "cuda"]
-    events: list[Event] = [*case.statements.all(Xid), *case.statements.all(CudaError), *warned]
-    if not events:
-        return None
-    return _match(
-        "gpu_stall",
-        events,
-        f"a device error was reported ({events[0].text[:120]})",
-        "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank.",
-        "Drain that GPU, and look for the first CUDA error or Xid; timeouts of other ranks came later.",
-    )
+_RERUN = "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the calls rank by rank."
+#: Cause, by which events or faults of NCCL's warnings it is told, what they say, what to do, and how sure that is.
+_FAULTS: tuple[tuple[str, tuple[str | type[Event], ...], str, str, int], ...] = (
+    ("gpu_stall", (Xid, CudaError, "cuda"), "a device error was reported", "Find the process that printed it (its prefix, its file, or the process id in the kernel's log names the rank) and drain that GPU; timeouts of other ranks came later.", 1),
+    ("crashed_rank", ("oom",), "NCCL got no GPU memory", "Leave memory for NCCL's buffers: a smaller batch, or a smaller share for the allocator or the engine's cache.", 1),
+    ("crashed_rank", ("shm",), "NCCL got no shared memory", "Enlarge /dev/shm (docker's --shm-size, or --ipc=host) on the host that printed it.", 1),
+    ("crashed_rank", (OomCuda,), "a process ran out of GPU memory", "Lower the peak memory of that process: its longest batch, activations, fragmentation.", 1),
+    ("crashed_rank", (OomHost,), "the out-of-memory killer ended a process", "Fewer loader workers, smaller prefetch, or a larger memory request.", 1),
+    ("crashed_rank", (LoaderWorkerDeath,), "a data loader worker died", "Find what killed the worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).", 1),
+    ("crashed_rank", (DiskFull,), "a disk was full", "Free space where that process writes.", 1),
+    ("collective_mismatch", (FsdpOrder,), "FSDP's own check says that ranks gather parameters in different orders", "Let every rank run the same modules in the same order in its first forward pass: look for a branch on data or on the rank.", 1),
+    ("collective_mismatch", ("collective_mismatch",), "NCCL's own check says that calls did not match", _RERUN, 0),
+    ("collective_mismatch", ("size_mismatch",), "a message was larger than its receiver expected (calls that do not match, or hosts with other settings of NCCL)", _RERUN, 0),
+)  # fmt: skip
 
 
-_MEMORY: dict[str | type[Event], tuple[str, str]] = {
-    "oom": ("NCCL got no GPU memory", "Leave memory for NCCL's buffers: a smaller batch, or a smaller share for the allocator or the engine's cache."),
-    "shm": ("NCCL got no shared memory", "Enlarge /dev/shm (docker's --shm-size, or --ipc=host) on the host that printed it."),
-    OomCuda: ("a process ran out of GPU memory", "Lower the peak memory of that process: its longest batch, activations, fragmentation."),
-    OomHost: ("the out-of-memory killer ended a process", "Fewer loader workers, smaller prefetch, or a larger memory request."),
-    LoaderWorkerDeath: ("a data loader worker died", "Find what killed the worker: host memory, or /dev/shm (a larger --shm-size, fewer workers)."),
-    DiskFull: ("a disk was full", "Free space where that process writes."),
-}  # fmt: skip
-
-_UNLIKE = {
-    "collective_mismatch": "NCCL's own check says that calls did not match",
-    "size_mismatch": "a message was larger than its receiver expected (calls that do not match, or hosts with other settings of NCCL)",
-}
-
-
-def _memory(case: Case) -> Match | None:
-    warned = case.statements.all(NcclWarn)
-    for kind, (what, advice) in _MEMORY.items():
-        told = case.statements.all(kind) if isinstance(kind, type) else [e for e in warned if e.fault == kind]
-        events = [e for e in told if not (isinstance(e, OomCuda) and e.implausible)]
-        if events:
-            return _match("crashed_rank", events, what, advice, category="data" if kind is DiskFull else None)
+def _plain(case: Case) -> Match | None:
+    """Return the answer for a line that tells its fault by itself."""
+    for cause, kinds, what, advice, strength in _FAULTS:
+        told: list[Event] = [e for e in case.statements.all(NcclWarn) if e.fault in kinds]
+        told[:0] = [e for kind in kinds if isinstance(kind, type) for e in case.statements.all(kind)]
+        if events := [e for e in told if not (isinstance(e, OomCuda) and e.implausible)]:
+            why = f"{what} ({events[0].text[:120]})" if cause == "gpu_stall" else what
+            return _match(cause, events, why, advice, strength=strength)
     return None
 
 
@@ -112,22 +100,17 @@ def _adapter(case: Case) -> Match | None:
     )
 
 
-def _mismatch(case: Case) -> Match | None:
-    if halves := [e for e in case.statements.all(CallFingerprint) if e.context == "mismatch"]:
-        aspects = {aspect for e in halves for aspect in e.aspects} - {"sequence number"}
-        finer = {"shapes": "shape_mismatch", "dtypes": "dtype_mismatch"}
-        cause = finer.get("/".join(sorted(aspects)), "collective_mismatch")
-        what = f"a rank in {halves[0].op} met one in {halves[0].peer_op or 'another call'}"
-        advice = "Collect this error from every rank: the call that the minority was in is the odd one, which one side alone cannot tell."
-        return _match(cause, halves, what, advice)
-    if orders := [e for e in case.statements.all(FsdpOrder) if e.group_rank is None]:
-        what = "FSDP's own check says that ranks gather parameters in different orders"
-        advice = "Let every rank run the same modules in the same order in its first forward pass: look for a branch on data or on the rank."
-        return _match("collective_mismatch", orders, what, advice)
-    if warned := [e for e in case.statements.all(NcclWarn) if e.fault in _UNLIKE]:
-        advice = "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the calls rank by rank."
-        return _match("collective_mismatch", warned, _UNLIKE[warned[0].fault], advice, strength=0)
-    return None
+def _halves(case: Case) -> Match | None:
+    """Return the answer for one rank's word of DETAIL's check: the calls differ, and who is odd it cannot tell."""
+    halves = [e for e in case.statements.all(CallFingerprint) if e.context == "mismatch"]
+    if not halves:
+        return None
+    aspects = {aspect for e in halves for aspect in e.aspects} - {"sequence number"}
+    finer = {"shapes": "shape_mismatch", "dtypes": "dtype_mismatch"}
+    cause = finer.get("/".join(sorted(aspects)), "collective_mismatch")
+    what = f"a rank in {halves[0].op} met one in {halves[0].peer_op or 'another call'}"
+    advice = "Collect this error from every rank: the call that the minority was in is the odd one, which one side alone cannot tell."
+    return _match(cause, halves, what, advice)
 
 
 def _ended(case: Case) -> Match | None:
