@@ -48,7 +48,11 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
             if raised.symptom and match.frame is not None and match.frame in user_frames(raised.frames):
                 yield quote(raised, f"rank {rank}'s traceback goes through {match.frame}, too: {raised.text}")
         for waited in statements.of(rank, *_WAITED)[:1] if match.cause in _NOT_WAITING else ():
-            yield quote(waited, f"rank {rank} itself waited for others: {waited.text}", stance="against")
+            yield quote(
+                waited,
+                f"rank {rank} still lived when it timed out or lost a peer: {waited.text}",
+                stance="against",
+            )
 
 
 def _of_waiting(case: Case, match: Match) -> Iterator[Evidence]:
@@ -59,7 +63,7 @@ def _of_waiting(case: Case, match: Match) -> Iterator[Evidence]:
         for event in case.statements.of(rank, *_WAITED)[:1] if rank not in match.culprits else ():
             if type(event) not in seen:
                 seen.add(type(event))
-                yield quote(event, f"rank {rank} waited for others: {event.text}")
+                yield quote(event, f"rank {rank} waited until it timed out or lost a peer: {event.text}")
 
 
 def _apart(case: Case, words: Progress) -> bool:

@@ -23,6 +23,7 @@ from hangscope.ingest.torch_logs.store import (
     StoreUnreachable,
 )
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
 
 _WITNESSES = 2  # ranks that waited, at least, for one that did not to be told from them
@@ -40,14 +41,24 @@ def _port(case: Case) -> Match | None:
     events = case.statements.all(PortInUse)
     if not events:
         return None
+    # The store's server is started by process 0 alone, unless an agent has one (torch/distributed/rendezvous.py).
+    ranks = _ranks(events) or ((0,) if any(map(_binds, case.statements.all(RankException))) else ())
     port = events[0].port
     return answer(
         "init_hang",
-        _ranks(events),
+        ranks,
         f"the store's port{f' {port}' if port else ''} was already in use on its host",
         f"Something else holds port {port or 'MASTER_PORT'}: end the stale process or choose a free port per job (--rdzv-endpoint host:0, or MASTER_PORT by job id).",
         strength=2,
         evidence=events[:3],
+    )
+
+
+def _binds(error: RankException) -> bool:
+    """Return whether a process that joins a job could not listen itself."""
+    return "server socket has failed" in error.message and any(
+        frame.name == "init_process_group" or "init_process_group(" in (error.code or "")
+        for frame in error.frames
     )
 
 

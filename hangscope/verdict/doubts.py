@@ -171,8 +171,12 @@ def nothing_overdue(case: Case, match: Match) -> Doubt | None:
 
 
 def of_one_moment(case: Case, match: Match) -> Doubt | None:
-    """Several ranks are in no call by dumps alone: so are ranks of a job that moves, and those whose dumps are older than others'."""
-    if not isinstance(case.finding, Absent) or case.from_text or len(match.culprits) < 2:
+    """Ranks are in no call by dumps alone: so are several of a job that moves, and those whose dumps are older than others'."""
+    if not isinstance(case.finding, Absent) or case.from_text:
+        return None
+    if case.graph.early and not trouble(case):
+        return Doubt(LOW, "another dump is older than its peers', and so may be what shows it in no call")
+    if len(match.culprits) < 2:
         return None
     told = idle(case.statements) | case.statements.busy
     if not trouble(case) or (case.graph.early and not told.issuperset(match.culprits)):

@@ -253,3 +253,51 @@ def test_an_error_that_a_library_prints_and_outlives_is_no_death(
     odd = [begin, f'  File "{place}", line 929, in read_metadata', missing]
     logs["rank_2.log"] = [*odd, *logs["rank_2.log"]]
     assert (short(told(tmp_path, logs))[:2] == ("crashed_rank", (2,))) == dies
+
+
+# --- who died by the word of an executor, a launcher or a memory monitor ---
+
+ENGINE = "(EngineCore_DP{} pid=61) ERROR 06-12 15:40:32 [multiproc_executor.py:154] Worker proc VllmWorker-2 died unexpectedly, shutting down executor."
+ILLEGAL = "(Worker_TP2 pid=64) Fatal Python error: Illegal instruction"
+
+
+def test_an_engines_executor_names_the_worker_that_it_lost(tmp_path: Path) -> None:
+    others = [
+        f"(Worker_TP{rank} pid={62 + rank}) INFO 06-12 15:40:30 [runner.py:4] ready" for rank in range(4)
+    ]
+    assert short(told(tmp_path / "one", [*others, ILLEGAL, ENGINE.format(0)]))[:2] == ("crashed_rank", (2,))
+    assert short(told(tmp_path / "replica", [*others, ENGINE.format(1)]))[:2] == ("crashed_rank", ())
+
+
+def test_the_process_that_composer_did_not_end_itself_ended_first(tmp_path: Path) -> None:
+    ends = [
+        f"ERROR:composer.cli.launcher:Global rank {rank} (PID {70 + rank}) exited with code -15"
+        for rank in (0, 1)
+    ]
+    failed = "Global rank 2 (PID 72) exited with code 1"
+    assert short(told(tmp_path / "one", [failed, *ends]))[:2] == ("crashed_rank", (2,))
+    two = [failed, "Global rank 3 (PID 73) exited with code 1", *ends]
+    assert short(told(tmp_path / "two", two))[1] == ()
+
+
+MONITOR = (
+    "(raylet) Memory on the node (IP: 10.0.0.4, ID: 09be1f) where the task (actor ID: 5a3d0, name={}, pid=81, memory used=171.20GB)"
+    " was running was 190.11GB / 200.90GB (0.953186), which exceeds the memory usage threshold of 0.95. Ray killed this worker (ID: 4c)"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [("a9WorkerDict_0:3", (3,)), ("a9WorkerDict_1:3", ()), ("Rollout.generate", ())],
+)
+def test_rays_memory_monitor_names_the_worker_that_it_ends(
+    tmp_path: Path, name: str, ranks: tuple[int, ...]
+) -> None:
+    assert short(told(tmp_path, [timeout(0), MONITOR.format(name)]))[:2] == ("crashed_rank", ranks)
+
+
+def test_a_checkpoint_that_failed_on_another_rank_is_no_death(tmp_path: Path) -> None:
+    full = raised(3, "OSError: [Errno 28] No space left on device: '/ckpt/__3_0.distcp'")
+    api = "torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([3])"
+    lines = [*full, *(line for rank in (0, 1, 2) for line in raised(rank, api))]
+    assert short(told(tmp_path, lines))[:2] == ("crashed_rank", (3,))

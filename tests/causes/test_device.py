@@ -117,3 +117,16 @@ def test_who_saw_its_transfer_fail_was_in_the_call_that_its_error_names(tmp_path
     assert (cause, ranks) == ("network_stall", ())
     silent = told(tmp_path / "silent", [*lines[:1], *lines[3:]], world_size=4)
     assert short(silent) == ("crashed_rank", (1,), "low")
+
+
+INIT = "{host}:5{rank}:6{rank} [0] NCCL INFO ncclCommInitRank comm 0x55c0a0{rank} rank {rank} nranks 4 cudaDev {rank} nvmlDev {rank} busId {bus} commId 0x3be118a2df90c1aa - Init COMPLETE"
+FELL = "[Fri Oct 16 03:22:03 2026] NVRM: Xid (PCI:0000:87:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+
+def test_the_bus_of_a_device_names_its_rank_where_ranks_of_one_host_tell_theirs(tmp_path: Path) -> None:
+    buses = ("7000", "b000", "87000", "c8000")
+    one = [INIT.format(host="gpu01", rank=rank, bus=bus) for rank, bus in enumerate(buses)]
+    assert short(told(tmp_path / "one", [*one, FELL, timeout(0)]))[:2] == ("gpu_stall", (2,))
+    hosts = ("gpu01", "gpu01", "gpu02", "gpu02")
+    two = [INIT.format(host=hosts[rank], rank=rank, bus=bus) for rank, bus in enumerate(buses)]
+    assert short(told(tmp_path / "two", [*two, FELL, timeout(0)]))[1] == ()

@@ -171,3 +171,15 @@ def test_a_rank_that_came_twice_is_named(tmp_path: Path) -> None:
         "gpu01:2100:2140 [0] bootstrap.cc:144 NCCL WARN Bootstrap Root : rank 2 of 4 ranks has already checked in"
     ]
     assert short(told(tmp_path, lines))[:2] == ("init_hang", (2,))
+
+
+def test_who_joins_a_job_and_cannot_listen_is_process_0(tmp_path: Path) -> None:
+    error = "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. code: -98, name: EADDRINUSE"
+    joins = [
+        '  File "fit.py", line 33, in main',
+        "    dist.init_process_group('nccl', rank=rank, world_size=4)",
+    ]
+    serves = ['  File "fit.py", line 33, in main', "    store = TCPStore(host, 29511, is_master=True)"]
+    for name, frames, ranks in (("joins", joins, (0,)), ("serves", serves, ())):
+        lines = [BIND, "Traceback (most recent call last):", *frames, error]
+        assert short(told(tmp_path / name, lines))[:2] == ("init_hang", ranks)

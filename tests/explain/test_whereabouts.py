@@ -82,3 +82,47 @@ def test_stacks_of_a_terminal_are_placed_where_all_but_one_rank_stand_in_their_t
     assert verdict is not None and (verdict.location is not None) == placed
     if verdict.location is not None:
         assert (verdict.cause, verdict.culprit_ranks, verdict.location.line) == ("stuck_rank", (2,), 27)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        ["all_reduce (vllm/distributed/device_communicators/pynccl.py:139)"],
+        ["recv_object (sglang/srt/distributed/parallel_state.py:1131)"],
+        ["wait (deepspeed/runtime/zero/partition_parameters.py:95)"],
+        ["_all_gather_flat_param (torch/distributed/fsdp/_flat_param.py:1453)"],
+        [
+            "synchronize (torch/cuda/__init__.py:985)",
+            "_communicate (megatron/core/pipeline_parallel/p2p_communication.py:390)",
+        ],
+    ],
+)
+def test_who_waits_in_a_librarys_own_collective_waits_for_the_one_at_work(
+    tmp_path: Path, frames: list[str]
+) -> None:
+    lines = []
+    for rank in range(3):
+        own = ["acquire (filelock/_api.py:344)", "build (steps.py:12)"] if rank == 1 else frames
+        lines += [f"Process {70 + rank}: python serve.py [rank {rank}]", "Python v3.12.3", ""]
+        lines += [
+            f'Thread {70 + rank} (idle): "MainThread"',
+            *(f"    {frame}" for frame in own),
+            "    run (steps.py:40)",
+            "",
+        ]
+    assert short(told(tmp_path, {"stacks.txt": lines}))[:2] == ("stuck_rank", (1,))
+
+
+def test_calls_of_two_operations_that_a_library_made_are_told_apart_without_a_users_line(
+    tmp_path: Path,
+) -> None:
+    lines = []
+    for rank in range(4):
+        op = "all_reduce" if rank == 2 else "broadcast_object_list"
+        lines += [f"Process {70 + rank}: python fit.py (LOCAL_RANK={rank})", "Python v3.12.3", ""]
+        lines += [
+            f'Thread {70 + rank} (idle): "MainThread"',
+            f"    {op} (torch/distributed/distributed_c10d.py:2501)",
+        ]
+        lines += ["    sync (lightning/fabric/utilities/distributed.py:225)", ""]
+    assert short(told(tmp_path, {"stacks.txt": lines})) == ("rank_conditional_collective", (2,), "low")

@@ -332,7 +332,17 @@ def test_all_processes_of_a_launcher_ended_where_it_says_so_of_each(tmp_path: Pa
     assert told(tmp_path / "more", [*ends, "[rank5]: step 7"]).status != "no_hang"
 
 
-@pytest.mark.parametrize("word", ["training complete", "bye", "exits with 0", "all done."])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "training complete",
+        "bye",
+        "exits with 0",
+        "all done.",
+        "training complete, exit 0",
+        "fertig, code retour 0",
+    ],
+)
 def test_a_job_all_of_whose_ranks_take_their_leave_is_over(tmp_path: Path, word: str) -> None:
     leave = [f"[rank{rank}]: {word}" for rank in range(4)]
     assert told(tmp_path / "all", [*STEPS, *leave]).status == "no_hang"
@@ -367,6 +377,7 @@ def test_a_launchers_exit_code_is_that_of_all_its_workers_and_a_scripts_is_not(t
     """Nothing tells which rank printed what."""
     printed = ["client 1: round 7", "client 0: round 7"]
     assert told(tmp_path / "launcher", [*printed, "[fed.sh] torchrun exit code: 0"]).status == "no_hang"
+    assert told(tmp_path / "short", [*printed, "torchrun exited with 0"]).status == "no_hang"
     assert told(tmp_path / "script", [*printed, "[fed.sh] exit code: 0"]).status == "inconclusive"
 
 

@@ -50,7 +50,9 @@ def _match(
     where = f" on host {first.host}" if first.host else ""
     where += f" (task {first.task} of srun or mpirun)" if first.task is not None else ""
     where += f" (local rank {first.local_rank})" if first.local_rank is not None and not ranks else ""
-    which = f"lines say it of {who(ranks)}" if ranks else "no line says which rank that was"
+    one = "" if len(ranks) < 2 else ", and not which of them was first"
+    which = f"no line says which {'global ' if first.local_rank is not None else ''}rank that was"
+    which = f"lines say it of {who(ranks)}{one}" if ranks else which
     why = f"{what}{where}; {which}"
     return answer(cause, (), why, *advice, strength=strength, category=category, evidence=events[:4])
 
@@ -140,7 +142,8 @@ def _exception(case: Case) -> Match | None:
     if isinstance(first, RankException):
         name, message = first.type, first.message
     elif isinstance(first, Terminate):
-        name = first.type or "an abort"
+        fatal = first.what[:80] if first.what.startswith("Fatal Python error") else None
+        name = fatal or first.type or "an abort"
     advice = f"Mend the {name}" + ("" if name in message else f": {message[:120]}")
     if isinstance(first, WorkerDied):
         advice = "Look for what ended this process"

@@ -139,6 +139,9 @@ class Circles:
         if not isinstance(node, Instance) or not isinstance(made, Instance):
             return None
         view = self.aligned.views[made.gid]
+        row = self.aligned.programs.of(own[0]).row_of(made.gid, made.seq)
+        if len(own) == 1 and row is not None and self.aligned.programs.keeps_pattern(own[0], row):
+            return None
         if len(view.members) > 1 and set(view.members) <= set(own):
             # All members of their group are in their call: it stands still itself, and nobody is apart.
             return Stalled((), self.aligned.stuck_in(made), assumed=True)

@@ -98,11 +98,23 @@ def own_death(rank: int, statements: Statements) -> Death | None:
                 exit_event,
                 3,
             )
+    aborting = [
+        e for e in statements.of(rank, *_ABORTING) if not (isinstance(e, Terminate) and _by_signal(e))
+    ]
     died = statements.of(rank, WorkerDied)
-    if died and not statements.of(rank, *_ABORTING):
-        return Death(rank, "ended without a word of its own", died[0], 3)
+    if died and not aborting:
+        told = next((e.what for e in statements.of(rank, Terminate)), "")
+        return Death(rank, f"ended with {told}" if told else "ended without a word of its own", died[0], 3)
+    composer = [e for e in statements.all(Exit) if e.via == "composer" and e.code not in _CLEANUPS]
+    if composer and composer == [exit_event] and not aborting:  # it ends all others with SIGTERM
+        return Death(rank, f"ended with exit code {composer[0].code}", composer[0], 3)
     full = [e for e in statements.of(rank, DiskFull) if not _went_on(rank, e, statements)]
     return Death(rank, "ran out of disk space", full[0], 2) if full else None
+
+
+def _by_signal(event: Terminate) -> bool:
+    """Return whether the interpreter tells of a signal that is no abort: an address or an instruction that is none."""
+    return event.what.startswith("Fatal Python error") and "Aborted" not in event.what
 
 
 def sweeps(exits: Iterable[Exit]) -> list[list[Exit]]:

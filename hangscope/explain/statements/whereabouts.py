@@ -9,8 +9,16 @@ from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import calls_collectives
 from hangscope.knowledge.library import before_signal, own_knowledge
+from hangscope.regex import regex
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
+#: where libraries make collectives, and what their functions that do are named after
+_MAKERS = regex(r"(?:^|/)(?:torch/distributed/|deepspeed/comm/|(?:vllm|sglang\S{0,80})/distributed/)")
+_MAKES = regex(
+    r"(?:^|_)(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|(?:send|recv)_object)(?:_|$)"
+)
+#: waits for gathers of DeepSpeed's ZeRO-3 (deepspeed/runtime/zero/partition_parameters.py)
+_GATHERS = "deepspeed/runtime/zero/partition_parameters.py"
 #: waits for sends and receives: of torch's pipelines (torch 2.13) and of Megatron-LM's (megatron/core)
 _PAIRED_WAITS = (
     ("torch/distributed/pipelining/schedules.py", "_wait_batch_p2p"),
@@ -18,6 +26,7 @@ _PAIRED_WAITS = (
 )
 #: a call's own wait, below which there is no Python frame
 _WAITS = frozenset({"wait", "_wait", "trigger_wait", "wait_tensor"})
+_NEAR = 3  # frames within which a wait for sends and receives may wait for the device
 _NOT_OPS = _WAITS | {"wrapper", "<module>", "unwrap"}
 
 
@@ -48,7 +57,11 @@ def _locate(rank: int, stack: Stack, source: str, kind: str) -> Whereabouts:
     inside = inside or (bool(stack) and calls_collectives(stack[0]))
     # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
     inside = inside or kind == "log"
-    innermost = stack[0].name if stack else ""
-    if any(innermost == name and stack[0].file.endswith(file) for file, name in _PAIRED_WAITS):
+    if stack and not inside:
+        first = stack[0]
+        named = bool(_MAKES.search(first.name) and _MAKERS.search(first.file))
+        inside = named or (first.name in _WAITS and first.file.endswith(_GATHERS))
+        op = first.name if named and not first.name.startswith("_") else None
+    if any(f.name == name and f.file.endswith(file) for f in stack[:_NEAR] for file, name in _PAIRED_WAITS):
         op, inside = "batch_isend_irecv", True
     return Whereabouts(rank, inside, op, stack, source, kind)

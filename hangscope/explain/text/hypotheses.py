@@ -28,6 +28,7 @@ from hangscope.explain.text.sites import sites
 from hangscope.explain.text.witnesses import (
     came_after,
     heart_stopped,
+    held_up,
     holds_the_gil,
     left_first,
     no_answer,
@@ -50,6 +51,7 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (apart_from_its_peers, Source.HINT),
     (left_first, Source.HINT),
     (no_answer, Source.HINT),
+    (held_up, Source.REPORT),
     (nothing_under_way, Source.HINT),
     (heart_stopped, Source.REPORT),
     (holds_the_gil, Source.HINT),

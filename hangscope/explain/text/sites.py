@@ -34,7 +34,8 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     """Compare the lines of user code at which the ranks were blocked."""
     found: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for rank, where in sorted(statements.whereabouts.items()):
-        frames = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
+        users = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
+        frames = users or (tuple((f.file, f.line) for f in where.stack) if where.op else ())
         if frames and where.inside:
             found[(where.op, frames)].append(rank)
     outside = [

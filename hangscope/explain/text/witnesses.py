@@ -11,6 +11,7 @@ from hangscope.explain.text.output import apart
 from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.held import Held
 from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.debug_pages import NoAnswer
@@ -113,6 +114,19 @@ def holds_the_gil(incident: Incident, statements: Statements) -> Absent | None:
     if len(told) != 1 or late & set(told) or len(others) < _OTHERS:
         return None
     return apart(Absent, told, others, told.values())
+
+
+def held_up(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank that a debugger or the kernel holds up; a debugger whose rank no line tells holds the one that others wait for."""
+    held = statements.all(Held)
+    told = {e.rank for e in held if e.rank is not None}
+    waited = {e.rank for kind in PROOFS for e in statements.all(kind) if e.rank is not None}
+    left = set(incident.ranks) - waited
+    if held and not told and waited and len(left) == 1 and {e.by for e in held} == {"debugger"}:
+        told = left
+    if len(told) != 1 or told & waited:
+        return None
+    return apart(Absent, told, sorted(waited & set(incident.ranks)), held[:2])
 
 
 def no_answer(incident: Incident, statements: Statements) -> Unseen | Absent | None:

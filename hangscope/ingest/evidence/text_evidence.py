@@ -23,10 +23,9 @@ from hangscope.ingest.evidence.numbered_logs import with_those_of_a_row, without
 from hangscope.ingest.evidence.restarts import without_earlier, without_failures_of
 from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
+from hangscope.ingest.evidence.victims import with_victims
 from hangscope.ingest.files.naming import rank_of_log
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk
-from hangscope.ingest.job_logs.faults import OomHost, Xid
-from hangscope.ingest.job_logs.ray import WorkerDied
+from hangscope.ingest.job_logs.endings import CleanupSignal
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import join_processes
 from hangscope.ingest.nccl.unmade import unmade_events
@@ -178,33 +177,13 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     text.events = _of_attempt(merge_repeats(events), attempt, text, notes)
     text.leave_out(MAX_RANKS)
     _join_nccl(readings, text, notes)
-    text.events = _name_peers(_name_victims(with_the_one_left(text.events)))
+    text.events = _name_peers(with_victims(with_the_one_left(text.events)))
     for event in text.events:
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
     text.leave_out(MAX_RANKS)
     text.world_size = max([max(text.ranks(), default=-1) + 1, *(n for e in text.events for n in sizes(e))])
     return text
-
-
-def _name_victims(events: list[Event]) -> list[Event]:
-    """Give lines of kernels, drivers and shells, which know process ids only, the rank of the process that they speak of."""
-    ranks: dict[int, set[int]] = {}
-    for event in events:
-        if event.rank is not None and event.pid is not None:
-            ranks.setdefault(event.pid, set()).add(event.rank)
-    named = []
-    for event in events:
-        pid = None
-        if event.rank is None and isinstance(event, (Xid, OomHost)):
-            pid = event.victim_pid
-        elif (
-            event.rank is None and event.local_rank is None and isinstance(event, (Exit, ExitOk, WorkerDied))
-        ):
-            pid = event.pid
-        known = ranks.get(pid, set()) if pid is not None else set()
-        named.append(replace(event, rank=next(iter(known))) if len(known) == 1 else event)
-    return named
 
 
 def _name_peers(events: list[Event]) -> list[Event]:

@@ -41,7 +41,7 @@ _ENDED = (
     rf"(?:{_ZERO}|cleanly|successfully|normally)\W{{0,3}}$"
 )
 _ALL = regex(rf"(?i)\b(?:all (?:\d{{1,7}} )?|(?<![\d./])(\d{{1,7}}) ?(?:/|of|out of) ?(\d{{1,7}}) ){_ENDED}")
-_CODE = r"exit(?:ed)?(?: with)?[ _](?:code|status)(?: ?[:=] ?| )0(?: on [\w.-]{1,100})?"
+_CODE = r"(?:exit(?:ed)?(?: with)?[ _](?:code|status)(?: ?[:=] ?| )|exited(?: with)? |rc ?[:=] ?)0(?: on [\w.-]{1,100})?"
 _SCRIPT = regex(
     rf"(?i)^[\[(+]?(?:[\[\w./-]{{1,60}}[\]:,]{{0,2}} ){{0,4}}{_CODE}(?:, {_CODE}){{0,64}}"
     r"(?:,? (?:elapsed|after|in|took) [^,]{1,40})?[\])]?$"

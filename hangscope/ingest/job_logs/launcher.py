@@ -29,6 +29,7 @@ from hangscope.ingest.job_logs.endings import (
     signal_name,
 )
 from hangscope.ingest.job_logs.faults import OomHost
+from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, rule, told
 from hangscope.ingest.recorder.values import short_number
@@ -37,6 +38,7 @@ from hangscope.regex import regex
 _TASKS_SHOWN = 64
 _LIGHTNING_RANK = regex(r"\[rank: (\d{1,6})\] Child process")
 _SLURM_TIME = regex(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
+_REPLICA = regex(r"_DP[1-9]")
 _A_YEAR = 2024  # stamps count from 1 January of a leap year, whatever the year
 _WORDS = {
     "Killed": -9,
@@ -156,6 +158,19 @@ def _engine(line: Line, match: re.Match[str]) -> Event:
     return exit_event(line, int(match[2]), pid=int(match[1]), via="engine")
 
 
+def _executor(line: Line, match: re.Match[str]) -> Sequence[Event]:
+    swept = line.event(WorkersSwept, failed=match[1])
+    # its number is the rank within its engine (vllm/v1/executor/multiproc_executor.py), of which a replica is another world
+    if match[2] is None or _REPLICA.search(line.raw):
+        return [swept]
+    return [swept, replace(line.event(WorkerDied), rank=int(match[2]), pid=None)]
+
+
+def _composer(line: Line, match: re.Match[str]) -> Event:
+    rank, pid, code = map(int, match.groups())
+    return replace(exit_event(line, code, pid=pid, via="composer"), rank=rank)
+
+
 def _shell(line: Line, match: re.Match[str]) -> Event:
     return exit_event(line, _WORDS[match[2]], pid=int(match[1]), via="shell")
 
@@ -225,8 +240,12 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         " died unexpectedly, shutting down executor",
-        r"(?P<failed>(?:Worker proc \S{1,60}|RayWorkerProc rank=\S{1,60})) died unexpectedly",
-        told(WorkersSwept),
+        r"(Worker proc (?:VllmWorker-(\d{1,5})|\S{1,60})|RayWorkerProc rank=\S{1,60}) died unexpectedly",
+        _executor,
+    ),
+    # composer/cli/launcher.py
+    rule(
+        "Global rank ", r"Global rank (\d{1,7}) \(PID (\d{1,9})\) exited with code (-?\d{1,4})\b", _composer
     ),
     rule("exits with return code = ", r"exits with return code = (-?\d{1,4})", _deepspeed),
     rule(

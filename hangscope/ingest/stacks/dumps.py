@@ -9,22 +9,23 @@
     Process 4243: worker of rank 3                                   `hangscope run`, above a loader worker's stack, whatever wrote it
     # Thread 139999273790336                                         Ray Train without py-spy; these print the outermost frame first
     === Rank 3: http://gpu07:25999 ===                               torch/distributed/debug/_debug_handlers.py, one file for all ranks
-    Stack of rank 3:                                                 whoever collects dumps into one text, right above a process's
 
-All others print the innermost frame first. Of several dumps in one file the last one of each thread counts.
+All others print the innermost frame first. Whose a stack is, a line above it may tell (titles.py). Of several dumps in one file
+the last one of each thread counts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field, replace
 from typing import BinaryIO
 
 from hangscope.dataclass import dataclass
 from hangscope.incident import Frame, Stack
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
-from hangscope.ingest.stacks.engine_titles import ranks_of_titles
+from hangscope.ingest.stacks.open_threads import OpenThread, finished
 from hangscope.ingest.stacks.spy_json import (
     FRAMES_KEPT,
     THREADS_KEPT,
@@ -33,6 +34,7 @@ from hangscope.ingest.stacks.spy_json import (
     looks_like_spy_json,
     spy_json,
 )
+from hangscope.ingest.stacks.titles import local_ranks_of_commands, ranks_of_commands, ranks_titled
 from hangscope.regex import regex
 
 _BYTES_READ = 1 << 26
@@ -56,13 +58,8 @@ _GDB_PLACE = regex(r" (?:at ([^\s:]{1,500}):(\d{1,9})|from (\S{1,500}))\s*$")
 _GDB_PYTHON = regex(r"\bfor file (\S{1,500}), line (\d{1,9}), in ([\w<>.]{1,200}) \(")
 _PY_BT = regex(r'^\s{2}File "(.{1,1000}?)", line (\d{1,9}), in (.{1,300})$')
 _SECTION = regex(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
-_OF_A_DUMP = "the|global|py-?spy|gdb|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|threads?|process|pid"
-_TITLE = regex(
-    rf"^[\W_]{{0,12}}(?:(?:{_OF_A_DUMP}|of|for|on|from)[\W_]{{1,4}}){{0,8}}rank[\W_]{{0,3}}(\d{{1,7}})"
-    rf"(?:[\W_]{{1,4}}(?:{_OF_A_DUMP}|is|stuck|waits|\d{{1,10}})){{0,8}}[\W_]{{0,8}}$",
-    re.IGNORECASE,
-)
-_TITLE_LIMIT = 80
+_TOLD = 2  # ranks at least, before what they leave tells another's
+_DIGITS = regex(r"\d+")
 _BELOW_A_TITLE = 3  # lines that may stand between it and the dump, empty ones and fences apart
 _ANY = regex(
     rb"^(?:\[[\w:.-]{1,60}\]:? ?){0,2}(?:(?:Current thread|Thread) 0x[0-9a-fA-F]+(?: \[[^\]]{0,80}\])? \(most"
@@ -72,7 +69,6 @@ _ANY = regex(
     rb")?\(?LWP \d+|#0 +0x[0-9a-f]+ in )",
     re.MULTILINE,
 )
-_OUTSIDE = frozenset({"_bootstrap", "_bootstrap_inner", "__bootstrap"})
 
 #: (global rank, local rank, task, process id, what else tells the writers of lines apart) of a process, as far as they are told
 _Who = tuple["int | None", "int | None", "int | None", "int | None", str]
@@ -92,21 +88,6 @@ class ProcessStacks:
     task: int | None = None
     threads: list[Thread] = field(default_factory=list)
     apart: list[Stack] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Thread:
-    ident: str
-    name: str
-    current: bool = False
-    numbered_first: bool = False
-    outermost_first: bool = False
-    frames: list[Frame] = field(default_factory=list)
-
-    @property
-    def from_bootstrap(self) -> bool:
-        """Whether Python started it as a thread of its own."""
-        return bool(self.frames) and any(frame.name in _OUTSIDE for frame in self.frames[-2:])
 
 
 def sniff(head: bytes) -> bool:
@@ -132,29 +113,52 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     """Return the processes whose stacks stand in these lines; a worker's threads are added to those of its rank."""
     workers: set[int] = set()
     titles: dict[int, str] = {}
-    groups: dict[_Who, dict[str, _Thread]] = {}
-    for who, thread in _threads(lines, workers, titles):
+    groups: dict[_Who, dict[str, OpenThread]] = {}
+    titled: dict[int | None, tuple[int, ...]] = {}
+    for who, thread in _threads(lines, workers, titles, titled):
         known = groups.setdefault(who, {})
         if len(known) < THREADS_KEPT:
             known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
             known[thread.ident] = thread
-    by_title = ranks_of_titles(titles)
+    by_title, local_by_title = ranks_of_commands(titles), local_ranks_of_commands(titles)
     processes = []
     for who, threads in groups.items():
         rank, local_rank, task, pid, _ = who
         if rank is None and pid is not None:
             rank = by_title.get(pid)
-        process = ProcessStacks(rank, pid, local_rank, task, _finished(list(threads.values())))
+            local_rank = local_by_title.get(pid) if rank is None and local_rank is None else local_rank
+        process = ProcessStacks(rank, pid, local_rank, task, finished(list(threads.values())))
         if who[:4] == (None, None, None, None) and all(t.current for t in threads.values()):
             process.apart = [tuple(t.frames) for t in threads.values() if t.frames]
         processes.append(process)
+    for process in list(processes):
+        if process.rank in titled:
+            processes += [
+                replace(process, rank=other) for other in titled[process.rank] if other != process.rank
+            ]
     ranks = [process for process in processes if process.pid not in workers]
     for process in processes:
         if process.pid in workers and len(ranks) == 1:
             ranks[0].threads += [
                 (f"worker {process.pid}: {name}", stack, False) for name, stack, _ in process.threads
             ]
+    _place_the_one_left(ranks, titles)
     return ranks or processes
+
+
+def _place_the_one_left(processes: list[ProcessStacks], titles: Mapping[int, str]) -> None:
+    """Set the rank of the only process of no title, where the others tell all ranks but one below the last.
+
+    It must have been started like another one (`titles`: by process id), and is no launcher.
+    """
+    told = {process.rank for process in processes if process.rank is not None}
+    left = [process for process in processes if process.rank is None]
+    gap = set(range(max(told, default=0))) - told
+    if len(left) != 1 or len(gap) != 1 or len(told) < _TOLD:
+        return
+    commands = Counter(_DIGITS.sub("", title) for title in titles.values())
+    if commands[_DIGITS.sub("", titles.get(left[0].pid or 0, "?"))] > 1 and left[0].task is None:
+        left[0].rank = gap.pop()
 
 
 def begins_dump(text: str) -> bool:
@@ -177,13 +181,20 @@ def _lines(data: bytes, file: str) -> Iterator[Line]:
 
 
 def _threads(
-    lines: Iterable[Line], workers: set[int], titles: dict[int, str]
-) -> Iterator[tuple[_Who, _Thread]]:
-    """Yield (whose, thread) in file order, and add the processes that are workers to `workers` and names to `titles`."""
-    section: int | None = None
+    lines: Iterable[Line],
+    workers: set[int],
+    titles: dict[int, str],
+    titled: dict[int | None, tuple[int, ...]],
+) -> Iterator[tuple[_Who, OpenThread]]:
+    """Yield (whose, thread) in file order.
+
+    The processes that are workers are added to `workers`, names to `titles`, and to `titled` the ranks that a title names, by the
+    first of them.
+    """
+    section: int | None = None  # rank, the first of several
     pid: int | None = None
     title, left, by_hand = None, 0, False
-    open_: dict[_Who, tuple[_Who, _Thread]] = {}
+    open_: dict[_Who, tuple[_Who, OpenThread]] = {}
     for line in lines:
         begins = _SPY_PROCESS.match(line.text) or _header(line.text) is not None
         if (title is not None and begins) or (by_hand and _SPY_PROCESS.match(line.text)):
@@ -191,11 +202,10 @@ def _threads(
             yield from open_.values()
             open_, section, pid, by_hand, title = {}, title, None, title is not None, None
         elif (
-            len(line.text) <= _TITLE_LIMIT
-            and (match := _TITLE.match(line.text))
-            and not _SECTION.match(line.text)
+            (named := ranks_titled(line.text)) and not _SECTION.match(line.text) and _frame(line.text) is None
         ):
-            title, left = int(match.group(1)), _BELOW_A_TITLE
+            title, left = named[0], _BELOW_A_TITLE
+            titled[title] = named
             continue
         elif line.text.strip("` \t"):
             left -= 1
@@ -218,7 +228,7 @@ def _threads(
         )
         thread = _header(line.text)
         if thread is None and writer not in open_ and line.text.startswith("#0 "):
-            thread = _Thread("1", "", numbered_first=True)  # pstack of a process with one thread
+            thread = OpenThread("1", "", numbered_first=True)  # pstack of a process with one thread
         if thread is not None:
             if writer in open_:
                 yield open_[writer]
@@ -231,15 +241,15 @@ def _threads(
     yield from open_.values()
 
 
-def _header(text: str) -> _Thread | None:
+def _header(text: str) -> OpenThread | None:
     if match := _FAULT_THREAD.match(text):
-        return _Thread(match.group(2), match.group(3) or "", current=match.group(1) == "Current thread")
+        return OpenThread(match.group(2), match.group(3) or "", current=match.group(1) == "Current thread")
     if match := _SPY_THREAD.match(text):
-        return _Thread(match.group(1), match.group(3) or "")
+        return OpenThread(match.group(1), match.group(3) or "")
     if match := _PLAIN_THREAD.match(text):
-        return _Thread(match.group(1), "", outermost_first=True)
+        return OpenThread(match.group(1), "", outermost_first=True)
     if match := _GDB_THREAD.match(text):
-        return _Thread(match.group(2), match.group(3) or "", numbered_first=match.group(1) == "1")
+        return OpenThread(match.group(2), match.group(3) or "", numbered_first=match.group(1) == "1")
     return None
 
 
@@ -258,32 +268,3 @@ def _frame(text: str) -> Frame | None:
     if match := _SPY_FRAME.match(text):
         return Frame(function_name(match.group(1)), match.group(2), int(match.group(3) or 0))
     return None
-
-
-def _finished(threads: list[_Thread]) -> list[Thread]:
-    """Return the threads of one process without the dumper's, the main one marked."""
-    threads = [thread for thread in threads if thread.frames]
-    for thread in threads:
-        if thread.outermost_first:
-            thread.frames.reverse()
-    main = _main(threads)
-    kept = [t for t in threads if t is main or not (t.current and t.from_bootstrap and main is not None)]
-    result: list[Thread] = []
-    for number, thread in enumerate(kept, 1):
-        name = "MainThread" if thread is main and not thread.name else thread.name or f"thread {number}"
-        result.append((name, tuple(thread.frames), thread is main))
-    return sorted(result, key=lambda thread: not thread[2])
-
-
-def _main(threads: list[_Thread]) -> _Thread | None:
-    """Return the main thread: named so, or gdb's first, or the oldest one that Python did not start itself.
-
-    faulthandler lists threads from the newest to the oldest, so the last candidate is the oldest.
-    """
-    for thread in threads:
-        if thread.name == "MainThread" or thread.numbered_first:
-            return thread
-    candidates = [t for t in threads if not t.from_bootstrap]
-    modules = [t for t in candidates if t.frames[-1].name in {"<module>", "_run_module_as_main", "main"}]
-    chosen = modules or candidates
-    return chosen[-1] if chosen else None

@@ -36,6 +36,7 @@ _SYMPTOMS = regex(
     r"|\bHccl[A-Z]\w{1,60}, error code is \d|\berror code is (?:107019|107020|507048)\b"
 )
 _SYMPTOM_TYPES = (
+    "CheckpointException",  # of torch.distributed.checkpoint, which all ranks raise for those that failed
     "DistNetworkError",
     "DistStoreError",
     "DistBackendError",

@@ -16,6 +16,7 @@ from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.exit_codes import ExitCodeParser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.good_ends import good_ends
+from hangscope.ingest.job_logs.held import HeldParser
 from hangscope.ingest.job_logs.horovod import HorovodParser
 from hangscope.ingest.job_logs.kubernetes import PodParser
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
@@ -127,7 +128,7 @@ def read_log(
     parsers: list[LineParser] = [
         TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
         DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
-        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
+        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)

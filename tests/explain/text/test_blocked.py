@@ -120,3 +120,38 @@ def test_who_stood_at_the_same_line_when_all_were_looked_at_twice_is_named(tmp_p
 @pytest.mark.parametrize("looks", [[[*READ, *LOAD]], [[*LOAD], [*READ, *LOAD]]])
 def test_one_look_or_another_place_proves_nothing(tmp_path: Path, looks: list[list[str]]) -> None:
     assert told(tmp_path, _looked_at(looks)).status == "inconclusive"
+
+
+def _native(frames: list[str]) -> list[str]:
+    return [f"#{n}  {'0x00007fff2f7c8a5d in ' if not n else ''}{frame}" for n, frame in enumerate(frames)]
+
+
+SYNCHRONIZES = [
+    "?? ()",
+    "clock_gettime ()",
+    "cuStreamSynchronize () from /usr/lib/libcuda.so.1",
+    "at::_ops::item::call ()",
+]
+SEMAPHORE = ["futex_wait_cancelable (private=0) at futex-internal.h:320", "sem_wait () from /lib/libc.so.6"]
+
+
+def _natively(odd: list[str]) -> dict[str, str | list[str]]:
+    head = 'Thread 1 (Thread 0x7fb10d400000 (LWP 50) "python"):'
+    return {f"gdb_rank_{r}.txt": [head, *_native(odd if r == 2 else SYNCHRONIZES)] for r in range(4)}
+
+
+def test_who_waits_for_a_semaphore_while_all_drivers_wait_for_their_devices_is_stuck(tmp_path: Path) -> None:
+    assert short(told(tmp_path, _natively(SEMAPHORE))) == ("stuck_rank", (2,), "low")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ["pthread_cond_wait () from /lib/libc.so.6", "torch::autograd::ReadyQueue::pop()"],
+        ["futex_wait () at futex-internal.h:320", "c10d::TCPStore::wait()"],
+        ["ncclLaunchKernel () from libnccl.so.2"],
+    ],
+)
+def test_a_backward_pass_and_communication_are_no_wait_of_the_hosts(tmp_path: Path, odd: list[str]) -> None:
+    verdict = told(tmp_path, _natively(odd)).verdict
+    assert verdict is not None and verdict.culprit_ranks == ()

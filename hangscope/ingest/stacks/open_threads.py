@@ -1,0 +1,57 @@
+"""The threads of one process while its dump is read: which of them is the main one, and which wrote the dump."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from hangscope.dataclass import dataclass
+from hangscope.incident import Frame
+from hangscope.ingest.stacks.spy_json import Thread
+
+_OUTSIDE = frozenset({"_bootstrap", "_bootstrap_inner", "__bootstrap"})
+
+
+@dataclass(slots=True)
+class OpenThread:
+    """A thread as it is read: what its header tells, and the frames so far."""
+
+    ident: str
+    name: str
+    current: bool = False
+    numbered_first: bool = False
+    outermost_first: bool = False
+    frames: list[Frame] = field(default_factory=list)
+
+    @property
+    def from_bootstrap(self) -> bool:
+        """Whether Python started it as a thread of its own."""
+        return bool(self.frames) and any(frame.name in _OUTSIDE for frame in self.frames[-2:])
+
+
+def finished(threads: list[OpenThread]) -> list[Thread]:
+    """Return the threads of one process without the dumper's, the main one marked."""
+    threads = [thread for thread in threads if thread.frames]
+    for thread in threads:
+        if thread.outermost_first:
+            thread.frames.reverse()
+    main = _main(threads)
+    kept = [t for t in threads if t is main or not (t.current and t.from_bootstrap and main is not None)]
+    result: list[Thread] = []
+    for number, thread in enumerate(kept, 1):
+        name = "MainThread" if thread is main and not thread.name else thread.name or f"thread {number}"
+        result.append((name, tuple(thread.frames), thread is main))
+    return sorted(result, key=lambda thread: not thread[2])
+
+
+def _main(threads: list[OpenThread]) -> OpenThread | None:
+    """Return the main thread: named so, or gdb's first, or the oldest one that Python did not start itself.
+
+    faulthandler lists threads from the newest to the oldest, so the last candidate is the oldest.
+    """
+    for thread in threads:
+        if thread.name == "MainThread" or thread.numbered_first:
+            return thread
+    candidates = [t for t in threads if not t.from_bootstrap]
+    modules = [t for t in candidates if t.frames[-1].name in {"<module>", "_run_module_as_main", "main"}]
+    chosen = modules or candidates
+    return chosen[-1] if chosen else None

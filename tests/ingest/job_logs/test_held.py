@@ -1,0 +1,55 @@
+"""What holds a process up by its own word or the kernel's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.text_lines import short, status, timeout, told
+
+PROMPT = ["> /workspace/train/loss.py(66)forward()", "-> scale = scale / scale.sum()", "(Pdb) "]
+BLOCKED = "[881320.40] INFO: task python:9914 blocked for more than 120 seconds."
+
+
+def _rows(option: str = "--rank {}") -> list[str]:
+    return [
+        f"  {9914 + n} Ds   rpc_wait_bit_killable        python3 fit.py {option.format(n)}" for n in range(4)
+    ]
+
+
+def _waits(*ranks: int) -> list[str]:
+    return [line for rank in ranks for line in (timeout(rank), status(rank, 6, 6, 5))]
+
+
+def test_a_prompt_holds_the_rank_that_the_others_wait_for(tmp_path: Path) -> None:
+    begun = [f"[rank{rank}] iter 40 loss 2.1" for rank in range(3)]
+    assert short(told(tmp_path / "silent", [*begun, *PROMPT, *_waits(0, 2)]))[:2] == ("stuck_rank", (1,))
+    own = [f"[rank2]: {line}" for line in PROMPT]
+    assert short(told(tmp_path / "own", [*begun, *own, *_waits(0, 1)]))[:2] == ("stuck_rank", (2,))
+
+
+def test_a_prompt_of_a_job_of_which_several_ranks_are_silent_names_nobody(tmp_path: Path) -> None:
+    begun = [f"[rank{rank}] iter 40 loss 2.1" for rank in range(4)]
+    assert short(told(tmp_path, [*begun, *PROMPT, *_waits(0, 2)]))[1] == ()
+
+
+def test_a_task_that_the_kernel_sees_blocked_is_the_rank_that_ps_names(tmp_path: Path) -> None:
+    assert short(told(tmp_path, [*_rows(), BLOCKED, *_waits(2)]))[:2] == ("stuck_rank", (0,))
+
+
+@pytest.mark.parametrize("option", ["--lora-rank 8", "--rank 8", ""])
+def test_rows_that_tell_no_rank_of_the_job_place_no_task(tmp_path: Path, option: str) -> None:
+    assert short(told(tmp_path, [*_rows(option), BLOCKED, *_waits(2)]))[1] == ()
+
+
+def test_who_timed_out_itself_waits_in_the_kernel_for_its_end(tmp_path: Path) -> None:
+    assert 0 not in short(told(tmp_path, [*_rows(), BLOCKED, *_waits(0, 2)]))[1]
+
+
+def test_a_monitor_without_a_heartbeat_proves_the_stop_and_names_nobody(tmp_path: Path) -> None:
+    line = (
+        "[WARNING] [RankMonitorServer:gpu02:rank {}] Did not get subsequent heartbeat. Waited 180.00 seconds."
+    )
+    report = told(tmp_path, [line.format(rank) for rank in (3, 1)])
+    assert report.status == "hang" and short(report)[:2] == ("unknown", ())
