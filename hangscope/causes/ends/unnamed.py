@@ -78,7 +78,8 @@ def _plain(case: Case) -> Match | None:
     for cause, kinds, what, advice, strength in _FAULTS:
         told: list[Event] = [e for e in case.statements.all(NcclWarn) if e.fault in kinds]
         told[:0] = [e for kind in kinds if isinstance(kind, type) for e in case.statements.all(kind)]
-        if events := [e for e in told if not (isinstance(e, OomCuda) and e.implausible)]:
+        told = [e for e in told if not (isinstance(e, OomCuda) and e.implausible)]
+        if events := [e for e in told if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
             why = f"{what} ({events[0].text[:120]})" if cause == "gpu_stall" else what
             return _match(cause, events, why, advice, strength=strength)
     return None
