@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.align.waitgraph import OpenCall
-from hangscope.causes.case import Case, Match, answer, who
+from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.mismatch import describe
 from hangscope.causes.participation import busy
 from hangscope.conclusion import Evidence
@@ -152,12 +152,9 @@ def _kind(case: Case, rank: int, call: OpenCall) -> CallKind | None:
 
 def _in_calls(case: Case, rank: int) -> Evidence:
     """Return the first two calls that a rank has open."""
-    named = ", then ".join(_name(case, rank, call) for call in case.graph.open_calls[rank][:2])
-    return case.recorded(rank, f"rank {rank} is in {named}")
-
-
-def _name(case: Case, rank: int, call: OpenCall) -> str:
-    kind = _kind(case, rank, call)
-    group = case.incident.groups[call.gid]
-    frame = case.frame_of(kind)
-    return f"{describe(kind)} on group {group.label}" + (f" at {frame}" if frame else "")
+    calls = [(call.gid, _kind(case, rank, call)) for call in case.graph.open_calls[rank][:2]]
+    named = [
+        f"{describe(kind)} on group {case.incident.groups[gid].label}{at(case.frame_of(kind))}"
+        for gid, kind in calls
+    ]
+    return case.recorded(rank, f"rank {rank} is in {', then '.join(named)}")

@@ -22,7 +22,7 @@ def unpaired(case: Case) -> Match | None:
     if pair is None:
         return _somewhere(case)
     if pair.send is not None and pair.recv is not None:
-        return _left_out(case) if finding.change.skipped else _unequal(case)
+        return _both_made(case)
     source, destination = pair.key.source, pair.key.destination
     missing, made, absent, waiter = "receive", "send", destination, source
     if pair.send is None:
@@ -91,18 +91,22 @@ def _somewhere(case: Case) -> Match:
     )
 
 
-def _left_out(case: Case) -> Match:
-    """Return the answer for sends and receives that all have a counterpart, but not the one that was meant."""
-    finding = case.finding
-    culprit = finding.culprits[0]
-    wanted = _peered(case, culprit, next(kind for kind in finding.change.skipped if kind.is_p2p))
-    return answer(
-        "p2p_mismatch",
-        finding.culprits,
-        f"rank {culprit} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle{_alike(finding.culprits)}",
-        *_schedules(culprit),
-        evidence=_strayed(case, culprit),
-    )
+def _both_made(case: Case) -> Match:
+    """Return the answer for a send and a receive that were both made: not for each other, or with different sizes."""
+    finding, culprits = case.finding, case.finding.culprits
+    if not finding.change.skipped:
+        return answer(
+            "p2p_mismatch",
+            culprits,
+            f"{describe(finding.own.kind)} meets {describe(finding.stuck.kind)}: a send and its receive of different sizes",
+            f"Make {who(culprits)} use the size that this pair exchanged before, or exchange the sizes first.",
+            "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
+            strength=2,
+        )
+    wanted = _peered(case, culprits[0], next(kind for kind in finding.change.skipped if kind.is_p2p))
+    why = f"rank {culprits[0]} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle{_alike(culprits)}"
+    evidence = _strayed(case, culprits[0])
+    return answer("p2p_mismatch", culprits, why, *_schedules(culprits[0]), evidence=evidence)
 
 
 def _alike(named: tuple[int, ...]) -> str:
@@ -135,16 +139,3 @@ def _peered(case: Case, rank: int, kind: CallKind | None) -> str:
         if max(kind.src, kind.dst) < len(ranks) and kind in {case.incident.kinds[k] for k in made}:
             return f"{kind.op} {ranks[kind.src]} -> {ranks[kind.dst]}"
     return f"{kind.op} {kind.src} -> {kind.dst} (group-local)"
-
-
-def _unequal(case: Case) -> Match:
-    """Return the answer for a send and a receive that meet with different sizes."""
-    finding = case.finding
-    return answer(
-        "p2p_mismatch",
-        finding.culprits,
-        f"{describe(finding.own.kind)} meets {describe(finding.stuck.kind)}: a send and its receive of different sizes",
-        f"Make {who(finding.culprits)} use the size that this pair exchanged before, or exchange the sizes first.",
-        "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
-        strength=2,
-    )
