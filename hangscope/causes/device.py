@@ -112,7 +112,8 @@ def network_fault(case: Case) -> Match | None:
     later = [e for e in warnings if e.tier > tier]
     local = sorted({e.rank for e in first if tier == 1 and e.rank is not None})
     culprits = tuple(local) or (_both_ends(case, first) if tier == 2 else ())
-    if isinstance(finding, Nothing) and not culprits:
+    minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # the size is the program's own
+    if isinstance(finding, Nothing) and (tier > 2 or (minor and not culprits)):
         return None
     why = "the transport reported a fault"
     if isinstance(finding, Stalled | Lagging):
@@ -120,10 +121,10 @@ def network_fault(case: Case) -> Match | None:
         some = "not all of them complete it" if done or isinstance(finding, Lagging) else "none completes it"
         why = f"every member joined the call and {some}"
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
-    where = f" at {' and '.join(nodes)}" if 0 < len(nodes) <= 4 else ""
+    where = f" {'between' if len(nodes) > 1 else 'at'} {' and '.join(nodes)}" if 0 < len(nodes) <= 4 else ""
     nics = sorted({str(e.nic) for e in first if e.nic})
-    if culprits:
-        why += f"; the transport names {who(culprits)}" + (f", adapter {', '.join(nics[:3])}" if nics else "")
+    why += f"; the transport names {who(culprits)}" if culprits else ""
+    why += f", adapter {', '.join(nics[:3])}" if nics else ""
     check = "Nothing above the transport is wrong here. Check the links of this group's hosts, and rerun with NCCL_DEBUG=INFO and NCCL_DEBUG_FILE per process to see which pair it is."
     if warnings:
         check = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."

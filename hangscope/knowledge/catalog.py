@@ -271,6 +271,7 @@ ORDER = (
     "ends.silence.vanished",
     "ends.silence.may_have_died",
     "mismatch.other_roots",
-    "device.network_fault",
     "ends.unnamed.fault_without_rank",
+    "device.network_fault",
+    "ends.unnamed.end_without_rank",
 )

@@ -29,12 +29,19 @@ _NO_FAULT = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
 
 
 def fault_without_rank(case: Case) -> Match | None:
-    """The first fault that explains a stop by itself, told by a line that names no rank."""
-    stalled = isinstance(case.finding, Stalled) and case.from_text
-    if not stalled and not isinstance(case.finding, Nothing):
-        return None
-    rules = (_plain, _adapter, _halves, _ended, _exception, _swept)
+    """A line that tells its fault by itself, and names no rank."""
+    return _plain(case) if _nothing_else(case) else None
+
+
+def end_without_rank(case: Case) -> Match | None:
+    """An end of a process, or a call that did not fit, by a line that names no rank."""
+    rules = (_halves, _ended, _exception, _swept) if _nothing_else(case) else ()
     return next((match for rule in rules if (match := rule(case)) is not None), None)
+
+
+def _nothing_else(case: Case) -> bool:
+    """Return whether calls show nothing, so that the first fault of any rank explains the stop."""
+    return isinstance(case.finding, Nothing) or (isinstance(case.finding, Stalled) and case.from_text)
 
 
 def _match(
@@ -83,24 +90,6 @@ def _plain(case: Case) -> Match | None:
             why = f"{what} ({events[0].text[:120]})" if cause == "gpu_stall" else what
             return _match(cause, events, why, advice, strength=strength)
     return None
-
-
-def _adapter(case: Case) -> Match | None:
-    told = [e for e in case.statements.all(NcclWarn) if e.of_transport and e.tier <= 2 and not e.retrying]
-    # A message of another size is the program's own.
-    warnings = sorted((e for e in told if e.fault != "size_mismatch"), key=lambda e: (e.tier, e.file, e.line))
-    if not warnings:
-        return None
-    first = warnings[0]
-    peer = first.peer_node or first.peer_host
-    towards = f" towards {peer}" if peer else ""
-    return _match(
-        "network_stall",
-        warnings,
-        f"the transport reported a fault{towards}" + (f" (adapter {first.nic})" if first.nic else ""),
-        f"Check NIC, cable and switch port{towards}; then run a pairwise bandwidth test over these hosts.",
-        "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts.",
-    )
 
 
 def _halves(case: Case) -> Match | None:
