@@ -112,9 +112,9 @@ class Match:
     advice: list[str] = field(default_factory=list)
     frame: Frame | None = None
     frame_rank: int | None = None
-    api: str | None = None
     stack: Stack = ()
     rivals: list[tuple[str, str]] = field(default_factory=list)
+    api: str | None = None
 
 
 Rule = Callable[[Case], "Match | None"]
@@ -135,9 +135,8 @@ def answer(
 ) -> Match:
     """Return a match, with what to do behind its reason, and with lines among its evidence quoted."""
     facts = [quote(item) if isinstance(item, Event) else item for item in evidence]
-    match = Match(cause, tuple(culprits), why, strength, category, facts, list(advice), frame, frame_rank)
-    match.stack, match.rivals = stack, list(rivals)
-    return match
+    given = (tuple(culprits), why, strength, category, facts, list(advice), frame, frame_rank, stack)
+    return Match(cause, *given, list(rivals))
 
 
 def who(ranks: Iterable[int], nobody: str = "one side") -> str:

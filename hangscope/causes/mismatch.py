@@ -82,9 +82,9 @@ def received_sizes(case: Case) -> Match | None:
     culprits = other if other and set(other) <= set(culprits) else culprits
     # Every message differs from its buffer by the factor between two element types.
     types = all(e.expected and e.received / e.expected in (2, 4, 8) for e in events)
-    rivals = [("collective_mismatch", "two different calls that meet differ in size as well")]
-    if types or culprits:
-        rivals = [("dtype_mismatch", "another element type would give these sizes as well")] if types else []
+    rival = ("collective_mismatch", "two different calls that meet differ in size as well")
+    if types:
+        rival = ("dtype_mismatch", "another element type would give these sizes as well")
     whose = f"the buffer of {who(culprits, 'a rank')} does not fit what the others sent"
     return answer(
         "shape_mismatch",
@@ -93,7 +93,7 @@ def received_sizes(case: Case) -> Match | None:
         "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides.",
         strength=0 if types or not culprits else 1,
         evidence=received(case),
-        rivals=rivals,
+        rivals=[rival],
     )
 
 

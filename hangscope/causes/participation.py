@@ -8,7 +8,6 @@ from hangscope.causes.mismatch import ROOTED, describe
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Different, Extra
 from hangscope.incident import CallKind, Event
-from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
 
@@ -91,21 +90,17 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         evidence += [e for kind in (DumpObserved, HeartbeatTimeout) for e in statements.of(rank, kind)[:1]]
     frame = next(filter(None, frames.values()), None)
     whose, one = who(culprits), len(culprits) == 1
-    look = f"Take a stack of {whose} now (py-spy dump --pid PID): data loader, lock, I/O, checkpoint or a kernel launch."
+    look = f"Take a stack of {whose} (py-spy dump --pid PID; hangscope run does before it ends a job): data loader, lock, I/O, checkpoint or a kernel launch."
     if frame:
         look = (
             f"See what {whose} {'does' if one else 'do'} at {frame}: I/O, a lock, a data loader, a download."
         )
-    elif statements.all(Exit, ExternalEnd):
-        look = f"Take a stack of {whose} before such a job is ended (hangscope run does): data loader, lock, I/O, checkpoint or a kernel launch."
-    waits = "is waiting for nobody and has not made its"
-    if not one:
-        waits = "are waiting for nobody and have not made their"
+    verb, has, its = ("is", "has", "its") if one else ("are", "have", "their")
     recorded = len(seen) == len(culprits) and calls_stay_open(case) is not False
     return answer(
         "stuck_rank",
         culprits,
-        f"{whose} {waits} next call",
+        f"{whose} {verb} waiting for nobody and {has} not made {its} next call",
         look,
         "Move work that one rank does alone out of the step, or give that group a longer timeout with the reason.",
         strength=2 if frame is not None or recorded else 1,
