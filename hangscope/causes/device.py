@@ -10,9 +10,13 @@ from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 
+#: cudaGetErrorString's words for what no device does by itself (driver_types.h)
+_PROGRAM_ERRORS = (
+    "device-side assert", "invalid argument", "invalid configuration", "invalid device ordinal", "no cuda-capable device",
+    "no kernel image is available", "initialization error",
+)  # fmt: skip
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
-_OF_THE_PROGRAM = ("device-side assert", "invalid argument", "invalid configuration")
 
 
 def device_fault(case: Case) -> Match | None:
@@ -21,7 +25,7 @@ def device_fault(case: Case) -> Match | None:
     warned = [e for e in statements.all(NcclWarn) if e.fault == "cuda"]
     told: list[Event] = [*statements.all(Xid, CudaError)]
     faults = [e for e in told if e.rank is not None] or [e for e in warned if e.rank is not None]
-    faults = [e for e in faults if not _of_the_program(e)]
+    faults = [e for e in faults if not of_the_program(e)]
     broken_path = any(e.tier < 3 for e in statements.all(NcclWarn) if e.of_transport)
     if isinstance(finding, Lagging) and 0 < len(finding.culprits) <= _AT_ONCE and not broken_path:
         return _lags(case, finding, faults)
@@ -79,11 +83,12 @@ def _is_no_older_dump(case: Case, rank: int) -> bool:
     return sum(s <= view.proven for s in member.pending) > 1
 
 
-def _of_the_program(event: Event) -> bool:
-    """Return whether a device error is told of a program and not of a device: an assertion in a kernel, a cleaned-up channel."""
-    if isinstance(event, Xid) and event.code in _PROGRAM_XIDS:
-        return True
-    return any(words in event.text.lower() for words in _OF_THE_PROGRAM)
+def of_the_program(event: Event) -> bool:
+    """Return whether a device error is told of a program or its set-up and not of a device: an assertion in a kernel, a device that is not there, a cleaned-up channel."""
+    if isinstance(event, Xid):
+        return event.code in _PROGRAM_XIDS
+    text = event.text.lower()
+    return any(words in text for words in _PROGRAM_ERRORS)
 
 
 def _before(event: Event) -> tuple[float, str, int]:

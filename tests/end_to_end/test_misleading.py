@@ -229,3 +229,48 @@ def test_a_subgroup_of_some_ranks_on_gloo_does_not_split_the_default_group(
         ("0", list(range(8))),
         ("1", [0, 4]),
     ]
+
+
+def test_a_device_that_is_not_there_is_no_broken_one(tmp_path: Path) -> None:
+    lines = raised(2, "RuntimeError: CUDA error: invalid device ordinal")
+    assert blame(judged(tmp_path, rank2=lines)) == ("hang", "crashed_rank", (2,))
+
+
+def test_a_bare_word_of_time_is_of_a_wait_for_peers(tmp_path: Path) -> None:
+    logs = {f"rank{rank}": raised(rank, "RuntimeError: Timed out") for rank in (0, 1)}
+    report = judged(tmp_path, **logs)
+    assert report.verdict is not None and report.verdict.culprit_ranks == ()
+    assert report.verdict.cause != "crashed_rank"
+
+
+# -- of another day ------------------------------------------------------------------------------------------------
+
+
+def _waits(folder: Path, crashed: str, waited: str) -> tuple[str, str, tuple[int, ...]]:
+    """Return what is judged of ranks that wait on 16 October, in a file of this name, beside an exception without a time."""
+    for name, lines in (
+        (crashed, raised(2, "ModuleNotFoundError: No module named 'flash'")),
+        (waited, [timeout(0), timeout(3)]),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("\n".join(lines) + "\n")
+    return blame(analyze(folder))
+
+
+def test_a_log_of_an_earlier_day_is_of_another_run(tmp_path: Path) -> None:
+    day_before = _waits(tmp_path / "a", "out-20261015.log", "out-20261016.log")
+    assert day_before == ("hang", "unknown", ())
+    folders = _waits(tmp_path / "b", "2026-10-12/rank2.log", "2026-10-16/others.log")
+    assert folders == ("hang", "unknown", ())
+
+
+def test_a_log_that_may_be_of_the_same_run_counts(tmp_path: Path) -> None:
+    for number, (crashed, waited) in enumerate(
+        [
+            ("out-20261016-r2.log", "out-20261016.log"),
+            ("rank2.log", "2026-10-16.log"),
+            # the wait began on the day that the older name tells
+            ("2026-10-16_r2.log", "2026-10-17_all.log"),
+        ]
+    ):
+        assert _waits(tmp_path / str(number), crashed, waited)[2] == (2,)

@@ -360,3 +360,15 @@ def test_ctrl_c_without_a_sign_of_a_freeze_is_the_verdict_and_the_freeze_an_alte
     # Three stood in a call when the key was pressed, and one outside of all: in a job that moves it may be so for a moment.
     assert (report.verdict.culprit_ranks, report.verdict.confidence) == ((), "low")
     assert "stuck_rank" in {other.cause for other in report.verdict.alternatives}
+
+
+def test_processes_that_were_all_aborted_are_a_stop_of_which_nobody_tells_the_cause(tmp_path: Path) -> None:
+    lines = ["train.py FAILED", "Failures:"]
+    for rank in range(3):
+        lines += [
+            f"[{rank}]:", f"  time      : 2026-03-12_07:11:0{rank}", "  host      : node4", f"  rank      : {rank} (local_rank: {rank})",
+            f"  exitcode  : -6 (pid: {500 + rank})", "  error_file: <N/A>", f"  traceback : Signal 6 (SIGABRT) received by PID {500 + rank}",
+        ]  # fmt: skip
+    verdict = verdict_on(tmp_path, *lines)
+    assert (verdict.cause, verdict.culprit_ranks) == ("unknown", ())
+    assert "aborted" in verdict.summary

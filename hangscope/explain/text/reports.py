@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from dataclasses import replace
 
 from hangscope.explain.finding import (
     Absent,
@@ -17,12 +18,19 @@ from hangscope.explain.finding import (
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.fingerprints import absent_of, other_calls
 from hangscope.explain.text.output import apart
+from hangscope.explain.text.sides import two_sides
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.job_logs.horovod import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
+from hangscope.regex import regex
+
+_SIZES = regex(r"\[([\d, ]{0,200})\]")
+_DIGITS = regex(r"\d{1,18}")
+_TYPES = regex(r"'(\w{1,40})'")
 
 
 def barrier(incident: Incident, statements: Statements) -> Finding | None:
@@ -93,25 +101,47 @@ def desync(incident: Incident, statements: Statements) -> Finding | None:
 
 
 def analyzer(incident: Incident, statements: Statements) -> Finding | None:
-    """Take what torch's own analyzer printed as a hint: its naming depends on the order in which it read the dumps."""
+    """Take what torch's own analyzer printed as a hint: its naming depends on the order in which it read the dumps.
+
+    It compares all with the first rank that it read, which may be the odd one; who is not named made that rank's call.
+    """
     for report in statements.all(AnalyzerReport):
         if not report.named:
             continue
         waiting = tuple(r for r in report.expected if r not in report.named)
-        call = CallKind(report.op or "")
-        stuck = StuckCall(None, report.seq, waiting[0] if waiting else None, call)
-        own = OwnCall(call, report.seq) if report.what == "unlike" else OwnCall()
-        of = Absent if report.what == "absent" else Different
-        return of(
-            report.named,
-            stuck,
-            own,
-            waiting=waiting,
-            reached=frozenset(waiting),
-            guess=True,
-            events=(report,),
+        call = _call(report, report.wanted)
+        if report.what == "absent":
+            stuck = StuckCall(None, report.seq, waiting[0] if waiting else None, call)
+            return Absent(
+                report.named, stuck, waiting=waiting, reached=frozenset(waiting), guess=True, events=(report,)
+            )
+        calls = {
+            rank: _call(report, text) for rank, text in zip(report.named, report.found, strict=False) if text
+        }
+        if report.own_op:
+            calls = dict.fromkeys(report.named, CallKind(report.own_op))
+        sides: dict[CallKind | None, list[int]] = defaultdict(list)
+        for rank in (*waiting, *report.named):
+            sides[calls.get(rank) if rank in report.named else call].append(rank)
+        ordered = sorted((tuple(side) for side in sides.values()), key=lambda side: (-len(side), side))
+        kinds = dict.fromkeys(waiting, call) | calls
+        return replace(
+            two_sides(incident, statements, report.seq, ordered, kinds), guess=True, events=(report,)
         )
     return None
+
+
+def _call(report: AnalyzerReport, printed: str) -> CallKind:
+    """Return the call of a report, with what was printed of it: another name, sizes or element types."""
+    op = report.op or ""
+    if report.error == "COLLECTIVE_TYPE_MISMATCH" and printed:
+        return CallKind(user_op(printed))
+    types = _TYPES.findall(
+        printed
+    )  # of a call found: what is wanted goes out, what it takes in, what it gives out
+    if types:
+        return CallKind(op, "", (), (), (types[-1],))
+    return CallKind(op, "", tuple(tuple(map(int, _DIGITS.findall(size))) for size in _SIZES.findall(printed)))
 
 
 def horovod(incident: Incident, statements: Statements) -> Finding | None:

@@ -14,6 +14,7 @@ from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -72,6 +73,7 @@ def find_stop(statements: Statements) -> Stop | None:
     """Return the proof that the job stood still, or None where no line proves it."""
     events: list[Event] = [e for kind in PROOFS for e in statements.all(kind)]
     events += [e for e in statements.all(NcclWarn) if e.fault in _GONE]
+    events = events or _aborted(statements)
     if not events:
         return None
     call = _call_of(
@@ -100,11 +102,17 @@ def find_stop(statements: Statements) -> Stop | None:
     )
 
 
+def _aborted(statements: Statements) -> list[Event]:
+    """Return the ends that a launcher tells of, where several processes were aborted and none ended otherwise: as watchdogs do to those that wait."""
+    exits = [e for e in statements.all(Exit) if e.code not in (0, -15)]
+    return [*exits] if len(exits) > 1 and all(e.signal == "SIGABRT" for e in exits) else []
+
+
 def _waiting(event: Event) -> Collection[int]:
     """Return the ranks (global) that a line shows waiting: its printer, or those that torch's analyzer does not miss."""
     if isinstance(event, AnalyzerReport):
         return set(event.expected) - set(event.named) if event.what == "absent" else ()
-    return () if event.rank is None or isinstance(event, DumpObserved) else (event.rank,)
+    return () if event.rank is None or isinstance(event, DumpObserved | Exit) else (event.rank,)
 
 
 def _call_of(events: Sequence[_Call]) -> list[_Call]:
@@ -141,6 +149,8 @@ def _in_flight(events: Sequence[_Call]) -> int | None:
 
 def told_of(stop: Stop) -> str:
     """Return what a stop tells in a sentence's words: `ranks 0-3 waited in all_reduce seq 31 of group 0 (default_pg)`."""
+    if isinstance(stop.events[0], Exit):
+        return "a launcher saw its processes aborted (SIGABRT), as watchdogs do to those that wait"
     who = ranks_phrase(stop.ranks) if stop.ranks else "a rank that no line names"
     what = f"in {stop.call.op}" if stop.call is not None else "for its peers"
     sizes = stop.call.input_sizes if stop.call is not None else ()

@@ -20,7 +20,7 @@ from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.numbered_logs import with_those_of_a_row, without_job_numbers
-from hangscope.ingest.evidence.restarts import without_earlier, without_failures_of
+from hangscope.ingest.evidence.restarts import without_earlier, without_failures_of, without_older_days
 from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
 from hangscope.ingest.evidence.victims import with_victims
@@ -142,6 +142,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     """Return what all text inputs say together, of one restart attempt (default: the last; "all": of all of them)."""
     text = TextEvidence()
     notes += misplaced(readings)
+    readings = without_older_days(readings, notes)
     readings, job_numbers = without_job_numbers(readings)
     readings = with_those_of_a_row(readings)
     mapping = LocalRanks(readings)

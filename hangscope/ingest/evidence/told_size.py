@@ -10,7 +10,7 @@ from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
+from hangscope.ingest.torch_logs.analyzer import AnalyzerReport, AnalyzerUndecided
 from hangscope.ingest.torch_logs.debug_pages import NoAnswer
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.store import DdpParams, StoreTimeout
@@ -36,6 +36,8 @@ def sizes(event: Event) -> Iterator[int]:
         told = [event.nranks]
     elif isinstance(event, HorovodStall):
         told = [rank + 1 for rank in event.missing]
+    elif isinstance(event, AnalyzerUndecided):
+        told = [rank + 1 for rank in event.unseen]
     elif isinstance(event, AnalyzerReport):
         told = [rank + 1 for rank in (*event.named, *event.expected)]
     else:

@@ -73,6 +73,8 @@ _ANY = regex(
 #: (global rank, local rank, task, process id, what else tells the writers of lines apart) of a process, as far as they are told
 _Who = tuple["int | None", "int | None", "int | None", "int | None", str]
 
+_NOBODY: _Who = (None, None, None, None, "")
+
 
 @dataclass(slots=True)
 class ProcessStacks:
@@ -195,6 +197,7 @@ def _threads(
     pid: int | None = None
     title, left, by_hand = None, 0, False
     open_: dict[_Who, tuple[_Who, OpenThread]] = {}
+    last = _NOBODY  # whose header was read last
     for line in lines:
         begins = _SPY_PROCESS.match(line.text) or _header(line.text) is not None
         if (title is not None and begins) or (by_hand and _SPY_PROCESS.match(line.text)):
@@ -227,9 +230,12 @@ def _threads(
             else (None, line.local_rank, line.task, line.pid, line.origin)
         )
         thread = _header(line.text)
+        if thread is None and writer == _NOBODY and writer not in open_ and last in open_:
+            writer = last  # a logger puts its prefix before the first line of what it prints alone
         if thread is None and writer not in open_ and line.text.startswith("#0 "):
             thread = OpenThread("1", "", numbered_first=True)  # pstack of a process with one thread
         if thread is not None:
+            last = writer
             if writer in open_:
                 yield open_[writer]
             open_[writer] = ((*writer[:3], writer[3] if writer[3] is not None else pid, writer[4]), thread)

@@ -26,13 +26,18 @@ class LateStackParser(LineParser):
     def __init__(self) -> None:
         self._lines: deque[Line] = deque(maxlen=_LINES_KEPT)
         self._open: dict[str, int] = {}
+        self._last = ""
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Keep a line of a dump."""
         left = self._open.pop(line.origin, 0)
+        if not line.origin and not left and self._last in self._open and is_frame(line.text):
+            self._lines.append(line)  # a logger puts its prefix before the first line of what it prints alone
+            return []
         if begins_dump(line.text) or (left and is_frame(line.text)):
             self._lines.append(line)
             self._open[line.origin] = _OTHERS_BETWEEN
+            self._last = line.origin
         elif left > 1 and (not line.text.strip() or line.text.startswith("Python v")):
             self._open[line.origin] = left - 1  # between two threads, or a process and its first one
         self._open = {name: left - (name != line.origin) for name, left in self._open.items() if left > 1}

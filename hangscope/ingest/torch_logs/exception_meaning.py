@@ -32,6 +32,8 @@ _SYMPTOMS = regex(
     r"|DDP expects same model across all ranks|appears not to match (?:sizes|strides)|Expected to have "
     r"finished reduction in the prior iteration|Forward order differs across ranks"
     r"|exhausted inputs\. Throwing across all ranks|Rank \d{1,7} exhausted all inputs|aborted by|collective operation timeout"
+    # what is thrown in C++ arrives as a RuntimeError; a bare word of time is of a wait for peers (Python's own have other types)
+    r"|^RuntimeError: [Tt]ime(?:d |-)?out\W{0,3}$"
     # torch_npu: a call of HCCL's, and ACL's codes for a wait and a task that timed out
     r"|\bHccl[A-Z]\w{1,60}, error code is \d|\berror code is (?:107019|107020|507048)\b"
 )

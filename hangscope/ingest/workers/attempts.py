@@ -20,7 +20,7 @@ def with_attempts(events: list[Event], attempt: int | None) -> list[Event]:
     An agent prints `failed (exitcode …` once per attempt, after its workers' last output; so an agent that
     prints it again is one attempt further, and what stands between belongs to the later one. Behind the last
     such line only a line of a rank, or a table behind its word that it restarts them, shows that one more attempt
-    began. Without an agent, a rank that speaks again after its watchdog ended its process is one attempt further, and so
+    began; what stands before that word is of the attempt that failed. Without an agent, a rank that speaks again after its watchdog ended its process is one attempt further, and so
     is a task of srun that ends again.
     """
     if attempt is not None:
@@ -32,7 +32,8 @@ def with_attempts(events: list[Event], attempt: int | None) -> list[Event]:
     for index, event in enumerate(events):
         agent = _ends_attempt(event)
         if agent is None:
-            restarted |= isinstance(event, CleanupSignal) and event.signal == "restart"
+            if isinstance(event, CleanupSignal) and event.signal == "restart":
+                restarted, last = True, index
             if last >= 0 and isinstance(event, Exit) and event.via == "table":
                 begun |= restarted
                 last = last if restarted else index  # an agent's table closes what it told before

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 
 from hangscope.ingest.stacks.dumps import read_processes
 from hangscope.ingest.stacks.titles import local_ranks_of_commands, ranks_of_commands, ranks_titled
+from tests.text_lines import short, told
 
 
 @pytest.mark.parametrize(
@@ -103,3 +105,15 @@ def test_the_process_of_no_title_is_the_one_that_the_titles_leave() -> None:
 )
 def test_who_is_left_is_not_told_where_more_than_one_may_be_meant(parts: tuple[str, ...]) -> None:
     assert None in _ranks(*parts)
+
+
+def test_a_logger_puts_its_prefix_before_the_first_line_alone(tmp_path: Path) -> None:
+    c10d = '  File "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py", line 2501 in all_reduce'
+    lines = []
+    for rank in range(4):
+        lines += [
+            f"[2026-03-30 02:00:1{rank} TP{rank}] Current thread 0x00007f4fe54b{rank}480 (most recent call first):",
+            '  File "/eng/storage.py", line 18 in get' if rank == 3 else c10d,
+            '  File "/eng/cache.py", line 41 in check',
+        ]
+    assert short(told(tmp_path, {"server.log": lines})) == ("stuck_rank", (3,), "medium")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.identity import identity
 from hangscope.ingest.workers.log_reading import LogReading, read_log
 
@@ -97,6 +98,15 @@ def test_a_table_behind_a_restart_is_of_the_attempt_that_began_then() -> None:
     assert [e.attempt for e in reading.events if e.kind == "exit"] == [0, 1]
     told = read(AGENT.format(code=-9, local=2, pid=19) + entry).events
     assert [e.attempt for e in told if e.kind == "exit"] == [None, None]
+
+
+def test_what_stands_before_the_agents_word_of_a_restart_is_of_the_attempt_that_failed() -> None:
+    restart = "I1120 15:31:49.900000 29458 torch/distributed/elastic/agent/server/api.py:920] [default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+    reading = read(
+        AGENT.format(code=1, local=0, pid=19) + "OSError: b\n" + restart + "[rank0]: KeyError: c\n"
+    )
+    told = [(e.type, e.attempt) for e in reading.events if isinstance(e, RankException)]
+    assert told == [("OSError", 0), ("KeyError", 1)]
 
 
 def test_two_agents_end_one_attempt_together() -> None:

@@ -145,18 +145,19 @@ def test_tasks_that_are_no_ranks_tell_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "pids"),
+    ("prefix", "whose"),
     [
-        ("(RayWorkerWrapper pid=41{n}, ip=192.0.2.{n}) ", [410, 411]),  # another line may tell their ranks
+        # another line may tell their ranks
+        ("(RayWorkerWrapper pid=41{n}, ip=192.0.2.{n}) ", [(None, 410), (None, 411)]),
         ("[default{n}]:", []),  # which node's local ranks these are, nothing tells
         ("gpu-0{n}: ", []),
     ],
 )
 def test_stacks_of_processes_without_a_rank_are_not_mixed(
-    tmp_path: Path, prefix: str, pids: list[int]
+    tmp_path: Path, prefix: str, whose: list[tuple[int | None, int | None]]
 ) -> None:
     own = [[prefix.format(n=n) + line + "\n" for line in STACK.splitlines()] for n in (0, 1)]
     woven = "".join(a + b for a, b in zip(*own, strict=True))
     for text in (woven, "step 1\n" * 2000 + woven):
         threads = read(tmp_path, text)["threads"]
-        assert [(row[3], row[4], len(row[1])) for row in threads] == [(None, pid, 2) for pid in pids]
+        assert [(row[3:5], len(row[1])) for row in threads] == [(who, 2) for who in whose]
