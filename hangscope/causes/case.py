@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
+from hangscope.align.rankset import ranks_phrase
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.conclusion import Evidence, Source
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Explanation, Finding, Nothing
-from hangscope.explain.statements.statements import Statements
+from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.incident import CallKind, Event, Frame, Incident, Stack
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.knowledge.callsite import user_frame
@@ -43,11 +44,21 @@ class Case:
         return any(kind.stack for kind in self.incident.kinds)
 
     @property
+    def on_gloo(self) -> bool:
+        """Return whether all recorded calls are gloo's."""
+        return {kind.backend for kind in self.incident.kinds} == {"gloo"}
+
+    @property
     def solid(self) -> bool:
         """Return whether the finding names calls that differ or are missing, and not only lines or step counts."""
         return not isinstance(self.finding, Nothing) and (
             not self.from_text or self.finding.stuck.seq is not None
         )
+
+    @property
+    def stacks(self) -> dict[int, Whereabouts]:
+        """Return where a stack shows a rank's main thread, by rank."""
+        return {r: w for r, w in sorted(self.statements.whereabouts.items()) if w.kind == "stack"}
 
     def elsewhere(self, ranks: Sequence[int]) -> list[int]:
         """Return those of `ranks` whose stack shows them at work outside the call that they left open.
@@ -55,11 +66,9 @@ class Case:
         A host that is blocked in its call, or waits for its result, stands where its peers stand; hosts that merely run
         ahead of their devices stand together, too. Only a place of its own tells.
         """
-        stacks = {r: w for r, w in self.statements.whereabouts.items() if w.kind == "stack" and w.stack}
-        at = {rank: (where.stack[0].name, where.stack[0].file) for rank, where in stacks.items()}
-        places = Counter(at.values())
-        rare = max(1, len(at) // 8)
-        return [r for r in ranks if r in at and not stacks[r].inside and places[at[r]] <= rare]
+        top = {rank: (w.stack[0].name, w.stack[0].file) for rank, w in self.stacks.items() if w.stack}
+        places, rare = Counter(top.values()), max(1, len(top) // 8)
+        return [r for r in ranks if r in top and not self.stacks[r].inside and places[top[r]] <= rare]
 
     def stack_of(self, kind: CallKind | None, ranks: Iterable[int]) -> Stack:
         """Return where a call was made: its frames, or the stack or traceback of the first of `ranks` that stands in a call."""
@@ -103,12 +112,42 @@ class Match:
     advice: list[str] = field(default_factory=list)
     frame: Frame | None = None
     frame_rank: int | None = None
-    api: str | None = None
     stack: Stack = ()
     rivals: list[tuple[str, str]] = field(default_factory=list)
+    api: str | None = None
 
 
 Rule = Callable[[Case], "Match | None"]
+
+
+def answer(
+    cause: str,
+    culprits: Iterable[int],
+    why: str,
+    *advice: str,
+    strength: int = 1,
+    category: str | None = None,
+    evidence: Iterable[Evidence | Event] = (),
+    frame: Frame | None = None,
+    frame_rank: int | None = None,
+    stack: Stack = (),
+    rivals: Iterable[tuple[str, str]] = (),
+) -> Match:
+    """Return a match, with what to do behind its reason, and with lines among its evidence quoted."""
+    facts = [quote(item) if isinstance(item, Event) else item for item in evidence]
+    given = (tuple(culprits), why, strength, category, facts, list(advice), frame, frame_rank, stack)
+    return Match(cause, *given, list(rivals))
+
+
+def who(ranks: Iterable[int], nobody: str = "one side") -> str:
+    """Return ranks for a sentence, or `nobody` where none is named."""
+    named = tuple(ranks)
+    return ranks_phrase(named) if named else nobody
+
+
+def at(frame: Frame | None) -> str:
+    """Return a line of the user's for a sentence: ` (train.py:31)`, empty where it is not known."""
+    return f" ({frame.file.rsplit('/', 1)[-1]}:{frame.line})" if frame is not None else ""
 
 
 def last_output(case: Case, rank: int) -> Progress | None:
@@ -116,6 +155,6 @@ def last_output(case: Case, rank: int) -> Progress | None:
     return max(case.statements.of(rank, Progress), key=lambda e: (e.file, e.line), default=None)
 
 
-def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: str = "for") -> Evidence:
+def quote(event: Event, text: str | None = None, *, stance: str = "for") -> Evidence:
     """Return a text event as evidence, with where it stands."""
-    return Evidence(kind, text or event.text, event.rank, Source(event.file, event.line), stance=stance)
+    return Evidence("log", text or event.text, event.rank, Source(event.file, event.line), stance=stance)

@@ -5,30 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hangscope.causes.case import Case, Match, last_output, quote
+from hangscope.causes.mismatch import received
 from hangscope.conclusion import Evidence
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooSizeMismatch, GlooTimeout
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.knowledge.callsite import user_frames
 
 _MOST = 8
-_SIZES = frozenset(
-    {
-        "shape_mismatch",
-        "dtype_mismatch",
-        "collective_mismatch",
-        "rank_conditional_collective",
-        "uneven_loader",
-    }
-)
-_WAITED: dict[type[Event], str] = {
-    WatchdogTimeout: "'s watchdog timed out",
-    GlooTimeout: " waited until it timed out",
-    GlooClosed: " lost its connection to a peer",
-}
+_WAITED: tuple[type[Event], ...] = (WatchdogTimeout, GlooTimeout, GlooClosed)
+_NOT_WAITING = frozenset({"crashed_rank", "stuck_rank", "early_exit"})
 
 
 def corroboration(case: Case, match: Match) -> list[Evidence]:
@@ -58,26 +47,23 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
         for raised in statements.of(rank, RankException)[:1]:
             if raised.symptom and match.frame is not None and match.frame in user_frames(raised.frames):
                 yield quote(raised, f"rank {rank}'s traceback goes through {match.frame}, too: {raised.text}")
-        if match.cause == "crashed_rank":
-            for event in statements.of(rank, GlooTimeout, GlooClosed)[:1]:
-                text = f"rank {rank} still lived when it lost its own peers: {event.text}"
-                yield quote(event, text, stance="against")
-        if match.cause in ("stuck_rank", "early_exit"):
-            for event in statements.of(rank, GlooTimeout, WatchdogTimeout)[:1]:
-                yield quote(event, f"rank {rank} itself timed out in a call: {event.text}", stance="against")
+        for waited in statements.of(rank, *_WAITED)[:1] if match.cause in _NOT_WAITING else ():
+            yield quote(
+                waited,
+                f"rank {rank} still lived when it timed out or lost a peer: {waited.text}",
+                stance="against",
+            )
 
 
 def _of_waiting(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield what the ranks that wait printed: that they waited, in which call, and what they lost."""
-    for sizes in case.statements.all(GlooSizeMismatch)[:2] if match.cause in _SIZES else ():
-        text = f"gloo received {sizes.received} bytes for a buffer of {sizes.expected}; the aborted process is the receiver and may be innocent"
-        yield quote(sizes, text)
+    yield from received(case)
     seen: set[type[Event]] = set()
     for rank in case.finding.waiting:
         for event in case.statements.of(rank, *_WAITED)[:1] if rank not in match.culprits else ():
             if type(event) not in seen:
                 seen.add(type(event))
-                yield quote(event, f"rank {rank}{_WAITED[type(event)]}: {event.text}")
+                yield quote(event, f"rank {rank} waited until it timed out or lost a peer: {event.text}")
 
 
 def _apart(case: Case, words: Progress) -> bool:

@@ -13,16 +13,12 @@ from math import prod
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
 from hangscope.causes.steps import Steps
-from hangscope.incident import CallKind, Frame
-from hangscope.knowledge.callsite import (
-    is_gradient,
-    position_to_loop,
-    user_frame,
-    user_frames,
-)
+from hangscope.incident import CallKind, Frame, Stack
+from hangscope.knowledge.callsite import is_gradient, position_to_loop, user_frame, user_frames
 
 _NUMBERS = 8  # elements of a flag, a loss or a metric
 _TENSORS = 1024  # times as many are of a tensor, which no ragged batch makes so small
+UNKNOWN = CallKind("")
 MET = 64  # calls of a group in which two lines are looked for that met before
 _COLLECTIVES = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
 
@@ -32,43 +28,32 @@ class Difference:
 
     def __init__(self, case: Case) -> None:
         self.case, self.finding, self.steps = case, case.finding, Steps(case)
-        self.own: CallKind | None = case.finding.own.kind
-        self.peer: CallKind | None = case.finding.stuck.kind
+        self.known = case.finding.own.kind is not None and case.finding.stuck.kind is not None
+        self.own = case.finding.own.kind or UNKNOWN
+        self.peer = case.finding.stuck.kind or UNKNOWN
 
     @cached_property
     def differs(self) -> str:
         """Return op, dtype, shape, root or `` (see `matching.difference`)."""
-        return difference(self.own, self.peer) if self.own is not None and self.peer is not None else ""
+        return difference(self.own, self.peer) if self.known else ""
 
     @cached_property
     def same_site(self) -> bool | None:
         """Return whether both calls come from the same user lines; None where a side has no frames."""
-        if self.own is None or self.peer is None:
-            return None
         own, peer = user_frames(self.own.stack), user_frames(self.peer.stack)
-        if (own and not peer and self.peer_gradient) or (peer and not own and self.own_gradient):
-            return False  # a line of the user's against autograd's own thread
         return own == peer or self.met_before if own and peer else None
 
     @cached_property
     def met_before(self) -> bool:
         """Return whether calls from these two lines met before, as those of a source and its receivers do: they are one call."""
         view, seq, culprits = self.finding.stuck.view, self.finding.stuck.seq, self.finding.culprits
-        if (
-            view is None
-            or seq is None
-            or self.finding.stuck.rank is None
-            or not culprits
-            or self.differs != "shape"
-        ):
+        waits = self.finding.stuck.rank
+        if view is None or seq is None or waits is None or not culprits or self.differs != "shape":
             return False
-        for before in range(seq - 1, max(0, seq - MET), -1):
-            met = [view.kind_of(rank, before) for rank in (culprits[0], self.finding.stuck.rank)]
-            if [kind and (kind.op, kind.stack) for kind in met] == [
-                kind and (kind.op, kind.stack) for kind in (self.own, self.peer)
-            ]:
-                return True
-        return False
+        calls = [kind and (kind.op, kind.stack) for kind in (self.own, self.peer)]
+        earlier = range(seq - 1, max(0, seq - MET), -1)
+        met = ([view.kind_of(rank, before) for rank in (culprits[0], waits)] for before in earlier)
+        return any([kind and (kind.op, kind.stack) for kind in pair] == calls for pair in met)
 
     @cached_property
     def another_call(self) -> bool:
@@ -81,12 +66,11 @@ class Difference:
         """
         if self.finding.change.edit is not None:
             return True
-        if self.same_site is False or self.own is None or self.peer is None or self.met_before:
+        if self.same_site is False or self.met_before:
             return self.same_site is False
         if self.same_site is None and self.differs == "shape":
-            few, many = sorted(
-                max((prod(s) for s in k.input_sizes), default=0) for k in (self.own, self.peer)
-            )
+            sides = (self.own.input_sizes, self.peer.input_sizes)
+            few, many = sorted(max(map(prod, sizes), default=0) for sizes in sides)
             return 0 < few <= _NUMBERS and many > few * _TENSORS
         ways = zip(reversed(self.own.stack), reversed(self.peer.stack), strict=False)
         apart = next(((own, peer) for own, peer in ways if own != peer), None)
@@ -97,12 +81,12 @@ class Difference:
     @cached_property
     def own_gradient(self) -> bool:
         """Return whether the culprit's call is a gradient reduction."""
-        return self.own is not None and is_gradient(self.own, self.case.frames_recorded)
+        return is_gradient(self.own, self.case.frames_recorded)
 
     @cached_property
     def peer_gradient(self) -> bool:
         """Return whether the call that the others wait in is a gradient reduction."""
-        return self.peer is not None and is_gradient(self.peer, self.case.frames_recorded)
+        return is_gradient(self.peer, self.case.frames_recorded)
 
     @cached_property
     def history(self) -> Sequence[CallKind]:
@@ -118,38 +102,42 @@ class Difference:
     @cached_property
     def position(self) -> tuple[str, Frame] | None:
         """Return where the culprit's call stands to the loop that its peers are in (`callsite.position_to_loop`)."""
-        if self.own is None or self.peer is None:
-            return None
+        return self._place(self.own.stack, self.peer.stack) if self.known else None
+
+    def _place(self, stack: Stack, theirs: Stack) -> tuple[str, Frame] | None:
+        """Return where a stack stands to the loop of another: without frames (autograd's thread) that of the last framed calls."""
         stacks = [kind.stack for kind in self.history if kind.stack]
-        if self.peer.stack:
-            return position_to_loop(self.own.stack, self.peer.stack, stacks)
-        # The waiting call has no frames (autograd's thread): compare with the last framed call of the loop instead.
-        for stack in reversed(stacks[-64:]):
-            found = position_to_loop(self.own.stack, stack, stacks)
-            if found is not None:
-                return found
-        return None
+        references = [theirs] if theirs else stacks[: -MET - 1 : -1]
+        found = (position_to_loop(stack, reference, stacks) for reference in references)
+        return next(filter(None, found), None)
+
+    @property
+    def inside(self) -> bool:
+        """Return whether the culprit's call stands among the lines of the loop that its peers are in."""
+        return self.position is not None and self.position[0] == "inside"
+
+    @property
+    def beyond(self) -> Frame | None:
+        """Return where the culprit's call stands behind the loop that its peers are in, None where it does not."""
+        return self.position[1] if self.position is not None and self.position[0] == "beyond" else None
 
     @property
     def out_of_their_function(self) -> bool:
         """Return whether the culprit's call stands in a function that called the one in which its peers are."""
-        theirs = self.peer.stack if self.peer is not None else ()
-        theirs = theirs or next((kind.stack for kind in reversed(self.history) if kind.stack), ())
-        inner = user_frame(theirs)
-        if self.position is None or inner is None:
-            return False
-        outer = self.position[1]
-        return (inner.file, inner.name) != (outer.file, outer.name)
+        stacks = (kind.stack for kind in (self.peer, *reversed(self.history)) if kind.stack)
+        inner, outer = user_frame(next(stacks, ())), self.beyond
+        return (
+            inner is not None and outer is not None and (inner.file, inner.name) != (outer.file, outer.name)
+        )
 
-    def times_before(self, kind: CallKind | None) -> int:
+    def times_before(self, kind: CallKind) -> int:
         """Return how often the members made this very call, site included, before the divergence."""
-        return sum(1 for k in self.history if k == kind) if kind is not None else 0
+        return sum(1 for k in self.history if k == kind)
 
     @cached_property
     def ends_epochs(self) -> bool:
         """Return whether the culprit's call is one that everybody makes when an epoch is over."""
-        inside = self.position is not None and self.position[0] == "inside"
-        if inside or self.stays_inside or self.history[-1:] == [self.own]:
+        if self.inside or self.stays_inside or self.history[-1:] == [self.own]:
             return False  # the call that all have just made, once more: one too many before shifted it
         return self._made_per_epoch(self.own)
 
@@ -160,12 +148,8 @@ class Difference:
             return False
         if self.times_before(self.peer):
             return self._made_per_epoch(self.peer)
-        if self.own is None or self.peer is None:
-            return False
-        stacks = [kind.stack for kind in self.history if kind.stack]
-        references = [self.own.stack] if self.own.stack else stacks[-8:]
-        found = (position_to_loop(self.peer.stack, stack, stacks) for stack in references)
-        return next((place[0] for place in found if place is not None), "") == "beyond"
+        place = self._place(self.peer.stack, self.own.stack) if self.known else None
+        return place is not None and place[0] == "beyond"
 
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
         """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.
@@ -202,13 +186,8 @@ class Difference:
     @cached_property
     def stays_inside(self) -> bool:
         """Return whether the culprit went on inside the loop, or ran as many steps as its peers and skipped one of them."""
-        culprits = self.finding.culprits
-        return (
-            self.skipped_part_of_a_step
-            or self.steps.ran_further(culprits)
-            or self.steps.mid_epoch(culprits)
-            or bool(self.steps.skips(culprits))
-        )
+        steps = self.steps
+        return self.skipped_part_of_a_step or steps.ran_further or steps.mid_epoch or bool(steps.skips)
 
     @cached_property
     def in_loop_before(self) -> bool:
@@ -224,37 +203,27 @@ class Difference:
         the difference is a bucket after which nothing but buckets ever came, this pass had begun and was not over. In the
         first pass of all, the peers' next bucket is one that nobody made before.
         """
-        if not self.peer_gradient or self.own_gradient or self.own is None or not self.history:
+        if not self.peer_gradient or self.own_gradient or not self.known or not self.history:
             return False
         reduces = [is_gradient(kind, self.case.frames_recorded) for kind in self.history]
         ends = {self.history[i] for i in range(len(reduces) - 1) if reduces[i] and not reduces[i + 1]}
         return reduces[-1] and (self.history[-1] not in ends if ends else not self.times_before(self.peer))
 
-    @cached_property
+    @property
     def skipped(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit left out, as far as the repeated pattern or what follows shows it."""
-        edit = self.finding.change.edit
-        if edit is not None and edit.edit.kind == "missing":
-            return tuple(self.case.incident.kinds[i] for i in edit.calls)
-        return self.finding.change.skipped
-
-    @cached_property
-    def added(self) -> tuple[CallKind, ...]:
-        """Return the calls that the culprit made in addition, as far as what follows shows it."""
-        edit = self.finding.change.edit
-        if edit is not None and edit.edit.kind == "extra":
-            return tuple(self.case.incident.kinds[i] for i in edit.calls)
-        return self.finding.change.added
-
-    @cached_property
-    def edited(self) -> tuple[CallKind, ...]:
-        """Return the calls that the culprit left out or made in addition, where what follows matches again behind them."""
-        return self.added if self.inserted else self.skipped
+        return self.finding.change.skipped if self.finding.change.edit is None else self._edited("missing")
 
     @property
-    def inserted(self) -> bool:
-        """Return whether what follows the culprit's odd calls shows that they were made in addition."""
-        return self.finding.change.edit is not None and self.finding.change.edit.edit.kind == "extra"
+    def added(self) -> tuple[CallKind, ...]:
+        """Return the calls that the culprit made in addition, as far as what follows shows it."""
+        return self.finding.change.added if self.finding.change.edit is None else self._edited("extra")
+
+    def _edited(self, how: str) -> tuple[CallKind, ...]:
+        """Return the calls that make up the edit behind which everything matches again, where it is of this kind."""
+        edit = self.finding.change.edit
+        made = edit.calls if edit is not None and edit.edit.kind == how else ()
+        return tuple(self.case.incident.kinds[i] for i in made)
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 
-from hangscope.align.rankset import compress, ranks_phrase
-from hangscope.causes.case import Case, Match, quote
+from hangscope.align.rankset import compress
+from hangscope.causes.case import Case, Match, answer, who
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
@@ -34,11 +33,8 @@ def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    for rule in (_port, _duplicate, _versions, _bootstrap, _communicator, _store):
-        match = rule(case)
-        if match is not None:
-            return match
-    return None
+    rules = (_port, _duplicate, _versions, _bootstrap, _communicator, _store)
+    return next((match for rule in rules if (match := rule(case)) is not None), None)
 
 
 def _port(case: Case) -> Match | None:
@@ -48,15 +44,13 @@ def _port(case: Case) -> Match | None:
     # The store's server is started by process 0 alone, unless an agent has one (torch/distributed/rendezvous.py).
     ranks = _ranks(events) or ((0,) if any(map(_binds, case.statements.all(RankException))) else ())
     port = events[0].port
-    return Match(
+    return answer(
         "init_hang",
         ranks,
-        f"port {port or ''} was already in use on the host of the store".replace("  ", " "),
+        f"the store's port{f' {port}' if port else ''} was already in use on its host",
+        f"Something else holds port {port or 'MASTER_PORT'}: end the stale process or choose a free port per job (--rdzv-endpoint host:0, or MASTER_PORT by job id).",
         strength=2,
-        evidence=[quote(e) for e in events[:3]],
-        advice=[
-            f"Something else holds port {port or 'MASTER_PORT'}: end the stale process or choose a free port per job (--rdzv-endpoint host:0, or MASTER_PORT by job id)."
-        ],
+        evidence=events[:3],
     )
 
 
@@ -75,23 +69,23 @@ def _duplicate(case: Case) -> Match | None:
         if event.bus_id and event.rank is not None:
             by_device[(event.host, event.bus_id)].add(event.rank)
     shared = sorted(r for ranks in by_device.values() if len(ranks) > 1 for r in ranks)
-    named = sorted({r for e in events for r in (e.rank_a, e.peer_rank) if r is not None})
+    named = shared or sorted({r for e in events for r in (e.rank_a, e.peer_rank) if r is not None})
     # Hosts may share a name; a job whose communicators came to work had a GPU for each rank.
-    ran = case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls
-    if not events and (not shared or ran):
+    if not events and (not shared or _ran(case)):
         return None
-    return Match(
+    return answer(
         "init_hang",
-        tuple(shared or named),
-        f"{ranks_phrase(shared or named)} share GPUs with each other"
-        if shared or named
-        else "two ranks use one GPU",
+        named,
+        f"{who(named)} share GPUs with each other" if named else "two ranks use one GPU",
+        "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process.",
         strength=2 if events else 1,
-        evidence=[quote(e) for e in events[:3]],
-        advice=[
-            "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."
-        ],
+        evidence=events[:3],
     )
+
+
+def _ran(case: Case) -> bool:
+    """Return whether ranks came to work: one tells of a step or a call."""
+    return bool(case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls)
 
 
 def _versions(case: Case) -> Match | None:
@@ -99,64 +93,55 @@ def _versions(case: Case) -> Match | None:
     events = [e for e in case.statements.all(NcclWarn) if e.fault == "version_mismatch"]
     if not events:
         return None
-    told: dict[int, int] = {}
-    for event in events:
-        # Whose numbers are the job's own where its printer's are: those of a smaller communicator count its members.
-        same = event.rank in (None, event.rank_a)
-        if same and event.peer_rank is not None and event.peer_version is not None:
-            told.setdefault(event.peer_rank, event.peer_version)
-        own = event.rank if event.rank is not None else event.rank_a
-        if own is not None and event.version is not None:
-            told[own] = event.version
+    # Whose numbers are the job's own where its printer's are: those of a smaller communicator count its members.
+    said = [(e.peer_rank, e.peer_version) for e in events if e.rank in (None, e.rank_a)]
+    said += [(e.rank if e.rank is not None else e.rank_a, e.version) for e in events]
+    told = {rank: version for rank, version in said if rank is not None and version is not None}
     ranks_of: dict[int, list[int]] = defaultdict(list)
     for rank, version in sorted(told.items()):
         ranks_of[version].append(rank)
     sides = sorted(ranks_of.values(), key=len)
     known = len(sides) == 2 and 2 * len(sides[1]) > max(len(case.incident.ranks), *told)
-    odd = tuple(sides[0]) if known else ()
-    whose = "; ".join(f"{ranks_phrase(ranks)}: {version}" for version, ranks in sorted(ranks_of.items()))
-    return Match(
+    odd = sides[0] if known else []
+    whose = "; ".join(f"{who(ranks)}: {version}" for version, ranks in sorted(ranks_of.items()))
+    return answer(
         "init_hang",
         odd,
         f"ranks run different versions of NCCL{f' ({whose})' if whose else ''}, which refuses to join them",
+        "Start all hosts from one image, and compare torch.cuda.nccl.version() and LD_LIBRARY_PATH on each of them.",
         strength=2 if odd else 1,
-        evidence=[quote(e) for e in sorted(events, key=lambda e: e.rank not in odd)[:3]],
-        advice=[
-            "Start all hosts from one image, and compare torch.cuda.nccl.version() and LD_LIBRARY_PATH on each of them."
-        ],
+        evidence=sorted(events, key=lambda e: e.rank not in odd)[:3],
     )
 
 
 def _bootstrap(case: Case) -> Match | None:
     """NCCL's own word on ranks that could not begin together."""
     warnings = [e for e in case.statements.all(NcclWarn) if e.fault == "bootstrap"]
-    if not warnings or case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls:
+    if not warnings or _ran(case):
         return None
-    first = min(warnings, key=lambda e: (e.tier, e.file, e.line))
-    twice = tuple(sorted({e.peer_rank for e in warnings if e.peer_rank is not None}))
-    what = f": two processes came as {ranks_phrase(twice)}" if twice else ""
-    return Match(
-        "init_hang", twice, f"NCCL's bootstrap failed{what}", strength=2 - first.tier, evidence=[quote(e) for e in warnings[:3]],
-        advice=[
-            "Check that every process has a rank and a port of its own, that NCCL_SOCKET_IFNAME names an interface which each host has, and that nothing else speaks to the bootstrap's port."
-        ],
-    )  # fmt: skip
+    twice = sorted({e.peer_rank for e in warnings if e.peer_rank is not None})
+    return answer(
+        "init_hang",
+        twice,
+        f"NCCL's bootstrap failed{f': two processes came as {who(twice)}' if twice else ''}",
+        "Check that every process has a rank and a port of its own, that NCCL_SOCKET_IFNAME names an interface which each host has, and that nothing else speaks to the bootstrap's port.",
+        strength=2 - min(e.tier for e in warnings),
+        evidence=warnings[:3],
+    )
 
 
 def _communicator(case: Case) -> Match | None:
     """An NCCL communicator that some members began and not all completed."""
     for event in case.statements.all(UnmadeCommunicator):
         if event.phase == "fewer":
-            why = f"{ranks_phrase(event.absent)} did not complete a communicator of {event.nranks} ranks as the others did; which of them never came is not told"
+            why = f"{who(event.absent)} did not complete a communicator of {event.nranks} ranks as the others did; which of them never came is not told"
             # NCCL up to 2.22 prints nothing of those who wait in bootstrap.
             advice = "Take a stack of each of these ranks (py-spy dump): the one outside ncclCommInit is the one that is missing."
-            return Match("init_hang", (), why, strength=0, evidence=[quote(event)], advice=[advice])
+            return answer("init_hang", (), why, advice, strength=0, evidence=[event])
         unproved = beyond_the_text(case.incident, case.statements) & set(event.absent)
         if unproved and find_stop(case.statements) is None:
             continue  # the text may end, or begin, in the middle of a start that went well
-        match = _incomplete(event, event.absent, bool(unproved))
-        # Whoever ended the job in its start may have done so within the moment that a start takes.
-        return replace(match, strength=min(1, match.strength)) if case.statements.external else match
+        return _incomplete(case, event, bool(unproved))
     return None
 
 
@@ -170,97 +155,81 @@ def lacks_a_member(case: Case) -> bool:
     )  # fmt: skip
 
 
-def _incomplete(event: UnmadeCommunicator, absent: tuple[int, ...], unproved: bool) -> Match:
+def _incomplete(case: Case, event: UnmadeCommunicator, unproved: bool) -> Match:
     """Return the answer for a communicator whose members began it: the absent are to blame, or those who cannot connect.
 
     `unproved`: of some of the absent nothing shows that their lines should be here, so nobody is named.
     """
-    size = event.nranks
-    starting, connecting, complete = event.starting, event.connecting, event.complete
-    unknown = event.absent_unknown
+    absent, unknown, stuck = event.absent, event.absent_unknown, event.starting + event.connecting
+    why = f"a communicator of {event.nranks} ranks never became whole"
     if absent or unknown:
-        who = ranks_phrase(absent) if absent and not unknown else f"{unknown + len(absent)} of its members"
-        return Match(
-            "init_hang",
-            () if unknown or unproved else absent,
-            f"a communicator of {size} ranks never became whole: {who} never began it, and {ranks_phrase(starting + connecting)} wait",
-            strength=1 if unknown or unproved else 2,
-            evidence=[quote(event)],
-            advice=[
-                f"Find where {who} stood when the others began: not started, crashed before, or in another call."
-            ],
-        )
-    stuck = starting + connecting
-    culprits = stuck if complete and len(stuck) * 2 <= len(stuck) + len(complete) else ()
-    return Match(
-        "init_hang",
-        culprits,
-        f"a communicator of {size} ranks never became whole: all began it, and {ranks_phrase(stuck)} did not complete it",
-        strength=1,
-        evidence=[quote(event)],
-        advice=[
-            "All members began and some cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts and NCCL_DEBUG=INFO of those that did not complete."
-        ],
-    )
+        lacks = f"{unknown + len(absent)} of its members" if unknown else who(absent)
+        culprits = () if unknown or unproved else absent
+        why = f"{why}: {lacks} never began it, and {who(stuck)} wait"
+        advice = f"Find where {lacks} stood when the others began: not started, crashed before, or in another call."
+    else:
+        culprits = stuck if event.complete and len(stuck) <= len(event.complete) else ()
+        why = f"{why}: all began it, and {who(stuck)} did not complete it"
+        advice = "All members began and some cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts and NCCL_DEBUG=INFO of those that did not complete."
+    # Whoever ended the job in its start may have done so within the moment that a start takes.
+    sure = absent and culprits and not case.statements.external
+    return answer("init_hang", culprits, why, advice, strength=2 if sure else 1, evidence=[event])
 
 
 def _store(case: Case) -> Match | None:
     # The store that the watchdog finds gone had been there, and is gone when a job ends, too.
     unreachable = [e for e in case.statements.all(StoreUnreachable) if not e.what]
-    waits: list[Event] = [*case.statements.all(StoreTimeout, StoreBarrier, RendezvousTimeout), *unreachable]
+    timeouts, barriers = case.statements.all(StoreTimeout), case.statements.all(StoreBarrier)
+    answered: list[Event] = [*timeouts, *barriers, *case.statements.all(RendezvousTimeout)]
+    waits = [*answered, *unreachable]
     running = case.statements.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
     if not waits or running or (case.finding.culprits and not case.from_text):
         return None
-    world = len(case.incident.ranks)
-    tellers = _ranks(waits)
-    others = tuple(r for r in range(world) if r not in tellers)  # who does not wait for anybody to join
+    world = range(len(case.incident.ranks))
+    tellers, reached = _ranks(waits), _ranks(answered)
+    others = tuple(r for r in world if r not in tellers)  # who does not wait for anybody to join
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
     asked = [e for e in unreachable if e.store_host or e.port]
     apart = _ranks(asked)
     missing: tuple[int, ...] = ()
-    counts = [(e.joined, e.expected) for e in case.statements.all(StoreTimeout)]
-    counts += [(e.joined, e.world_size) for e in case.statements.all(StoreBarrier)]
-    joined = next(((n, of) for n, of in counts if n is not None and of), None)
-    reached = _ranks([e for e in waits if not isinstance(e, StoreUnreachable)])
+    counts = [(e.joined, e.expected) for e in timeouts] + [(e.joined, e.world_size) for e in barriers]
+    joined, of = next(((n, of) for n, of in counts if n is not None and of), (None, 0))
     # Who still waits where the text ends may have waited for moments only.
     still = all(isinstance(e, StoreBarrier) and e.waiting for e in waits)
     elsewhere = bool(apart) and bool(reached) and not set(apart) & set(reached)
-    if elsewhere and (joined is None or len(apart) == joined[1] - joined[0]):
+    if elsewhere and (joined is None or len(apart) == of - joined):
         missing = apart
-        why = f"{ranks_phrase(apart)} found no store at {_address(asked[0])}, while others wait at theirs"
+        why = f"{who(apart)} found no store at {_address(asked[0])}, while others wait at theirs"
     elif joined is not None:
         # The host of the store may be the only one that tells of its wait.
-        named = others if set(tellers) - {0} else tuple(r for r in range(world) if r not in logged)
-        missing = named if len(named) == joined[1] - joined[0] else ()
-        why = f"{joined[0]} of {joined[1]} ranks {'had joined when the text ends' if still else 'joined'}"
+        named = others if set(tellers) - {0} else tuple(r for r in world if r not in logged)
+        missing = named if len(named) == of - joined else ()
+        why = f"{joined} of {of} ranks {'had joined when the text ends' if still else 'joined'}"
     elif unreachable:
         missing = (0,) if apart and 0 not in apart else ()
         why = f"nobody answered at the store's address {_address(unreachable[0])}"
     else:
-        waited = sorted({r for e in case.statements.all(StoreTimeout) if (r := e.waited_rank) is not None})
+        waited = sorted({r for e in timeouts if (r := e.waited_rank) is not None})
         # Rank 0 serves the store that answered: where its log is not here, it may be waiting for others itself.
         missing = tuple(r for r in waited if r not in tellers and (r or r in logged))
         # One log of all of them holds whoever waits: who does not wait is the one for whom they do.
         one_log = len({e.file for e in waits}) == 1 and len(tellers) >= _WITNESSES
         if not missing and len(others) == 1 and (one_log or logged.issuperset(others)):
             missing = others
-        why = (
-            f"others wait for {ranks_phrase(missing)} at the store"
-            if missing
-            else "the rendezvous did not complete"
-        )
-    return Match(
+        why = "the rendezvous did not complete"
+        if missing:
+            why = f"others wait for {who(missing)} at the store"
+    check = f"Check which of the {len(world)} ranks was not started: its log is the one that is missing (logs seen of {compress(logged)})."
+    if missing:
+        check = f"Check that {who(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."
+    return answer(
         "init_hang",
         missing,
         why,
+        check,
+        "Use one rendezvous id and one free port per job; a firewall or a wrong interface looks the same.",
         strength=0 if still else 2 if missing and not logged.intersection(missing) else 1,
-        evidence=[quote(e) for e in sorted(waits, key=lambda e: e.rank not in missing)[:4]],
-        advice=[
-            f"Check that {ranks_phrase(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."
-            if missing
-            else f"Check which of the {world} ranks was not started: its log is the one that is missing (logs seen of {compress(logged)}).",
-            "Use one rendezvous id and one free port per job; a firewall or a wrong interface looks the same.",
-        ],
+        evidence=sorted(waits, key=lambda e: e.rank not in missing)[:4],
     )
 
 

@@ -1,18 +1,20 @@
-"""Rules about ranks that are left over: the others have ended, the loop that they are in is over for somebody, or their script is."""
+"""Rules about ranks that are left over or late: others have ended, the loop or script is over for somebody, or the timeout is."""
 
 from __future__ import annotations
 
-from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, quote
+from hangscope.align.nodes import Untold
+from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.conclusion import Evidence, Source
-from hangscope.explain.finding import Absent, Nothing, Unseen
+from hangscope.explain.finding import Absent, Late, Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
-from hangscope.incident import Stack
-from hangscope.ingest.torch_logs.wrapper import GlooClosed
+from hangscope.incident import Stack, State
+from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user, user_frame
 
 #: what Python runs at the end of a process: threading.py, multiprocessing/util.py and concurrent/futures (CPython 3.8 to 3.14)
 _EXITS = frozenset({"_shutdown", "_exit_function", "_python_exit"})
+_LOOPBACK = ("[127.", "127.", "[::1]", "::1")
 
 
 def made_after_the_end(case: Case) -> Match | None:
@@ -20,117 +22,57 @@ def made_after_the_end(case: Case) -> Match | None:
 
     The launcher lists who failed. Who is not on its list ended well, and had nothing more to call.
     """
-    statements, finding = case.statements, case.finding
+    statements, records = case.statements, case.incident.ranks
     failed = sorted(r for r, e in statements.exits.items() if e.code != 0)
-    waited = tuple(r for r in failed if r in statements.witnesses)
-    if (
-        not isinstance(finding, Unseen | Nothing)
-        or not waited
-        or len(waited) < len(failed)
-        or statements.deaths
-    ):
+    others = set(records).difference(failed)
+    if not isinstance(case.finding, Unseen | Nothing) or not failed or statements.deaths:
         return None
-    others = [r for r in case.incident.ranks if r not in failed]
-    if len(failed) * 2 >= len(case.incident.ranks) or any(r in statements.witnesses for r in others):
+    if statements.witnesses & set(records) != set(failed) or len(failed) * 2 >= len(records):
         return None
-    unheard = beyond_the_text(case.incident, statements).intersection(others) - set(statements.left_quietly)
-    if unheard and not _on_one_host(case):
+    unheard = beyond_the_text(case.incident, statements) & others - set(statements.left_quietly)
+    closed = (event.peer or "" for event in statements.all(GlooClosed))
+    if unheard and not any(peer.startswith(_LOOPBACK) for peer in closed):
         return None  # of whom nothing was collected may have been on another node, with a launcher of its own
-    where = statements.whereabouts.get(waited[0])
+    where = statements.whereabouts.get(failed[0])
     stack = where.stack if where is not None and where.inside else ()
-    silent = [r for r in others if not case.incident.ranks[r].files]
-    frame, who = user_frame(stack), ranks_phrase(waited)
-    at = f" at {frame.file.rsplit('/', 1)[-1]}:{frame.line}" if frame is not None else ""
-    return Match(
+    frame, verb = user_frame(stack), "waits" if len(failed) == 1 else "wait"
+    listed = f"the launcher lists {who(failed)} alone as failed: the others ended well"
+    return answer(
         "rank_conditional_collective",
-        waited,
-        f"{who} still {'waits' if len(waited) == 1 else 'wait'} in a call{at} when {ranks_phrase(others)} had ended without an error",
-        strength=0 if silent else 1,
-        evidence=[
-            *(Evidence("exit", f"the launcher lists {ranks_phrase(failed)} alone as failed: the others ended well") for _ in failed[:1]),
-            *(quote(statements.exits[r]) for r in waited[:2]),
-        ],
-        advice=["Let every rank make the same calls up to the very end: what one rank does behind the loop must not call a collective."],
+        failed,
+        f"{who(failed)} still {verb} in a call{at(frame)} when {who(others)} had ended without an error",
+        "Let every rank make the same calls up to the very end: what one rank does behind the loop must not call a collective.",
+        strength=1 if all(records[r].files for r in others) else 0,
+        evidence=[Evidence("exit", listed), *(statements.exits[r] for r in failed[:2])],
         frame=frame,
-        frame_rank=waited[0],
         rivals=[("early_exit", "the others may have left before a call that all should have made")],
         stack=stack,
-    )  # fmt: skip
-
-
-def _on_one_host(case: Case) -> bool:
-    """Return whether a rank lost a peer at a loopback address, so that one launcher speaks for all."""
-    closed = case.statements.all(GlooClosed)
-    return any((e.peer or "").startswith(("[127.", "127.", "[::1]", "::1")) for e in closed)
-
-
-def left_a_librarys_loop(case: Case) -> Match | None:
-    """A rank ended without an error while the others are in a training step of a library's own loop.
-
-    The user's code cannot return from within such a loop: it is over where the batches are, or where it was told to stop.
-    """
-    statements, finding = case.statements, case.finding
-    quiet = set(statements.left_quietly)
-    if (
-        not quiet
-        or len(quiet) * 2 > len(case.incident.ranks)
-        or not isinstance(finding, Absent | Unseen | Nothing)
-    ):
-        return None
-    left = tuple(r for r in finding.culprits if r in quiet) or (
-        tuple(sorted(quiet)) if isinstance(finding, Nothing) else ()
-    )
-    others = (rank for rank in sorted(statements.whereabouts) if rank not in left)
-    reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
-    if not left or reading.loop is None or reading.stage != "step" or reading.by_user:
-        return None
-    who = ranks_phrase(left)
-    return Match(
-        "uneven_loader",
-        left,
-        f"{who} had no step left to make in {reading.loop.api} and ended without an error, while the others are in one",
-        strength=1,
-        category="data",
-        evidence=[Evidence("exit", f"rank {r}: {statements.left_quietly[r]}", r) for r in left],
-        rivals=[
-            ("early_exit", "a rank that stopped the loop or left the program by itself ends in the same way"),
-            (
-                "gradient_sync_mismatch",
-                "a rank that skipped a backward pass is done one step before the others",
-            ),
-        ],
     )
 
 
 def held_at_its_exit(case: Case) -> Match | None:
     """A rank whose script is over, and whose process does not end: the interpreter waits for a thread or a child of it."""
-    statements, ranks = case.statements, case.incident.ranks
-    held = tuple(
-        r for r, w in sorted(statements.whereabouts.items()) if w.kind == "stack" and _at_exit(w.stack)
-    )
-    inside = [r for r, w in statements.whereabouts.items() if w.inside]
-    if not held or 2 * len(held) > len(ranks) or statements.deaths:
+    finding, ranks = case.finding, case.incident.ranks
+    held = [r for r, where in case.stacks.items() if _at_exit(where.stack)]
+    if not held or 2 * len(held) > len(ranks) or case.statements.deaths:
         return None
-    if not isinstance(case.finding, Nothing | Absent | Unseen) or set(case.finding.culprits) - set(held):
+    if not isinstance(finding, Nothing | Absent | Unseen) or set(finding.culprits).difference(held):
         return None
-    who, left = ranks_phrase(held), bool(inside or case.graph.waiting)
+    left = bool(case.graph.waiting) or any(w.inside for w in case.statements.whereabouts.values())
     threads = [(r, name, stack) for r in held for name, stack in ranks[r].threads[1:] if user_frame(stack)]
     frame = user_frame(threads[0][2]) if threads else None
     its = "their processes do" if len(held) > 1 else "its process does"
     busy = f": a thread is at {frame}" if frame is not None and not left else ""
-    return Match(
+    advice = f"End that thread when the script ends: let it see a flag or a deadline, and join it; or start it with daemon=True ({frame or 'py-spy dump shows which it is'})."
+    return answer(
         "early_exit" if left else "stuck_rank",
         held,
-        f"the script of {who} is over{', while others are in a call' if left else ''}, and {its} not end{busy}",
-        strength=0 if not left or case.finding.guess else 1,
+        f"the script of {who(held)} is over{', while others are in a call' if left else ''}, and {its} not end{busy}",
+        "Leave together: agree on the end over all ranks before any returns." if left else advice,
+        strength=0 if not left or finding.guess else 1,
         evidence=[
             *(_thread(case, r, *ranks[r].threads[0]) for r in held[:4]),
             *(_thread(case, *thread) for thread in threads[:4]),
-        ],
-        advice=[
-            "Leave together: agree on the end over all ranks before any returns."
-            if left
-            else f"End that thread when the script ends: let it see a flag or a deadline, and join it; or start it with daemon=True ({frame or 'py-spy dump shows which it is'}).",
         ],
         frame=frame,
         frame_rank=threads[0][0] if threads else None,
@@ -145,3 +87,60 @@ def _at_exit(stack: Stack) -> bool:
 def _thread(case: Case, rank: int, name: str, stack: Stack) -> Evidence:
     text = f"rank {rank}'s thread {name}: " + " <- ".join(str(frame) for frame in stack[:4])
     return Evidence("stack", text, rank, Source(case.incident.ranks[rank].stack_file or ""))
+
+
+def late(case: Case) -> Match | None:
+    """A rank came later than its peers were willing to wait, with the very call they were in."""
+    finding = case.finding
+    if not isinstance(finding, Late):
+        return None
+    own = [e for r in finding.culprits for e in case.statements.of(r, CallFingerprint)[:1]]
+    return answer(
+        "slow_rank",
+        finding.culprits,
+        f"{who(finding.culprits)} made the same call after the others had given up waiting",
+        f"Give the group a longer timeout if {who(finding.culprits)}'s pause is legitimate, or move that work out of the step.",
+        strength=1 if finding.events else 2,
+        evidence=[*finding.events, *own, *case.statements.all(MonitoredBarrier)[:1]],
+    )
+
+
+def came_late(case: Case) -> Match | None:
+    """Watchdogs timed out, and yet every call is complete in the dumps: somebody was slow, nobody hangs."""
+    timeouts, records = case.statements.all(WatchdogTimeout), case.incident.ranks
+    # Of a call whose peers no line tells, nothing but the timeout itself says that it is still open.
+    opened = (call.node for calls in case.graph.open_calls.values() for call in calls)
+    waiting = any(not isinstance(node, Untold) for node in opened)
+    if not timeouts or waiting or case.statements.deaths or not _went_on(case, timeouts):
+        return None
+    told = {e.rank for e in timeouts}
+    silent = [r for r in sorted(records) if r not in told]
+    # Only a rank whose log is here can be said to have timed out on nobody.
+    logged = all(set(records[r].files) - {records[r].dump_file} for r in silent)
+    culprits = silent if logged and len(silent) * 2 < len(records) else []
+    complete = Evidence("dump", "no dump has an open call: what timed out is complete in every one")
+    idle = [e for r in culprits for e in case.statements.of(r, DumpObserved)[:1]]
+    return answer(
+        "slow_rank",
+        culprits,
+        f"{who(culprits, 'a rank')} came later than the timeout; the call that the others gave up on did complete",
+        f"Find what kept {who(culprits, 'the late rank')} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout with the reason.",
+        strength=2 if culprits else 0,
+        evidence=[timeouts[0], complete, *idle],
+    )
+
+
+def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
+    """Return whether dumps show that the calls which timed out were completed, and no rank stands still."""
+    records, kinds = case.incident.ranks.values(), case.incident.kinds
+    if records and all(r.seen and r.dump_file for r in records):
+        return True
+    dumped = [r for r in records if r.dump_file]
+    made = {
+        (int(seq), kinds[int(kind)].op)
+        for record in dumped[:8]
+        for queue in record.queues.values()
+        for seq, kind, state in zip(queue.seq, queue.kind, queue.state, strict=True)
+        if int(state) == State.DONE
+    }
+    return len(dumped) > 1 and not made.isdisjoint((e.seq, e.op) for e in timeouts)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.case import Case, Match, answer, at, quote, who
 from hangscope.causes.difference import Difference
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Different
@@ -21,6 +20,7 @@ from hangscope.knowledge.library import Knowledge, Reading
 _BEHIND = frozenset({"epoch start", "epoch end", "evaluation", "teardown"})
 #: Calls that no loop ends with: one rank alone makes them because a condition told it to.
 _CONDITIONAL = frozenset({"turns", "construction", "gradients", "logging"})
+_ALONE = "rank_conditional_collective"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +40,18 @@ class Meeting:
     position: str | None = None
 
 
-_SKIPPED = (
-    "gradient_sync_mismatch",
-    "a rank that left out a backward pass (no_sync, a skipped batch) is early at the end of the loop in the same way",
-)
-_SHORT = ("uneven_loader", "a rank with fewer batches makes the call behind the loop first")
-_ALONE = (
-    "rank_conditional_collective",
-    "a call that one rank alone makes behind the loop leaves the same record",
-)
-_STOPPED = (
-    "rank_conditional_collective",
-    "a step that one rank skipped, or a loop that it stopped by itself, leaves the same record",
-)
+#: What leaves the same record: cause, and why.
+_RIVALS = (
+    ("uneven_loader", "a rank with fewer batches makes the call behind the loop first"),
+    ("gradient_sync_mismatch", "a rank that left out a backward pass (no_sync, a skipped batch) is early at the end of the loop"),
+    ("rank_conditional_collective", "a rank that skips a step, stops by itself or alone makes a call behind the loop is early, too"),
+)  # fmt: skip
 
 
 def tell(meeting: Meeting, knowledge: Knowledge) -> Match | None:
     """Return what the libraries' calls say about two calls that met, or None where they say nothing."""
     own, peer = knowledge.read(meeting.own), knowledge.read(meeting.peer)
-    if (
-        not meeting.peer
-    ):  # autograd's thread has no Python frames: a backward pass, of the loop that the others are in
+    if not meeting.peer:  # autograd's thread has no Python frames: a backward pass of the others' loop
         peer = Reading(stage="step", loop=own.loop)
     if own.loop is not None and peer.loop is not None:
         return _in_a_librarys_loop(meeting, own, peer)
@@ -72,58 +63,54 @@ def tell(meeting: Meeting, knowledge: Knowledge) -> Match | None:
 def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Match | None:
     """Compare where one library's loop stands on both sides."""
     loop = own.loop.api if own.loop is not None else "the loop"
-    who = ranks_phrase(meeting.culprits)
-    alone, in_step = "rank_conditional_collective", peer.stage == "step"
+    whose = who(meeting.culprits)
+    in_step = peer.stage == "step"
     if own.by_user:
         if own.stage in ("step", "") or (own.stage in _BEHIND and meeting.culprits == (0,)):
-            why = f"{who} alone called {own.api}{_at(own.caller)}, in {_words(own.stage)} of {loop}"
-            return _match(meeting, alone, why, 2 if own.stage == "step" and in_step else 1, _SHORT)
+            why = f"{whose} alone called {own.api}{at(own.caller)}, in the {own.stage or 'body'} of {loop}"
+            return _match(meeting, _ALONE, why, 2 if own.stage == "step" and in_step else 1)
         return None
     if own.kind in _CONDITIONAL and own.stage not in _BEHIND and in_step:
-        return _match(meeting, alone, f"{who} alone called {own.api}, inside {loop}", 1, _SKIPPED)
+        return _match(meeting, _ALONE, f"{whose} alone called {own.api}, inside {loop}", 1)
     if own.stage in _BEHIND and in_step:
-        why = f"{who} came to {_words(own.stage)} of {loop}, while the others are in a training step"
-        return _match(meeting, "uneven_loader", why, 1, _SKIPPED, _STOPPED)
+        why = f"{whose} came to the {own.stage} of {loop}, while the others are in a step"
+        return _match(meeting, "uneven_loader", why, 1)
     return None
 
 
 def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> Match | None:
     """Compare two calls of a loop that the user wrote."""
-    who = ranks_phrase(meeting.culprits)
-    here = f"{own.api}{_at(own.caller)}"
+    whose = who(meeting.culprits)
+    here = f"{own.api}{at(own.caller)}"
     behind = meeting.position == "beyond" or (not meeting.history and _after(meeting))
     if own.kind == "step":
         return None
     if own.kind == "epoch start":
-        why = f"{who} came to {here} and has begun the next loop, while the others are still inside one"
+        why = f"{whose} came to {here} and has begun the next loop, while the others are still inside one"
         return _left(why, 1, meeting, knowledge)
     if meeting.before:
         return None  # everybody calls it: who is early or late there is no matter of what the call is
-    alone = f"{who} alone called {here}"
-    if own.kind in _CONDITIONAL:
-        return _match(meeting, "rank_conditional_collective", alone, 1)
-    if behind and meeting.culprits != (0,) and own.kind != "exchange":
-        why = f"{who} came to {here} behind the loop, while the others are in it"
+    if behind and meeting.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
+        why = f"{whose} came to {here} behind the loop, while the others are in it"
         return _left(why, 0, meeting, knowledge)  # or at the end of its body
-    rivals = (_SHORT, _SKIPPED) if behind or meeting.position is None else ()
-    strength = 2 if meeting.position == "inside" else 1
-    return _match(meeting, "rank_conditional_collective", alone, strength, *rivals)
+    sure = meeting.position == "inside" and own.kind not in _CONDITIONAL
+    return _match(meeting, _ALONE, f"{whose} alone called {here}", 2 if sure else 1)
 
 
-def _match(meeting: Meeting, cause: str, why: str, strength: int, *rivals: tuple[str, str]) -> Match:
+def _match(meeting: Meeting, cause: str, why: str, strength: int) -> Match:
     # Of a backward pass that was left out the line is where the others are in it.
-    at = meeting.peer if cause == "gradient_sync_mismatch" else meeting.own
-    category = "data" if cause == "uneven_loader" else "code"
-    return Match(cause, meeting.culprits, why, strength, category, frame=user_frame(at), rivals=list(rivals))
+    line = meeting.peer if cause == "gradient_sync_mismatch" else meeting.own
+    rivals = [rival for rival in _RIVALS if rival[0] != cause and strength < 2]
+    return answer(cause, meeting.culprits, why, strength=strength, frame=user_frame(line), rivals=rivals)
 
 
 def _left(why: str, strength: int, meeting: Meeting, knowledge: Knowledge) -> Match:
     """Return that a rank left its loop before the others: with fewer batches, or with as many and a step less."""
     even = _even_loader(meeting, knowledge)
     if even is None:
-        return _match(meeting, "uneven_loader", why, strength, _SKIPPED, _ALONE)
+        return _match(meeting, "uneven_loader", why, strength)
     why += f"; the loader of that loop ({even}) deals out equally many batches, so that it left out a backward pass"
-    return _match(meeting, "gradient_sync_mismatch", why, strength, _SHORT, _ALONE)
+    return _match(meeting, "gradient_sync_mismatch", why, strength)
 
 
 def _even_loader(meeting: Meeting, knowledge: Knowledge) -> Frame | None:
@@ -144,22 +131,6 @@ def _after(meeting: Meeting) -> bool:
     return shared is not None and shared[0].line > shared[1].line
 
 
-def _at(frame: Frame | None) -> str:
-    return f" ({frame.file.rsplit('/', 1)[-1]}:{frame.line})" if frame is not None else ""
-
-
-def _words(stage: str) -> str:
-    words = {
-        "step": "a training step",
-        "epoch end": "the end of an epoch",
-        "epoch start": "the start of an epoch",
-        "evaluation": "the evaluation",
-        "teardown": "the end",
-        "construction": "the set-up",
-    }
-    return words.get(stage, "the loop")
-
-
 def called_from_a_library(case: Case) -> Match | None:
     """A call whose library says what it is: made alone, or behind a loop that the others are still in."""
     finding = case.finding
@@ -167,7 +138,7 @@ def called_from_a_library(case: Case) -> Match | None:
         return None
     d = Difference(case)
     own, peer = case.stack_of(d.own, finding.culprits), case.stack_of(d.peer, finding.waiting)
-    if not own or (not peer and not d.peer_gradient) or d.steps.skips(finding.culprits):
+    if not own or (not peer and not d.peer_gradient) or d.steps.skips:
         return None
     position = d.position[0] if d.position is not None else None
     history = tuple(kind.stack for kind in d.history)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, last_output, quote
+from typing import NamedTuple
+
+from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.difference import Difference
 from hangscope.conclusion import Evidence
-from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Unseen
+from hangscope.incident import Event
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
@@ -15,127 +16,92 @@ from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 _OVER = "left the loop: its own output says that it is over"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What the culprits did at the end of the loop, behind their name, and how sure that is (0 to 2)."""
 
     strength: int
     what: str
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[Evidence | Event, ...] = ()
 
 
 def left_the_loop(case: Case) -> Match | None:
     """A rank left the loop while its peers began one more step."""
     finding, d = case.finding, Difference(case)
-    culprits = finding.culprits
-    exhausted = case.statements.all(JoinExhausted)
-    told = d.steps.loop_over(culprits)
+    culprits, told = finding.culprits, d.steps.loop_over
     reading = None
-    if exhausted:  # who names no number speaks of others
+    if exhausted := case.statements.all(JoinExhausted):  # who names no number speaks of others
         own = {e.rank for e in exhausted if e.rank is not None and e.group_rank is not None}
         culprits = tuple(sorted(own)) or culprits
-        reading = Reading(2, "ran out of inputs", tuple(map(quote, exhausted[:2])))
+        reading = Reading(2, "ran out of inputs", tuple(exhausted[:2]))
     elif isinstance(finding, Different):
-        reading = _counted(d, culprits) or _by_its_call(d, culprits, told)
+        reading = _counted(d) or _by_its_call(d)
     elif isinstance(finding, Absent | Unseen) and told is not None:
-        reading = _said_so(case, culprits, told)
+        others = [e for r in culprits for e in case.statements.of(r, GlooSizeMismatch)[:1]]
+        reading = Reading(1 if isinstance(finding, Unseen) else 2, _OVER, (*_lines(told), *others))
     if reading is None:
         return None
-    who = ranks_phrase(culprits)
-    return Match(
+    return answer(
         "uneven_loader",
         culprits,
-        f"{who} {reading.what}",
+        f"{who(culprits)} {reading.what}",
+        f"Give every rank the same number of batches: compare len(loader), sampler and drop_last of {who(culprits)} with the others'.",
+        "For inputs that are really uneven, wrap the loop in torch.distributed.algorithms.Join, or agree on min(len(loader)) over ranks before the epoch.",
         strength=reading.strength,
-        category="data",
-        evidence=list(reading.evidence),
-        frame=case.frame_of(d.own),
-        advice=[
-            f"Give every rank the same number of batches: compare len(loader), sampler and drop_last of {who} with the others'.",
-            "For inputs that are really uneven, wrap the loop in torch.distributed.algorithms.Join, or agree on min(len(loader)) over ranks before the epoch.",
-        ],
+        evidence=reading.evidence,
     )
 
 
-def _counted(d: Difference, culprits: tuple[int, ...]) -> Reading | None:
+def _counted(d: Difference) -> Reading | None:
     """Return what the output of the culprits and of those who wait counts, where the totals differ."""
-    counted = d.steps.uneven(culprits)
-    if counted is None or d.steps.skips(culprits):
+    if d.steps.uneven is None or d.steps.skips:
         return None
-    own, theirs = counted
-    what = f"left the loop: its output counts {own.total} steps, and that of others {theirs.total}"
-    return Reading(2, what, (quote(own), quote(theirs)))
+    own, theirs = (line.total for line in d.steps.uneven)
+    what = f"left the loop: its output counts {own} steps, and that of others {theirs}"
+    return Reading(2, what, d.steps.uneven)
 
 
-def _by_its_call(d: Difference, culprits: tuple[int, ...], told: Progress | None) -> Reading | None:
+def _by_its_call(d: Difference) -> Reading | None:
     """Return what the culprits' call tells, where nothing shows that they went on inside the loop."""
     if d.finding.change.edit is not None or d.finding.tie:
         return None  # its calls match again behind the edit
-    more = d.steps.others_over(culprits)
-    if (d.peer_ends_epochs or more is not None) and not d.steps.skips(culprits):
+    more, told = d.steps.others_over, d.steps.loop_over
+    if (d.peer_ends_epochs or more is not None) and not d.steps.skips:
         # A rank that leaves out the call behind the loop and begins the next epoch leaves the same record.
-        lines = () if more is None else (_line(more),)
-        return Reading(
-            2 if lines else 0,
-            "began one more step while the others are already in the call behind the loop",
-            lines,
-        )
+        what = "began one more step while the others are already in the call behind the loop"
+        return Reading(2 if more is not None else 0, what, _lines(more))
     if d.ends_epochs:
         # A step that it skipped leaves the same calls: only its own output tells of one.
-        heard = all(last_output(d.case, rank) for rank in culprits)
-        lines = () if told is None else (_line(told),)
-        return Reading(
-            2 if heard else 0, "is already in the call that ends an epoch, after fewer steps", lines
-        )
-    return None if _inside(d, told) else _behind_the_loop(d, culprits, told)
+        heard = len(d.steps.own) == len(d.finding.culprits)
+        what = "is already in the call that ends an epoch, after fewer steps"
+        return Reading(2 if heard else 0, what, _lines(told))
+    inside = d.stays_inside or (told is None and (d.in_loop_before or d.inside))
+    return None if inside else _behind_the_loop(d)
 
 
-def _said_so(case: Case, culprits: tuple[int, ...], told: Progress) -> Reading:
-    """Return the culprits' own word that their loop is over, where they were not seen in another call."""
-    others = [
-        quote(e, f"its buffer held {e.expected} bytes where a peer sent {e.received}: it was in another call")
-        for rank in culprits
-        for e in case.statements.of(rank, GlooSizeMismatch)[:1]
-    ]
-    return Reading(1 if isinstance(case.finding, Unseen) else 2, _OVER, (_line(told), *others))
+def _lines(told: Progress | None) -> tuple[Evidence, ...]:
+    return (quote(told, f"rank {told.rank}'s output: {told.text}"),) if told is not None else ()
 
 
-def _line(told: Progress) -> Evidence:
-    return quote(told, f"rank {told.rank}'s output: {told.text}")
-
-
-def _inside(d: Difference, told: Progress | None) -> bool:
-    """Return whether the culprit's call is of the loop, so that it went on in it."""
-    if d.stays_inside:
-        return True
-    inside = d.in_loop_before or (d.position is not None and d.position[0] == "inside")
-    if d.own is not None and told is None and inside:
-        return True
-    return d.differs in ("shape", "dtype") and bool(d.same_site) and not d.another_call
-
-
-def _behind_the_loop(d: Difference, culprits: tuple[int, ...], told: Progress | None) -> Reading | None:
+def _behind_the_loop(d: Difference) -> Reading | None:
     """Return what places the culprits' call behind the loop that their peers are in."""
-    beyond = d.position[1] if d.position is not None and d.position[0] == "beyond" else None
-    if beyond is not None:
-        if culprits == (0,) and told is None:
+    culprits, view, told = d.finding.culprits, d.finding.stuck.view, d.steps.loop_over
+    if d.beyond is not None and told is None:
+        if culprits == (0,):
             return None  # what rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call
-        if not (d.peer_gradient or told or d.finding.stuck.history is None or _forward(d)):
+        if not (d.peer_gradient or d.finding.stuck.history is None or _forward(d)):
             return None  # a loop of hand-made calls: an extra call at its end looks the same
     if told is not None:
-        return Reading(1 if beyond is None else 2, _OVER, (_line(told),))
-    what = f"left the loop: its call stands at {beyond}, beyond the lines of the loop that the others are in"
+        return Reading(1 if d.beyond is None else 2, _OVER, _lines(told))
+    what = (
+        f"left the loop: its call stands at {d.beyond}, beyond the lines of the loop that the others are in"
+    )
+    # Who of two made a step too many is not told.
+    even = view is not None and len(view.members) == 2 * len(culprits)
     # In the loop's own function, the handler of an exception or an extra call of one rank looks the same.
-    view = d.finding.stuck.view
-    even = view is not None and len(view.members) == 2 * len(
-        culprits
-    )  # who of two made a step too many is not told
     sure = int(not even and (len(culprits) > 1 or d.out_of_their_function))
-    return Reading(sure, what) if beyond is not None else None
+    return Reading(sure, what) if d.beyond is not None else None
 
 
 def _forward(d: Difference) -> bool:
     """Return whether the peers wait in something that a model's forward or backward calls, not a line of the user's."""
-    return d.peer is not None and any(
-        "/torch/nn/" in f.file or "fsdp" in f.file.lower() for f in d.peer.stack
-    )
+    return any("/torch/nn/" in frame.file or "fsdp" in frame.file.lower() for frame in d.peer.stack)

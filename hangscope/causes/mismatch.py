@@ -1,102 +1,74 @@
-"""Rules about calls that meet at one seq and do not fit: sizes, types, ops."""
+"""Rules about calls that meet at one seq and do not fit: sizes, types, ops, roots."""
 
 from __future__ import annotations
 
 from math import prod
 
-from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.case import Case, Match, answer, at, quote, who
 from hangscope.causes.difference import Difference
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
+from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import CallKind
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch, GlooTimeout
+from hangscope.knowledge.callsite import user_frames
 
-_BYTES = {
-    "Double": 8,
-    "Long": 8,
-    "Float": 4,
-    "Int": 4,
-    "Half": 2,
-    "BFloat16": 2,
-    "Short": 2,
-    "Byte": 1,
-    "Char": 1,
-    "Bool": 1,
-}
+_FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
+ROOTED = (*_FROM, "gather", "reduce", "gather_object")
+_SIZES = {8: "Double Long", 4: "Float Int", 2: "Half BFloat16 Short", 1: "Byte Char Bool"}
+_BYTES = {name: size for size, names in _SIZES.items() for name in names.split()}
 
 
 def describe(kind: CallKind | None) -> str:
     """Return a call for a sentence: `all_reduce([64, 32] Float)`."""
-    if kind is None:
+    if kind is None or not (kind.op or kind.stack):
         return "a call that was not recorded"
     sizes = ", ".join(str(list(s)) for s in (kind.input_sizes or kind.output_sizes)[:3])
     dtype = (kind.input_dtypes or kind.output_dtypes or ("",))[0]
     inside = " ".join(p for p in (sizes, dtype) if p)
-    return f"{kind.op or 'a call'}({inside})" if inside else kind.op or "a call"
+    root = f" of root {kind.root}" if kind.root is not None else ""
+    return (kind.op or "a call") + (f"({inside})" if inside else "") + root
 
 
 def _meeting(case: Case, d: Difference) -> str:
     """Return who called what where the others called something else; without whom where nobody is named."""
     own, peer = describe(d.own), describe(d.peer)
-    if own == peer and d.differs == "root" and d.own is not None and d.peer is not None:
-        own, peer = f"{own} of root {d.own.root}", f"{peer} of root {d.peer.root}"
-    elif own == peer:
+    if own == peer:
         lines = [f" at {frame}" if (frame := case.frame_of(kind)) else "" for kind in (d.own, d.peer)]
         own, peer = f"{own}{lines[0]}", f"another {peer}{lines[1]}"
-    finding = case.finding
-    if not finding.culprits:
+    culprits, view, seq = case.finding.culprits, case.finding.stuck.view, case.finding.stuck.seq
+    if not culprits:
         return f"{own} meets {peer}"
-    view, seq = finding.stuck.view, finding.stuck.seq
-    peers = (
-        [r for r in view.seen if r not in finding.culprits and view.kind_of(r, seq) == d.peer]
-        if view is not None and seq is not None
-        else []
-    )
-    others = ranks_phrase(peers) if peers else "the others"
-    return f"{ranks_phrase(finding.culprits)} called {own} where {others} called {peer}"
+    seen = view.seen if view is not None and seq is not None else ()
+    peers = [r for r in seen if r not in culprits and view and seq and view.kind_of(r, seq) == d.peer]
+    return f"{who(culprits)} called {own} where {who(peers, 'the others')} called {peer}"
 
 
-def wrong_dtype(case: Case) -> Match | None:
-    """The same call with another element type."""
-    d = Difference(case)
-    if not isinstance(case.finding, Different) or d.differs != "dtype" or case.finding.change.elsewhere:
-        return None
-    if d.another_call:
-        return None
-    return Match(
-        "dtype_mismatch",
-        case.finding.culprits,
-        f"{_meeting(case, d)}: the same call with another element type",
-        strength=2,
-        frame=case.frame_of(d.own),
-        evidence=aspects(case),
-        advice=[
-            f"Make {ranks_phrase(case.finding.culprits) if case.finding.culprits else 'both sides'} use the same dtype as the others at that line: autocast, .to(dtype), or the data's own type."
-        ],
-    )
+_MEND = {
+    "dtype": "Make {} use the same dtype as the others at that line: autocast, .to(dtype), or the data's own type.",
+    "shape": "Pad or drop what made {} send other sizes (a last small batch, a variable length), or exchange sizes first.",
+}
 
 
-def wrong_shape(case: Case) -> Match | None:
-    """The same call from the same place with other sizes."""
-    d = Difference(case)
-    if not isinstance(case.finding, Different) or d.differs != "shape" or case.finding.change.elsewhere:
+def other_arguments(case: Case) -> Match | None:
+    """The same call from the same place with other sizes or another element type."""
+    d, finding = Difference(case), case.finding
+    if not isinstance(finding, Different) or d.differs not in _MEND or finding.change.elsewhere:
         return None
     if d.another_call or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name
     # A source and its receivers are two sides by their roles: that one of them has more ranks accuses nobody.
     roles = d.met_before and case.frame_of(d.own) != case.frame_of(d.peer)
-    culprits = () if roles else case.finding.culprits
-    return Match(
-        "shape_mismatch",
+    culprits = () if roles else finding.culprits
+    other = "another element type" if d.differs == "dtype" else "other sizes"
+    return answer(
+        f"{d.differs}_mismatch",
         culprits,
-        f"{_meeting(case, d)}: the same call with other sizes",
-        strength=1 if d.same_site is None or roles else 2,
-        frame=case.frame_of(d.own),
-        evidence=aspects(case) + _received(case),
-        advice=[
-            f"Pad or drop what made {ranks_phrase(culprits) if culprits else 'one side'} send other sizes (a last small batch, a variable length), or exchange sizes first."
-        ],
+        f"{_meeting(case, d)}: the same call with {other}",
+        _MEND[d.differs].format(who(culprits)),
+        strength=1 if roles or (d.same_site is None and d.differs == "shape") else 2,
+        evidence=aspects(case),
     )
 
 
@@ -108,22 +80,20 @@ def received_sizes(case: Case) -> Match | None:
     culprits = case.finding.culprits if isinstance(case.finding, Unseen) else ()
     other = _in_another_call(case, events)
     culprits = other if other and set(other) <= set(culprits) else culprits
-    return Match(
+    # Every message differs from its buffer by the factor between two element types.
+    types = all(e.expected and e.received / e.expected in (2, 4, 8) for e in events)
+    rival = ("collective_mismatch", "two different calls that meet differ in size as well")
+    if types:
+        rival = ("dtype_mismatch", "another element type would give these sizes as well")
+    whose = f"the buffer of {who(culprits, 'a rank')} does not fit what the others sent"
+    return answer(
         "shape_mismatch",
         culprits,
-        f"the buffer of {ranks_phrase(culprits)} does not fit what the others sent: gloo received a message of another size"
-        if culprits
-        else "gloo received a message of another size than the buffer that waited for it",
-        strength=0 if _may_be_types(events) or not culprits else 1,
-        evidence=_received(case),
-        rivals=[("dtype_mismatch", "another element type would give these sizes as well")]
-        if _may_be_types(events)
-        else []
-        if culprits
-        else [("collective_mismatch", "two different calls that meet differ in size as well")],
-        advice=[
-            "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides."
-        ],
+        f"{whose}: gloo received a message of another size",
+        "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides.",
+        strength=0 if types or not culprits else 1,
+        evidence=received(case),
+        rivals=[rival],
     )
 
 
@@ -136,82 +106,94 @@ def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> tuple[int, .
     bytes_of = _BYTES.get((kind.input_dtypes or ("",))[0]) if kind is not None else None
     if kind is None or bytes_of is None or not kind.input_sizes:
         return ()
-    whole = sum(prod(size) for size in kind.input_sizes) * bytes_of
-    odd = {
-        e.rank
-        for e in events
-        if e.rank is not None and (e.expected > whole or e.expected * 4 * world < whole)
-    }
-    return tuple(sorted(odd))
+    whole = sum(map(prod, kind.input_sizes)) * bytes_of
+    odd = {e.rank for e in events if e.expected > whole or e.expected * 4 * world < whole}
+    return tuple(sorted(rank for rank in odd if rank is not None))
 
 
-def _may_be_types(events: list[GlooSizeMismatch]) -> bool:
-    """Return whether every message differs from its buffer by the factor between two element types."""
-    ratios = [e.received / e.expected for e in events if e.expected]
-    return bool(ratios) and all(r in (2.0, 4.0, 8.0) for r in ratios)
-
-
-def _received(case: Case) -> list[Evidence]:
+def received(case: Case) -> list[Evidence]:
+    """Return what gloo says of messages that did not fit."""
+    innocent = "the aborted process is the receiver and may be innocent"
     return [
-        quote(
-            e,
-            f"gloo received {e.received} bytes for a buffer of {e.expected}; the aborted process is the receiver and may be innocent",
-        )
+        quote(e, f"gloo received {e.received} bytes for a buffer of {e.expected}; {innocent}")
         for e in case.statements.all(GlooSizeMismatch)[:2]
     ]
 
 
 def different_calls(case: Case) -> Match | None:
     """Different calls at one seq that no finer rule explains."""
-    if not isinstance(case.finding, Different):
+    finding = case.finding
+    if not isinstance(finding, Different):
         return None
     d = Difference(case)
-    if case.finding.change.elsewhere and d.own is not None and d.peer is not None:
-        return _on_another_group(case, d)
-    return Match(
+    if finding.change.elsewhere and d.known:
+        return answer(
+            "collective_order_mismatch",
+            finding.culprits,
+            f"{who(finding.culprits)} entered {describe(d.own)} on another group first, where the others entered {describe(d.peer)}",
+            "Let every rank enter these two groups in one order; no call on a group inside a branch that ranks take differently.",
+            strength=0,
+            rivals=[
+                (
+                    "rank_conditional_collective",
+                    "whether it would have made the others' call next, no record tells",
+                )
+            ],
+        )
+    return answer(
         "collective_mismatch",
-        case.finding.culprits,
+        finding.culprits,
         f"{_meeting(case, d)} at the same seq",
-        strength=1,
-        frame=case.frame_of(d.own),
+        "Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead.",
         evidence=aspects(case),
-        advice=[
-            "Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead."
-        ],
     )
 
 
-def refused(case: Case) -> Match | None:
-    """All members came to a call that DETAIL let nobody make: calls that do not fit, of which no record tells what they were."""
-    finding = case.finding
-    if not isinstance(finding, Stalled) or finding.stuck.kind is None or finding.stuck.kind.op:
-        return None
-    return Match(
-        "collective_mismatch",
-        (),
-        "all members came to their next call, and the check that DETAIL makes before it let none through: the calls do not fit",
-        frame=case.frame_of(finding.stuck.kind),
-        advice=[
-            "Read what the check raised: TORCH_DISTRIBUTED_DEBUG=DETAIL prints the calls of both sides in each rank's log."
-        ],
-    )
-
-
-def _on_another_group(case: Case, d: Difference) -> Match:
-    """Return the answer where all that is known is that the culprits entered another group than the one the others wait in."""
-    who = ranks_phrase(case.finding.culprits) if case.finding.culprits else "one side"
-    return Match(
-        "collective_order_mismatch",
-        case.finding.culprits,
-        f"{who} entered {describe(d.own)} on another group first, where the others entered {describe(d.peer)}",
-        strength=0,
-        frame=case.frame_of(d.own),
-        advice=["Let every rank enter these two groups in one order; no call on a group inside a branch that ranks take differently."],
-        rivals=[("rank_conditional_collective", "whether it would have made the others' call next, no record tells")],
-    )  # fmt: skip
-
-
-def aspects(case: Case) -> list[Evidence]:
+def aspects(case: Case) -> list[CallFingerprint]:
     """Return what DETAIL itself printed about the difference, for dumps and text alike."""
     ranks = {*case.finding.culprits, *case.finding.waiting[:1]}
-    return [quote(e) for r in sorted(ranks) for e in case.statements.of(r, CallFingerprint)[:1]]
+    return [e for r in sorted(ranks) for e in case.statements.of(r, CallFingerprint)[:1]]
+
+
+def other_roots(case: Case) -> Match | None:
+    """All members are in the same call with a root and none finishes it: they may disagree about who that is.
+
+    No recorder keeps the root, so that two ranks which both send, or which wait for different ranks, look alike in it.
+    """
+    finding = case.finding
+    if not_collected(case.incident, case.statements):
+        return None  # what the others are in is not known
+    if any(event.tier <= 2 for event in case.statements.all(NcclWarn)):
+        return None  # the transport itself reports a fault
+    stalled = isinstance(finding, Stalled) and finding.stuck.pair is None
+    kind = finding.stuck.kind if stalled else _all_at_one_line(case)
+    if kind is None or kind.op not in ROOTED or kind.root is not None:
+        return None
+    frame, root = case.frame_of(kind), "src" if kind.op in _FROM else "dst"
+    backends = {k.backend for k in case.incident.kinds if k.backend}
+    unknown = "recorders do not keep the root of a call: that all ranks pass the same one is not known"
+    return answer(
+        "collective_mismatch",
+        (),
+        f"every rank is in the same {kind.op}{at(frame)} and none finishes it: the ranks may disagree about `{root}`",
+        f"Print `{root}` on every rank in front of that line: it must be the same global rank everywhere, taken from something that all ranks agree on and not from a rank's own values.",
+        f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
+        strength=1 if backends <= {"gloo"} else 0,
+        evidence=[*case.statements.all(GlooTimeout)[:4], Evidence("method", unknown)],
+        frame=frame,
+        frame_rank=finding.stuck.rank,
+        rivals=[("network_stall", "a transport that moves nothing leaves the same record")],
+        stack=kind.stack,
+    )
+
+
+def _all_at_one_line(case: Case) -> CallKind | None:
+    """Return the call that all ranks timed out in at one line of the user's, of a job of which only text is left."""
+    places = case.statements.whereabouts
+    if not isinstance(case.finding, Nothing) or len(places) < 2 or set(places) != set(case.incident.ranks):
+        return None
+    stood = list(places.values())
+    lines = {(where.op, user_frames(where.stack)) for where in stood}
+    if len(lines) > 1 or not all(where.inside and where.kind == "log" for where in stood):
+        return None
+    return stood[0].call if case.statements.witnesses else None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match
+from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Unpaired
@@ -11,135 +10,120 @@ from hangscope.incident import CallKind
 from hangscope.knowledge.callsite import user_frame
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
+_TOGETHER = "Post both halves in one batch_isend_irecv where two ranks exchange."
 
 
 def unpaired(case: Case) -> Match | None:
     """A send without its receive, or the reverse, on a rank that went on to something else."""
     finding = case.finding
     pair = finding.stuck.pair
-    facing = _facing(case)
-    if facing:
-        return _do_not_meet(case, facing)
-    if not isinstance(finding, Unpaired):
-        return None
+    if (facing := _do_not_meet(case)) is not None or not isinstance(finding, Unpaired):
+        return facing
     if pair is None:
         return _somewhere(case)
     if pair.send is not None and pair.recv is not None:
-        return _left_out(case) if finding.change.skipped else _unequal(case)
+        return _both_made(case)
     source, destination = pair.key.source, pair.key.destination
-    missing, made = ("send", "recv") if pair.send is None else ("receive", "send")
-    absent, waiter = (source, destination) if pair.send is None else (destination, source)
+    missing, made, absent, waiter = "receive", "send", destination, source
+    if pair.send is None:
+        missing, made, absent, waiter = "send", "recv", source, destination
     named, more = finding.culprits, finding.more
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     why = f"rank {waiter} waits in {made} number {pair.key.index + 1} of the pair {source} -> {destination}, for which rank {absent} has no {missing}"
     strayed = _strayed(case, culprit)
     if more:
-        count = f"{abs(more)} send{'s or receives' if abs(more) > 1 else ' or receive'} {'more' if more > 0 else 'less'}"
-        apart = f"made {count} than the ranks at the same place of the other groups of this kind"
+        calls = "sends or receives" if abs(more) > 1 else "send or receive"
+        apart = f"made {abs(more)} {calls} {'more' if more > 0 else 'less'} than the ranks at the same place of the other groups of this kind"
         strayed += [case.recorded(rank, f"rank {rank} {apart}") for rank in named[:2]]
-        why = f"{ranks_phrase(named)} {apart}: {why}"
-    elif culprit not in (absent, waiter):
-        why = f"rank {culprit} left its own program, and since then sends and receives do not meet: {why}"
+        why = f"{who(named)} {apart}: {why}"
     elif finding.tie:
         why += ", or of which nothing is left"
     own = bool(strayed) and culprit != waiter
     there = "another" if case.graph.open_calls.get(absent) else "no"
-    return Match(
+    lacks = case.recorded(absent, f"rank {absent} has no {missing} for it, and is in {there} call itself")
+    return answer(
         "p2p_mismatch",
         named if culprit in named or finding.tie else (culprit,),
         why + ("" if more else _alike(named)),
+        *_schedules(source, destination),
         # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
         strength=0 if finding.tie else 1 if finding.assumed or more else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
-        evidence=[
-            *strayed,
-            case.recorded(absent, f"rank {absent} has no {missing} for it, and is in {there} call itself"),
-        ],
-        advice=_schedules(source, destination),
+        evidence=[*strayed, lacks],
     )
 
 
-def _facing(case: Case) -> tuple[int, ...]:
-    """Return the ranks that the recorders show in no call, and their stacks in sends and receives: gloo records none of them."""
-    named = case.finding.culprits
-    stood = [case.statements.whereabouts.get(rank) for rank in named]
-    waits = all(where is not None and where.inside and where.op in _POINT_TO_POINT for where in stood)
-    return named if waits and len(named) > 1 and isinstance(case.finding, Absent) else ()
-
-
-def _do_not_meet(case: Case, ranks: tuple[int, ...]) -> Match:
-    """Return the answer where ranks on which all waiting ends wait in sends and receives themselves.
+def _do_not_meet(case: Case) -> Match | None:
+    """Return the answer for ranks that the recorders show in no call, and their stacks in sends and receives: gloo records none.
 
     Where all of them receive, or all send, whose halves they lack are those that wait for them: a circle in which nobody is odd.
     """
-    stood = [case.statements.whereabouts[rank] for rank in ranks]
-    return Match(
+    ranks = case.finding.culprits
+    stood = [w for r in ranks if (w := case.statements.whereabouts.get(r)) is not None and w.inside]
+    ops = {where.op for where in stood}
+    if not isinstance(case.finding, Absent) or not 1 < len(ranks) == len(stood) or ops - _POINT_TO_POINT:
+        return None
+    return answer(
         "p2p_mismatch",
-        ranks if len({where.op for where in stood}) > 1 else (),
-        f"{ranks_phrase(ranks)} wait in sends and receives of which none meets another",
-        strength=1,
-        category="code",
+        ranks if len(ops) > 1 else (),
+        f"{who(ranks)} wait in sends and receives of which none meets another",
+        *_schedules(ranks[0], ranks[1] if len(ranks) == 2 else None),
         frame=user_frame(stood[0].stack),
-        evidence=list(map(case.stands, ranks)),
-        advice=_schedules(ranks[0], ranks[1] if len(ranks) == 2 else None),
-    )  # fmt: skip
+        evidence=map(case.stands, ranks),
+    )
 
 
 def _somewhere(case: Case) -> Match:
     """Return the answer where every rank waits in a send or receive, and no record tells which half is missing."""
-    who = ranks_phrase(case.finding.waiting)
-    return Match(
+    return answer(
         "p2p_mismatch",
         (),
-        f"{who} all wait in sends and receives: one half is missing, or they face each other in a circle",
-        strength=1,
-        category="code",
+        f"{who(case.finding.waiting)} all wait in sends and receives: one half is missing, or they face each other in a circle",
+        "Print peer and number of each send and receive per rank: the pair whose counts differ is the one.",
+        _TOGETHER,
         frame=case.frame_of(case.finding.stuck.kind),
         frame_rank=case.finding.stuck.rank,
-        evidence=list(map(case.stands, sorted(case.statements.whereabouts)[:8])),
-        advice=[
-            "Print peer and number of each send and receive per rank: the pair whose counts differ is the one.",
-            "Post both halves in one batch_isend_irecv where two ranks exchange.",
+        evidence=map(case.stands, sorted(case.statements.whereabouts)[:8]),
+        rivals=[
+            ("stuck_rank", "a rank that was slow before its half looks the same once all have timed out")
         ],
-        rivals=[("stuck_rank", "a rank that was slow before its half looks the same once all have timed out")],
-    )  # fmt: skip
-
-
-def _left_out(case: Case) -> Match:
-    """Return the answer for sends and receives that all have a counterpart, but not the one that was meant."""
-    finding = case.finding
-    culprit = finding.culprits[0]
-    wanted = _peered(case, culprit, next(kind for kind in finding.change.skipped if kind.is_p2p))
-    return Match(
-        "p2p_mismatch",
-        finding.culprits,
-        f"rank {culprit} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle{_alike(finding.culprits)}",
-        strength=1,
-        frame=case.frame_of(finding.own.kind),
-        frame_rank=culprit,
-        evidence=_strayed(case, culprit),
-        advice=_schedules(culprit, None),
     )
+
+
+def _both_made(case: Case) -> Match:
+    """Return the answer for a send and a receive that were both made: not for each other, or with different sizes."""
+    finding, culprits = case.finding, case.finding.culprits
+    if not finding.change.skipped:
+        return answer(
+            "p2p_mismatch",
+            culprits,
+            f"{describe(finding.own.kind)} meets {describe(finding.stuck.kind)}: a send and its receive of different sizes",
+            f"Make {who(culprits)} use the size that this pair exchanged before, or exchange the sizes first.",
+            "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
+            strength=2,
+        )
+    wanted = _peered(case, culprits[0], next(kind for kind in finding.change.skipped if kind.is_p2p))
+    why = f"rank {culprits[0]} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle{_alike(culprits)}"
+    evidence = _strayed(case, culprits[0])
+    return answer("p2p_mismatch", culprits, why, *_schedules(culprits[0]), evidence=evidence)
 
 
 def _alike(named: tuple[int, ...]) -> str:
     """Return a clause on the same fault in the groups side by side, for a sentence about one of these ranks."""
-    return f"; {ranks_phrase(named)} did the same, each in its group" if len(named) > 1 else ""
+    return f"; {who(named)} did the same, each in its group" if len(named) > 1 else ""
 
 
-def _schedules(one: int, other: int | None) -> list[str]:
-    who = f"ranks {one} and {other}" if other is not None else f"rank {one} and its neighbours"
-    return [
-        f"Put the send/receive schedules of {who} side by side: number of microbatches, peers, order.",
-        "Post both halves in one batch_isend_irecv where two ranks exchange.",
-    ]
+def _schedules(one: int, other: int | None = None) -> tuple[str, str]:
+    whose = f"rank {one} and its neighbours" if other is None else f"ranks {one} and {other}"
+    side = f"Put the send/receive schedules of {whose} side by side: number of microbatches, peers, order."
+    return side, _TOGETHER
 
 
 def _strayed(case: Case, rank: int) -> list[Evidence]:
     """Return what a rank's own program called for where it made another call, if that was found."""
     finding = case.finding
-    if not isinstance(finding, Unpaired) or not finding.change.skipped:
+    if not finding.change.skipped:
         return []
     wanted = " and ".join(_peered(case, rank, kind) for kind in finding.change.skipped[:2])
     made = _peered(case, rank, finding.own.kind)
@@ -151,26 +135,7 @@ def _peered(case: Case, rank: int, kind: CallKind | None) -> str:
     if kind is None or kind.src is None or kind.dst is None:
         return describe(kind)
     for gid, queue in case.incident.ranks[rank].p2p.items():
-        ranks = case.incident.groups[gid].ranks
-        if max(kind.src, kind.dst) < len(ranks) and kind in {
-            case.incident.kinds[k] for k in set(queue.kind.tolist())
-        }:
+        ranks, made = case.incident.groups[gid].ranks, set(queue.kind.tolist())
+        if max(kind.src, kind.dst) < len(ranks) and kind in {case.incident.kinds[k] for k in made}:
             return f"{kind.op} {ranks[kind.src]} -> {ranks[kind.dst]}"
     return f"{kind.op} {kind.src} -> {kind.dst} (group-local)"
-
-
-def _unequal(case: Case) -> Match:
-    """Return the answer for a send and a receive that meet with different sizes."""
-    finding = case.finding
-    who = ranks_phrase(finding.culprits) if finding.culprits else "one side"
-    return Match(
-        "p2p_mismatch",
-        finding.culprits,
-        f"{describe(finding.own.kind)} meets {describe(finding.stuck.kind)}: a send and its receive of different sizes",
-        strength=2,
-        frame=case.frame_of(finding.own.kind),
-        advice=[
-            f"Make {who} use the size that this pair exchanged before, or exchange the sizes first.",
-            "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
-        ],
-    )

@@ -25,13 +25,8 @@ def match_all(case: Case, notes: list[Note]) -> list[Match]:
         try:
             match = rule(case)
         except Exception as error:
-            notes.append(
-                Note(
-                    "rule_failed",
-                    f"the rule {rule.__name__} failed: {type(error).__name__}: {error}",
-                    hint="please report this",
-                )
-            )
+            why = f"the rule {rule.__name__} failed: {type(error).__name__}: {error}"
+            notes.append(Note("rule_failed", why, hint="please report this"))
             continue
         if match is not None:
             found.append(match)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from functools import cached_property
 
 from hangscope.causes.case import Case, last_output
 from hangscope.explain.text.output import batches
@@ -12,7 +12,6 @@ from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.regex import regex
 
-_OF_STEPS = regex(r"\b(?:step|iter(?:ation)?|batch|it)\W{0,3}(\d{1,9})\s*/\s*(\d{1,9})\b", re.IGNORECASE)
 _WORDS = regex(r"[^a-z ]+|rank\s*\d*", re.IGNORECASE)  # what differs between ranks that say the same
 _SKIPS = regex(
     r"\bskip(?:s|ped|ping)?\b|\bempty batch\b|\b(?:loss|grad\w{0,20}|norm|is)[ =:]{1,3}nan\b", re.IGNORECASE
@@ -24,88 +23,81 @@ def _words(event: Event) -> str:
 
 
 class Steps:
-    """Compares the output of some ranks with that of those who wait. All ranks are global."""
+    """Compares the output of the culprits with that of those who wait."""
 
     def __init__(self, case: Case) -> None:
         self.case, self.statements, self.waiting = case, case.statements, case.finding.waiting
+        last = ((rank, last_output(case, rank)) for rank in (*case.finding.culprits, *self.waiting))
+        self.last = {rank: line for rank, line in last if line is not None}
+        self.own = {rank: self.last[rank] for rank in case.finding.culprits if rank in self.last}
 
-    def ran_further(self, ranks: Sequence[int]) -> bool:
+    @cached_property
+    def ran_further(self) -> bool:
         """Return whether a culprit's output counts a step of the same epoch that no waiting rank has reached."""
-        reached = [step for rank in self.waiting if (step := self._reached(rank)) is not None]
-        own = [step for rank in ranks if (step := self._reached(rank)) is not None]
+        own, reached = (
+            [step for rank in ranks if (step := self._reached(rank)) is not None]
+            for ranks in (self.case.finding.culprits, self.waiting)
+        )
         return bool(own and reached) and max(own) > max(reached)
 
     def _reached(self, rank: int) -> tuple[int, int] | None:
         """Return (epoch, step) of the last line of a rank that counts a step."""
-        counted = [
-            (e.file, e.line, e.epoch or 0, e.step)
-            for e in self.statements.of(rank, Progress)
-            if e.step is not None
-        ]
-        return max(counted)[2:] if counted else None
+        counted = [e for e in self.statements.of(rank, Progress) if e.step is not None]
+        last = max(counted, key=lambda e: (e.file, e.line), default=None)
+        return (last.epoch or 0, last.step or 0) if last is not None else None
 
-    def mid_epoch(self, ranks: Sequence[int]) -> bool:
+    @cached_property
+    def mid_epoch(self) -> bool:
         """Return whether a culprit's last output counts a step well before the last of its own loop (`step 10/18`)."""
-        for rank in ranks:
-            last = last_output(self.case, rank)
-            found = _OF_STEPS.search(last.text) if last is not None and not last.done else None
-            if found and int(found.group(1)) + 1 < int(found.group(2)):
-                return True
-        return False
+        counted = ((e.step, e.total) for e in self.own.values() if not e.done)
+        return any(step is not None and total is not None and step + 1 < total for step, total in counted)
 
-    def skips(self, ranks: Sequence[int]) -> list[Event]:
+    @cached_property
+    def skips(self) -> list[Event]:
         """Return a culprit's own words about a batch or step that it skipped alone.
 
         What all ranks skip together, rank 0 may say for all: without logs of those who wait, nothing follows from it.
         """
-        records, waiting = self.case.incident.ranks, self.waiting
-        if not any(f != records[r].dump_file for r in waiting if r in records for f in records[r].files):
+        records = [self.case.incident.ranks[r] for r in self.waiting if r in self.case.incident.ranks]
+        if not any(file != record.dump_file for record in records for file in record.files):
             return []
-        common = {_words(e) for r in waiting for e in self._of_skips(r)}
-        return [
-            e
-            for r in ranks
-            for e in self._of_skips(r)
-            if _words(e) not in common and "overflow" not in e.text.lower()
-        ]
+        common = {_words(e) for r in self.waiting for e in self._of_skips(r)}
+        return [e for r in self.case.finding.culprits for e in self._of_skips(r) if _words(e) not in common]
 
     def _of_skips(self, rank: int) -> list[Event]:
-        """Return the lines by which a rank tells that it skipped something, or saw what is no number."""
-        counted: list[Event] = [e for e in self.statements.of(rank, Progress) if _SKIPS.search(e.text)]
-        return [*self.statements.of(rank, Skip), *counted]
+        """Return the lines by which a rank tells that it skipped something, or saw what is no number: no overflow of a scaler."""
+        counted = [e for e in self.statements.of(rank, Progress) if _SKIPS.search(e.text)]
+        return [e for e in (*self.statements.of(rank, Skip), *counted) if "overflow" not in e.text.lower()]
 
-    def loop_over(self, ranks: Sequence[int]) -> Progress | None:
+    @cached_property
+    def loop_over(self) -> Progress | None:
         """Return a culprit's last output where it says that its loop is over and most waiting ranks do not say so."""
-        for rank in ranks:
-            last = last_output(self.case, rank)
-            if last is not None and last.done:
-                others = [r for r in self.waiting if self._says_over(r, last)]
-                if len(others) * 2 <= len(self.waiting):
-                    return last
+        for own in self.own.values():
+            if own.done and 2 * sum(self._says_over(r, own) for r in self.waiting) <= len(self.waiting):
+                return own
         return None
 
-    def others_over(self, ranks: Sequence[int]) -> Progress | None:
+    @cached_property
+    def others_over(self) -> Progress | None:
         """Return a culprit's last output where it counts a step beyond all that the waiting ranks made, who all say that their loop is over."""
-        last = [last_output(self.case, rank) for rank in self.waiting]
-        own = next((e for r in ranks if (e := last_output(self.case, r)) is not None), None)
-        over = bool(last) and all(e is not None and e.done for e in last)
-        return own if over and own is not None and not own.done and self.ran_further(ranks) else None
+        over = bool(self.waiting) and all(r in self.last and self.last[r].done for r in self.waiting)
+        own = next(iter(self.own.values()), None)
+        return own if over and own is not None and not own.done and self.ran_further else None
 
-    def uneven(self, ranks: Sequence[int]) -> tuple[Progress, Progress] | None:
+    @cached_property
+    def uneven(self) -> tuple[Progress, Progress] | None:
         """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
         totals = batches(self.statements)
-        others = sorted((totals[r], r) for r in self.waiting if r in totals)
-        for rank in ranks:
-            own, last = totals.get(rank), last_output(self.case, rank)
-            if own is not None and last is not None and others and own not in {total for total, _ in others}:
-                nearest = min(others, key=lambda other: (abs(other[0] - own), other))[1]
-                theirs = last_output(self.case, nearest)
-                return (last, theirs) if theirs is not None else None
+        others = sorted((totals[r], r) for r in self.waiting if r in totals and r in self.last)
+        for rank, last in self.own.items():
+            if rank in totals and others and totals[rank] not in {total for total, _ in others}:
+                nearest = min(others, key=lambda other: (abs(other[0] - totals[rank]), other))[1]
+                return last, self.last[nearest]
         return None
 
     def _says_over(self, rank: int, done: Progress) -> bool:
         """Return whether a rank's last output says that a loop is over, or it said so of that same epoch and went on."""
-        last, epoch = last_output(self.case, rank), done.epoch
-        return (last is not None and bool(last.done)) or any(
-            e.done and e.epoch == epoch is not None for e in self.statements.of(rank, Progress)
+        told = self.statements.of(rank, Progress)
+        return (rank in self.last and self.last[rank].done) or any(
+            e.done and e.epoch == done.epoch is not None for e in told
         )

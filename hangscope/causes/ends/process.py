@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.init import lacks_a_member
 from hangscope.conclusion import Evidence
 from hangscope.events import Event
@@ -35,18 +34,17 @@ _SOME = 2  # ranks that wait for one before it is more than the slower one of a 
 
 def ended_from_outside(case: Case) -> Match | None:
     """Preemption, time limit, cancellation, SIGTERM to the launcher: nobody's fault in the job."""
-    event, finding = case.statements.external, case.finding
-    named = bool(finding.culprits) and not case.from_text
-    frozen = case.statements.all(WatchdogTimeout, GlooTimeout, HeartbeatTimeout, NoProgress)
-    if event is None or case.statements.first_deaths:
+    event, finding, statements = case.statements.external, case.finding, case.statements
+    if event is None or statements.first_deaths:
         return None
-    still = stood_still(case.incident, case.statements, event)
-    if named and (frozen or still or isinstance(finding, Different | Lagging)):
-        return None
-    if still and (
-        (case.graph.waiting and event.reason not in _OF_A_HOST)
-        or (finding.waiting and not isinstance(finding, Nothing))
-    ):
+    still = stood_still(case.incident, statements, event)
+    if finding.culprits and not case.from_text:
+        frozen = statements.all(WatchdogTimeout, GlooTimeout, HeartbeatTimeout, NoProgress)
+        if frozen or still or isinstance(finding, Different | Lagging):
+            return None
+    of_host = event.reason in _OF_A_HOST
+    waits = (case.graph.waiting and not of_host) or (finding.waiting and not isinstance(finding, Nothing))
+    if still and waits:
         return None  # it was frozen, whoever ended it
     if event.reason in _BY_PEOPLE and still is not False and lacks_a_member(case):
         return None  # a start takes moments, and who cancels a job looked at it for longer
@@ -55,28 +53,23 @@ def ended_from_outside(case: Case) -> Match | None:
         return None
     lost = _never_seen(case) if event.reason in _UNTOLD else []
     told = _REASONS.get(str(event.reason), "was ended from outside")
-    return Match(
+    # People cancel jobs that are frozen, platforms end those that stand still, and calls that do not fit stop a job by themselves.
+    doubtful = still is not False or event.signal == "SIGINT" or statements.all(CallFingerprint)
+    rivals = []
+    if still is not False:
+        rivals = [("unknown", "nothing shows that it still made progress: it may have been frozen before")]
+        if lost:
+            rivals = [("init_hang", f"rank {lost[0]} alone left nothing, and no rank tells of a step")]
+    return answer(
         "crashed_rank",
         (),
         f"the whole job {told}",
-        # People cancel jobs that are frozen, and platforms end those that stand still.
-        strength=0
-        if waited or lost  # when it was ended, in which moment a job that moves may wait as well
-        else 1
-        if still is not False
-        or event.signal == "SIGINT"
-        or case.statements.all(CallFingerprint)  # calls that do not fit stop a job by themselves
-        else 2,
+        f"This is no bug of the job: it {told}. Write a checkpoint on SIGTERM and let the scheduler requeue it.",
+        # In the moment when it was ended a job that moves may wait as well.
+        strength=0 if waited or lost else 1 if doubtful else 2,
         category="external",
-        rivals=[]
-        if still is False
-        else [("init_hang", f"rank {lost[0]} alone left nothing, and no rank tells of a step")]
-        if lost
-        else [("unknown", "nothing shows that it still made progress: it may have been frozen before")],
-        evidence=[quote(event)],
-        advice=[
-            f"This is no bug of the job: it {told}. Write a checkpoint on SIGTERM and let the scheduler requeue it."
-        ],
+        rivals=rivals,
+        evidence=[event],
     )
 
 
@@ -109,37 +102,33 @@ def looked_at(case: Case, ranks: set[int]) -> bool:
 
 def died(case: Case) -> Match | None:
     """The first rank that died of its own fault, unless the dumps show that it died while it was waiting."""
-    deaths = [d for d in case.statements.first_deaths if _is_the_root(case, d)]
-    if not deaths or all(_refused_at_start(case, d.event) for d in deaths):
+    records, statements = case.incident.ranks, case.statements
+    deaths = [d for d in statements.first_deaths if _is_the_root(case, d)]
+    if all(_refused_at_start(case, d.event) for d in deaths):
         return None
-    if len(deaths) < len(case.statements.first_deaths) and all(isinstance(d.event, Exit) for d in deaths):
+    if len(deaths) < len(statements.first_deaths) and all(isinstance(d.event, Exit) for d in deaths):
         return None  # ranks that waited were ended in the same moment
     culprits = tuple(sorted({d.rank for d in deaths}))
-    first = deaths[0]
-    evidence = [quote(d.event) for d in deaths]
-    for rank in culprits:
-        record = case.incident.ranks.get(rank)
-        if (
-            record is not None
-            and record.absence == Absence.NO_DUMP
-            and any(r.dump_file for r in case.incident.ranks.values())
-        ):
-            evidence.append(Evidence("dump", f"rank {rank} left no dump, while others did", rank))
-    doubtful = bool(case.finding.culprits) and _may_be_of_another_attempt(case)
-    message = (first.event.message or "") if isinstance(first.event, (RankException, Exit)) else ""
-    why = f"{ranks_phrase(culprits)} {first.how}" + (
-        f": {message[:160]}" if message and first.exception else ""
-    )
+    dumps = any(record.dump_file for record in records.values())
+    undumped = [r for r in culprits if dumps and r in records and records[r].absence == Absence.NO_DUMP]
+    first, named = deaths[0], case.finding.culprits
+    doubtful = bool(named) and culprits != named and _may_be_of_another_attempt(case)
+    why = f"{who(culprits)} {first.how}"
+    if isinstance(first.event, RankException | Exit) and first.event.message and first.exception:
+        why += f": {first.event.message[:160]}"
     if len(culprits) > 1:
         why += "; which of them ended first, the clocks do not tell"
-    return Match(
+    return answer(
         "crashed_rank",
         culprits,
         why,
-        strength=0 if doubtful and culprits != case.finding.culprits else 2 if len(culprits) == 1 else 1,
-        category="hardware" if first.event.kind in ("xid", "cuda_error") else "code",
-        evidence=evidence,
-        advice=_remedy(case, first),
+        *_remedy(case, first),
+        strength=0 if doubtful else 2 if len(culprits) == 1 else 1,
+        category="hardware" if first.event.kind in ("xid", "cuda_error") else None,
+        evidence=[
+            *(death.event for death in deaths),
+            *(Evidence("dump", f"rank {rank} left no dump, while others did", rank) for rank in undumped),
+        ],
         frame=first.frame,
         frame_rank=first.rank,
     )
@@ -158,9 +147,8 @@ def _remedy(case: Case, death: Death) -> list[str]:
     at = death.frame
     where = f" at {at.file}:{at.line} in {at.name}" if at is not None else ""
     told = _REMEDIES.get(death.event.kind, _LOOK)
-    on_gloo = {kind.backend for kind in case.incident.kinds} == {"gloo"}
     keep = "Do not raise the timeout: the others wait for a process that does not come back."
-    if not on_gloo and not case.statements.all(GlooClosed, GlooTimeout):
+    if not case.on_gloo and not case.statements.all(GlooClosed, GlooTimeout):
         keep = "Leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default (3), so that survivors abort and dump; do not raise the timeout."
     return [told.format(rank=death.rank, where=where, what=death.exception or "exception"), keep]
 
@@ -172,23 +160,18 @@ def _refused_at_start(case: Case, event: Event) -> bool:
     if event.type.endswith("DistBackendError"):
         return any(e.refuses for e in case.statements.all(NcclWarn))
     # A server of the program's own raises an OSError.
-    return (
-        event.type.endswith(("RuntimeError", "DistNetworkError")) and "ddress already in use" in event.message
-    )
+    of_store = event.type.endswith(("RuntimeError", "DistNetworkError"))
+    return of_store and "ddress already in use" in event.message
 
 
 def _is_the_root(case: Case, death: Death) -> bool:
     finding = case.finding
-    if death.rank in finding.culprits or _may_be_of_another_attempt(case):
-        return True
-    if not case.solid:
+    if death.rank in finding.culprits or not case.solid or _may_be_of_another_attempt(case):
         return True
     if isinstance(finding, Different | Extra | Late):
         return finding.tie and not finding.culprits and _raised_before_it_waited(case, death)
     # The dumps show this rank inside a call: it died there, of the freeze or after it.
-    return death.rank not in case.graph.waiting and not (
-        isinstance(finding, Absent) and set(finding.culprits) - {death.rank}
-    )
+    return death.rank not in case.graph.waiting and not (isinstance(finding, Absent) and finding.culprits)
 
 
 def _raised_before_it_waited(case: Case, death: Death) -> bool:
@@ -204,42 +187,44 @@ def _may_be_of_another_attempt(case: Case) -> bool:
 
 
 def left_quietly(case: Case) -> Match | None:
-    """A rank that ended without an error while others still had calls to make."""
-    quiet = case.statements.left_quietly
+    """A rank that ended without an error while others still had calls to make: in a library's loop it ran out of batches.
+
+    The user's code cannot return from within such a loop: it is over where the batches are, or where it was told to stop.
+    """
+    quiet, world = case.statements.left_quietly, len(case.incident.ranks)
     finding = case.finding
-    if not quiet or len(quiet) >= len(case.incident.ranks):
-        return None
     if isinstance(finding, Absent | Unseen):
         # Of several unseen ranks the launcher may have ended some before they could dump; the one that left is the root.
-        left = tuple(r for r in finding.culprits if r in quiet)
+        left = [r for r in finding.culprits if r in quiet]
     elif isinstance(finding, Nothing):
-        left = (
-            tuple(sorted(quiet))
-            if case.statements.all(GlooClosed, GlooTimeout, RankException, WatchdogTimeout)
-            else ()
-        )
-    elif not case.solid:
-        left = tuple(sorted(quiet))
+        stopped = case.statements.all(GlooClosed, GlooTimeout, RankException, WatchdogTimeout)
+        left = sorted(quiet) if stopped else []
     else:
+        left = [] if case.solid else sorted(quiet)
+    if not left or len(quiet) >= world or len(left) * 2 > world:
         return None
-    if not left or len(left) * 2 > len(case.incident.ranks):
-        return None
-    evidence = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]
-    for rank in left:
-        evidence += [quote(e, f"its last output: {e.text}") for e in case.statements.of(rank, Progress)[-1:]]
-    return Match(
+    evidence: list[Evidence | Event] = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]
+    others = (rank for rank in sorted(case.statements.whereabouts) if rank not in left)
+    reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
+    if reading.loop is not None and reading.stage == "step" and not reading.by_user:
+        return answer(
+            "uneven_loader",
+            left,
+            f"{who(left)} had no step left to make in {reading.loop.api} and ended without an error, while the others are in one",
+            evidence=evidence,
+            rivals=[
+                ("early_exit", "a rank that stopped the loop or left the program by itself ends alike"),
+                ("gradient_sync_mismatch", "a rank that skipped a backward pass is done one step early"),
+            ],
+        )
+    last = {r: e for r in left for e in case.statements.of(r, Progress)[-1:]}
+    after = f" after printing {last[left[0]].text.strip()[:80]!r}" if left[0] in last else ""
+    return answer(
         "early_exit",
         left,
-        f"{ranks_phrase(left)} ended without an error while the others still had calls to make",
+        f"{who(left)} ended without an error while the others still had calls to make",
+        f"Find the return, break or sys.exit(0) that {who(left)} took{after}.",
+        "Leave together: agree on the end over all ranks (an all_reduce of a flag, or a barrier) before any returns.",
         strength=2 if any("code 0" in quiet[r] for r in left) else 1,
-        evidence=evidence,
-        advice=[
-            f"Find the return, break or sys.exit(0) that {ranks_phrase(left)} took{_after(case, left[0])}.",
-            "Leave together: agree on the end over all ranks (an all_reduce of a flag, or a barrier) before any returns.",
-        ],
+        evidence=[*evidence, *(quote(e, f"its last output: {e.text}") for e in last.values())],
     )
-
-
-def _after(case: Case, rank: int) -> str:
-    events = case.statements.of(rank, Progress)
-    return f" after printing {events[-1].text.strip()[:80]!r}" if events else ""
