@@ -155,6 +155,6 @@ def last_output(case: Case, rank: int) -> Progress | None:
     return max(case.statements.of(rank, Progress), key=lambda e: (e.file, e.line), default=None)
 
 
-def quote(event: Event, text: str | None = None, *, stance: str = "for") -> Evidence:
+def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: str = "for") -> Evidence:
     """Return a text event as evidence, with where it stands."""
-    return Evidence("log", text or event.text, event.rank, Source(event.file, event.line), stance=stance)
+    return Evidence(kind, text or event.text, event.rank, Source(event.file, event.line), stance=stance)
