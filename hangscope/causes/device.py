@@ -126,7 +126,9 @@ def network_fault(case: Case) -> Match | None:
         some = "not all of them complete it" if done or isinstance(finding, Lagging) else "none completes it"
         why = f"every member joined the call and {some}"
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
-    where = f" {'between' if len(nodes) > 1 else 'at'} {' and '.join(nodes)}" if 0 < len(nodes) <= 4 else ""
+    where = f" between {' and '.join(nodes)}" if 1 < len(nodes) <= 4 else ""
+    if len(nodes) == 1:
+        where = f" {'of' if nodes[0] in {e.host for e in warnings} else 'towards'} {nodes[0]}"
     nics = sorted({str(e.nic) for e in first if e.nic})
     why += f"; the transport names {who(culprits)}" if culprits else ""
     why += f", adapter {', '.join(nics[:3])}" if nics else ""
