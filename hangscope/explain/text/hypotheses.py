@@ -23,7 +23,7 @@ from hangscope.explain.text.output import (
 )
 from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
-from hangscope.explain.text.reports import analyzer, barrier, desync, horovod
+from hangscope.explain.text.reports import analyzer, barrier, desync, forward_order, horovod
 from hangscope.explain.text.sites import sites
 from hangscope.explain.text.witnesses import (
     came_after,
@@ -45,6 +45,7 @@ SEARCHES: tuple[tuple[Search, Source], ...] = (
     (barrier, Source.REPORT),
     (desync, Source.REPORT),
     (analyzer, Source.HINT),
+    (forward_order, Source.REPORT),
     (horovod, Source.HINT),
     (ras, Source.REPORT),
     (came_after, Source.HINT),
