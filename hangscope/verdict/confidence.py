@@ -267,7 +267,10 @@ def no_frames(case: Case, match: Match) -> Doubt:
     """No frames tell calls of one op apart."""
     recorded = case.frames_recorded or case.from_text or case.finding.stuck.view is None
     why = "no frames were recorded, so that calls of one op from other lines look alike"
-    return (MEDIUM, why) if match.cause in _OF_PROGRAMS and not recorded else None
+    if recorded or match.cause not in _OF_PROGRAMS:
+        return None
+    shown = case.finding.change.edit is not None or match.cause == "collective_order_mismatch"
+    return MEDIUM if shown else LOW, why
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubt], ...] = (

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tests.conftest import analyze
 from tests.dump_writer import TORCH, Recorder, job, write_all
 from tests.small_jobs import ODD_ONES, due, frozen, loop
-from tests.text_lines import raised, told
+from tests.text_lines import raised, short, told
 from tests.verdicts import blame, level, said
 
 #: what the odd ranks call instead, and what that is called
@@ -128,3 +128,13 @@ def test_fsdps_check_of_the_order_blames_nobody(tmp_path: Path, first: bool) -> 
     verdict = report.verdict
     assert verdict is not None and verdict.culprit_ranks == ()
     assert (verdict.cause == "collective_mismatch") is first
+
+
+@pytest.mark.parametrize(("peer", "world", "named"), [(5, 8, (5,)), (4, 8, ()), (1, 2, ()), (2, 3, (2,))])
+def test_fsdps_check_compares_from_rank_0_on_so_those_before_the_odd_one_are_alike(
+    tmp_path: Path, peer: int, world: int, named: tuple[int, ...]
+) -> None:
+    error = f"RuntimeError: Forward order differs across ranks: rank 0 is all-gathering 1 parameters while rank {peer} is all-gathering 2 parameters"
+    begun = [f"[rank{rank}] step 1 loss 2.5" for rank in range(world)]
+    cause, ranks, _ = short(told(tmp_path, [*begun, error]))
+    assert (cause, ranks) == ("collective_mismatch", named)

@@ -24,6 +24,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.store import FsdpOrder
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
 from hangscope.regex import regex
 
@@ -118,6 +119,23 @@ def _call(report: AnalyzerReport, printed: str) -> CallKind:
     if types:
         return CallKind(op, "", (), (), (types[-1],))
     return CallKind(op, "", tuple(tuple(map(int, _DIGITS.findall(size))) for size in _SIZES.findall(printed)))
+
+
+def forward_order(incident: Incident, statements: Statements) -> Different | None:
+    """Name the rank that FSDP's check finds unlike those before it, where these are most ranks of which the text tells."""
+    told = statements.all(FsdpOrder)
+    unlike = {
+        e.peer for e in told if e.peer is not None and 2 * e.peer > max(len(incident.ranks), e.peer + 1)
+    }
+    ranks, assumed = statements.group_ranks.resolve(told[0], unlike) if len(unlike) == 1 else ((), False)
+    if not ranks:
+        return None
+    others = tuple(rank for rank in sorted(incident.ranks) if rank not in ranks)
+    call = CallKind("all_gather_into_tensor")
+    return Different(
+        ranks, StuckCall(kind=call, rank=others[0] if others else None), OwnCall(call), waiting=others,
+        reached=frozenset(others), guess=True, assumed=assumed, events=tuple(told[:3]),
+    )  # fmt: skip
 
 
 def horovod(incident: Incident, statements: Statements) -> Finding | None:

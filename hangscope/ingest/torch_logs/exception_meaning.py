@@ -39,6 +39,7 @@ _SYMPTOMS = regex(
 )
 _SYMPTOM_TYPES = (
     "CheckpointException",  # of torch.distributed.checkpoint, which all ranks raise for those that failed
+    "DistributedOperationException",  # of Accelerate's check, which all ranks raise over what one of them gave
     "DistNetworkError",
     "DistStoreError",
     "DistBackendError",

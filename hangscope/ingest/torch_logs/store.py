@@ -97,7 +97,12 @@ class DdpUnfinished(Event, same_by=()):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsdpOrder(Event, same_by=()):
-    """FSDP: the forward order differs."""
+    """FSDP: the forward order differs: of two ranks (group-local), or of one (`group_rank`) from that of its first iteration.
+
+    The ranks are compared pair by pair from 0 on, so those before `peer` did as rank 0 did (fsdp/_exec_order_utils.py).
+    """
+
+    peer: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +228,7 @@ RULES: tuple[Rule, ...] = (
     rule("Expected to have finished reduction in the prior iteration", None, told(DdpUnfinished)),
     rule(
         "Forward order differs",
-        r"Forward order differs (?:across ranks|from that of the first iteration on rank (?P<group_rank>\d{1,7}))",
+        r"Forward order differs (?:across ranks(?:: rank 0 is all-gathering .{1,2000}? while rank (?P<peer>\d{1,7}) is )?|from that of the first iteration on rank (?P<group_rank>\d{1,7}))",
         told(FsdpOrder),
     ),
     rule("exhausted inputs", r"Detected at least one rank that exhausted inputs", told(JoinExhausted)),

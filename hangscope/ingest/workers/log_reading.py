@@ -11,6 +11,7 @@ from hangscope.errors import Note
 from hangscope.events import Event, from_row
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.job_logs import engines, faults, launcher
+from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
 from hangscope.ingest.job_logs.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.exit_codes import ExitCodeParser
@@ -129,7 +130,7 @@ def read_log(
     parsers: list[LineParser] = [
         TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
         DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
-        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
+        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
