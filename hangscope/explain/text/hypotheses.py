@@ -16,7 +16,6 @@ from hangscope.explain.text import output, reports, witnesses
 from hangscope.explain.text.blocked import blocked_alone
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints, late
-from hangscope.explain.text.printed import printed
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.sites import sites
 from hangscope.incident import Incident
@@ -32,7 +31,7 @@ SEARCHES: dict[Source, tuple[Search, ...]] = {
         witnesses.no_answer, witnesses.nothing_under_way, witnesses.holds_the_gil,
     ),
     Source.SILENCE: (output.silent, sites, blocked_alone),
-    Source.OUTPUT: (output.progress, output.last_words, printed),
+    Source.OUTPUT: (output.progress, output.last_words, output.printed),
 }  # fmt: skip
 
 

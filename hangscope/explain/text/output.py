@@ -1,4 +1,4 @@
-"""What ranks printed last: who fell silent while its peers failed, how far they counted.
+"""What ranks printed last: who fell silent while its peers failed, how far they counted, who ends earlier or otherwise.
 
 The weakest evidence of all. That the job stood still must be told by something else: an error of the communication layer,
 or a watcher's line.
@@ -7,7 +7,7 @@ or a watcher's line.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from hangscope.explain.finding import Absent, Different, Finding, Unseen
@@ -17,6 +17,7 @@ from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.sides import stood
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -41,6 +42,8 @@ _INVOLVED: tuple[type[Event], ...] = (
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
 _NUMBERS = regex(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
+_SIDES = 3  # ranks of whose output one may be called the odd one
+_LEAST = 3  # lines in which the others must agree
 _PEERS = 2  # that stand at one line before another is said to be apart
 
 
@@ -166,3 +169,39 @@ def last_words(incident: Incident, statements: Statements) -> Finding | None:
 def _may_be_odd(few: tuple[int, ...], incident: Incident) -> bool:
     """Return whether what sets ranks apart may be a fault of theirs: they are one against several, or few."""
     return 0 < 2 * len(few) < len(incident.ranks) and (len(few) == 1 or 4 * len(few) <= len(incident.ranks))
+
+
+def printed(incident: Incident, statements: Statements) -> Finding | None:
+    """Name the one rank whose own output, aligned over the ranks, parts from that of all others, who agree.
+
+    Numbers and the rank are masked. Rank 0 prints more than others in a healthy job: its extra lines are no difference.
+    """
+    tails: dict[str, dict[int, PrintedTail]] = defaultdict(dict)
+    for rank in sorted(statements.ranks(PrintedTail)):
+        for tail in statements.of(rank, PrintedTail):
+            tails[tail.file.rsplit("/", 1)[-1].replace(str(rank), "")][rank] = tail
+    for _, by_rank in sorted(tails.items()):
+        if len(by_rank) < _SIDES or by_rank.keys() != incident.ranks.keys():
+            continue
+        found = [part for rank in by_rank if (part := _parting(rank, by_rank)) is not None]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _parting(rank: int, tails: dict[int, PrintedTail]) -> Finding | None:
+    """Return the finding that a rank lacks a line of all others, who agree, or ends with one of its own.
+
+    Compared from the first line that is kept of it: what a window no longer holds cannot be missed.
+    """
+    own, (peer, *others) = tails[rank].lines, [tail for r, tail in tails.items() if r != rank]
+    length = min(len(tail.lines) for tail in (peer, *others))
+    told = peer.lines[-length:]
+    if length < _LEAST or any(tail.lines[-length:] != told for tail in others):
+        return None
+    rest = iter(own)
+    lacks = not all(line in rest for line in told[told.index(own[0]) if own[0] in told else 0 :])
+    if not lacks and (rank == 0 or own[-1] in told):
+        return None
+    kind = Absent if own[-1] in told and own[-1] != told[-1] else Different
+    return kind((rank,), guess=True, events=(tails[rank], peer))
