@@ -50,7 +50,7 @@ class GroupRanks:
         subgroup = bool(names and names[0]) and _WORLD.isdisjoint(filter(None, names))
         counts_otherwise = not label[1] or _differ(printed) or (subgroup and not printed)
         # The default group's numbers are the global ones; so they are where nothing in the job counts otherwise.
-        is_world = label[0] in _WORLD or (not self._offset and any(local > 0 for local in printed))
+        is_world = label[0] in _WORLD or not self._offset
         found: set[int] = set()
         assumed = False
         for number in numbers:

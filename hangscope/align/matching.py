@@ -34,8 +34,6 @@ def match_key(kind: CallKind) -> MatchKey:
         return (kind.op, ins, kind.input_dtypes)  # only the root has outputs
     if kind.op == "scatter":
         return (kind.op, outs, types_out)  # only the root has inputs
-    if kind.op == "broadcast":
-        return (kind.op, outs or ins, types_out, kind.root)
     # Where DETAIL prints what goes in alone, it is as much as comes out.
     return (kind.op, ins, outs or ins, kind.input_dtypes, types_out, kind.root)
 

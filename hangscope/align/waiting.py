@@ -126,11 +126,7 @@ def _wait_for_unknown_members(
     group, size = view.group, incident.world_size
     if group.members_known or group.partial:
         return
-    alike = [
-        g.ranks
-        for g in incident.groups
-        if g.desc == group.desc and g.gid != group.gid and len(g.ranks) < size
-    ]
+    alike = [g.ranks for g in incident.groups if g.desc == group.desc and len(g.ranks) < size]
     others = {rank for ranks in (group.ranks, *alike) for rank in ranks}
     may_be = [r for r, record in sorted(incident.ranks.items()) if not record.seen and r not in others]
     for rank in may_be if len(group.ranks) != size else ():

@@ -15,14 +15,17 @@ from hangscope.incident import CallKind
 MOST = 40  # facts that are listed
 #: What the record of a cause looks like as well, and why.
 _RIVALS = {
-    "uneven_loader": ("rank_conditional_collective", "an extra call in the last lines of the loop would leave the same record"),
-    "rank_conditional_collective": ("uneven_loader", "a rank that left the loop early makes the call behind it first"),
+    "uneven_loader": ("rank_conditional_collective", "an extra call at the end of the loop looks the same"),
+    "rank_conditional_collective": (
+        "uneven_loader",
+        "who left the loop early makes the call behind it first",
+    ),
     "crashed_rank": ("early_exit", "a process that ends without a trace may also have returned early"),
     "early_exit": ("crashed_rank", "without its exit code, a killed process looks the same"),
-    "gradient_sync_mismatch": ("rank_conditional_collective", "a step that one rank skipped leaves out its gradient reductions, too"),
-    "collective_order_mismatch": ("stuck_rank", "a host that is busy elsewhere while its last call is pending makes a circle that looks the same"),
+    "gradient_sync_mismatch": ("rank_conditional_collective", "a skipped step has no reductions, either"),
+    "collective_order_mismatch": ("stuck_rank", "a host that is busy elsewhere makes the same circle"),
     "stuck_rank": ("slow_rank", "one snapshot cannot tell blocked from slow"),
-}  # fmt: skip
+}
 
 
 def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:

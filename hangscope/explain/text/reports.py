@@ -9,6 +9,7 @@ from dataclasses import replace
 from hangscope.explain.finding import (
     Absent,
     Candidate,
+    Different,
     Extra,
     Finding,
     OwnCall,
