@@ -48,11 +48,8 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
             if raised.symptom and match.frame is not None and match.frame in user_frames(raised.frames):
                 yield quote(raised, f"rank {rank}'s traceback goes through {match.frame}, too: {raised.text}")
         for waited in statements.of(rank, *_WAITED)[:1] if match.cause in _NOT_WAITING else ():
-            yield quote(
-                waited,
-                f"rank {rank} still lived when it timed out or lost a peer: {waited.text}",
-                stance="against",
-            )
+            lived = f"rank {rank} still lived when it timed out or lost a peer: {waited.text}"
+            yield quote(waited, lived, stance="against")
 
 
 def _of_waiting(case: Case, match: Match) -> Iterator[Evidence]:

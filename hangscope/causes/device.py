@@ -103,15 +103,13 @@ def network_fault(case: Case) -> Match | None:
     Of NCCL's warnings a fault of the printer's own adapter counts before a path that failed, and that before the report
     of a peer that is gone, whose printer is a victim.
     """
-    finding = case.finding
-    view, kind, seq = finding.stuck.view, finding.stuck.kind, finding.stuck.seq
+    finding, view, kind = case.finding, case.finding.stuck.view, case.finding.stuck.kind
     warnings = [e for e in case.statements.all(NcclWarn) if e.of_transport]
-    if not isinstance(finding, Stalled | Nothing | Circular | Lagging):
+    joined = isinstance(finding, Stalled | Lagging)
+    # Of one rank alone it cannot be said that everybody joined.
+    told = warnings or (joined and (view is None or len(view.seen) > 1))
+    if not told or not (joined or isinstance(finding, Nothing | Circular)):
         return None
-    if not warnings and (
-        isinstance(finding, Nothing | Circular) or (view is not None and len(view.seen) < 2)
-    ):
-        return None  # of one rank alone it cannot be said that everybody joined
     tier = min((e.tier for e in warnings), default=3)
     first = [e for e in warnings if e.tier == tier]
     later = [e for e in warnings if e.tier > tier]
@@ -120,11 +118,11 @@ def network_fault(case: Case) -> Match | None:
     minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # the size is the program's own
     if isinstance(finding, Nothing) and (tier > 2 or (minor and not culprits)):
         return None
-    why = "the transport reported a fault"
-    if isinstance(finding, Stalled | Lagging):
-        done = view is not None and seq and any((view.members[r].completed or 0) >= seq for r in view.seen)
-        some = "not all of them complete it" if done or isinstance(finding, Lagging) else "none completes it"
-        why = f"every member joined the call and {some}"
+    why = (
+        "every member joined the call, and not all complete it"
+        if joined
+        else "the transport reported a fault"
+    )
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
     where = f" between {' and '.join(nodes)}" if 1 < len(nodes) <= 4 else ""
     if len(nodes) == 1:

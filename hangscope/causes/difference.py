@@ -159,13 +159,8 @@ class Difference:
         places = [i for i, k in enumerate(self.history) if k == kind]
         if not places:
             return False
-        between = self.history[(places[-2] + 1 if len(places) > 1 else 0) : places[-1]]
-        counts = Counter(k for k in between if k.op != "broadcast" or len(places) > 1)
-        repeated = [k for k, n in counts.items() if n > 1]
-        if len(places) > 1:
-            return bool(counts) and len(repeated) == len(counts)
-        # Only one was seen, and the history may begin inside the round or with the set-up's own calls.
-        return len(between) >= 2 and sum(counts[k] for k in repeated) * 5 >= 4 * len(between)
+        counts = Counter(self.history[(places[-2] + 1 if len(places) > 1 else 0) : places[-1]])
+        return bool(counts) and min(counts.values()) > 1
 
     @cached_property
     def period(self) -> int:
@@ -187,7 +182,7 @@ class Difference:
     def stays_inside(self) -> bool:
         """Return whether the culprit went on inside the loop, or ran as many steps as its peers and skipped one of them."""
         steps = self.steps
-        return self.skipped_part_of_a_step or steps.ran_further or steps.mid_epoch or bool(steps.skips)
+        return self.skipped_part_of_a_step or steps.ran_further or bool(steps.skips)
 
     @cached_property
     def in_loop_before(self) -> bool:

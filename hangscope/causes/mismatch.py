@@ -134,10 +134,7 @@ def different_calls(case: Case) -> Match | None:
             "Let every rank enter these two groups in one order; no call on a group inside a branch that ranks take differently.",
             strength=0,
             rivals=[
-                (
-                    "rank_conditional_collective",
-                    "whether it would have made the others' call next, no record tells",
-                )
+                ("rank_conditional_collective", "whether it would make the others' call next is not known")
             ],
         )
     return answer(

@@ -27,9 +27,8 @@ def circular_wait(case: Case) -> Match | None:
     ranks = members or finding.waiting
     heads = {r: calls for r in ranks if (calls := case.graph.open_calls.get(r))}
     odd = _odd_order(case, heads)
-    shown = _opposite_orders(heads.values()) or any(
-        r in ranks and where.inside for r, where in case.stacks.items()
-    )
+    seen = any(r in ranks and where.inside for r, where in case.stacks.items())
+    shown = seen or _opposite_orders(heads.values())
     if not (shown or odd or all(len(calls) == 1 for calls in heads.values())):
         return None  # the circle rests on assumptions
     culprits = odd or (members if len(members) <= FEW else ())
@@ -89,12 +88,7 @@ def crossed_groups(case: Case) -> Match | None:
 def crossed_threads(case: Case) -> Match | None:
     """Two threads of each rank call on one group, and on some ranks the other one came first: between them there is no order."""
     finding, own, peer = case.finding, case.finding.own.kind, case.finding.stuck.kind
-    if (
-        own is None
-        or peer is None
-        or own.of_a_thread == peer.of_a_thread
-        or not isinstance(finding, Different)
-    ):
+    if not (isinstance(finding, Different) and own and peer and own.of_a_thread != peer.of_a_thread):
         return None
     opened = ((r, c) for r in finding.waiting[:LOOKED_AT] for c in case.graph.open_calls.get(r, ()))
     if all(_kind(case, rank, call) != own for rank, call in opened):
@@ -111,11 +105,10 @@ def crossed_threads(case: Case) -> Match | None:
 def _entered_first(case: Case) -> bool:
     """Return whether each culprit has two calls open that a rank which waits has open in the opposite order."""
     opened, finding = case.graph.open_calls, case.finding
-    culprits = [opened.get(rank, []) for rank in finding.culprits[:LOOKED_AT]]
-    waiting = [opened.get(rank, []) for rank in finding.waiting[:LOOKED_AT]]
-    return bool(culprits) and all(
-        any(_opposite_orders((own, other)) for other in waiting) for own in culprits
+    culprits, waiting = (
+        [opened.get(rank, []) for rank in ranks[:LOOKED_AT]] for ranks in (finding.culprits, finding.waiting)
     )
+    return bool(culprits) and all(any(_opposite_orders((a, b)) for b in waiting) for a in culprits)
 
 
 def _opposite_orders(opened: Iterable[list[OpenCall]]) -> bool:
@@ -152,9 +145,8 @@ def _kind(case: Case, rank: int, call: OpenCall) -> CallKind | None:
 
 def _in_calls(case: Case, rank: int) -> Evidence:
     """Return the first two calls that a rank has open."""
-    calls = [(call.gid, _kind(case, rank, call)) for call in case.graph.open_calls[rank][:2]]
-    named = [
-        f"{describe(kind)} on group {case.incident.groups[gid].label}{at(case.frame_of(kind))}"
-        for gid, kind in calls
-    ]
+    named = []
+    for call in case.graph.open_calls[rank][:2]:
+        kind, group = _kind(case, rank, call), case.incident.groups[call.gid]
+        named.append(f"{describe(kind)} on group {group.label}{at(case.frame_of(kind))}")
     return case.recorded(rank, f"rank {rank} is in {', then '.join(named)}")

@@ -85,9 +85,7 @@ def _somewhere(case: Case) -> Match:
         frame=case.frame_of(case.finding.stuck.kind),
         frame_rank=case.finding.stuck.rank,
         evidence=map(case.stands, sorted(case.statements.whereabouts)[:8]),
-        rivals=[
-            ("stuck_rank", "a rank that was slow before its half looks the same once all have timed out")
-        ],
+        rivals=[("stuck_rank", "a rank that was slow before its half looks the same once all timed out")],
     )
 
 
