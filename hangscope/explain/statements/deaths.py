@@ -105,9 +105,10 @@ def own_death(rank: int, statements: Statements) -> Death | None:
     if died and not aborting:
         told = next((e.what for e in statements.of(rank, Terminate)), "")
         return Death(rank, f"ended with {told}" if told else "ended without a word of its own", died[0], 3)
-    composer = [e for e in statements.all(Exit) if e.via == "composer" and e.code not in _CLEANUPS]
-    if composer and composer == [exit_event] and not aborting:  # it ends all others with SIGTERM
-        return Death(rank, f"ended with exit code {composer[0].code}", composer[0], 3)
+    # Composer ends all others with SIGTERM; torch's own tests tell of those that failed alone
+    told_of = [e for e in statements.all(Exit) if e.via in ("composer", "test") and e.code not in _CLEANUPS]
+    if told_of and told_of == [exit_event] and not aborting:
+        return Death(rank, f"ended with exit code {told_of[0].code}", told_of[0], 3)
     full = [e for e in statements.of(rank, DiskFull) if not _went_on(rank, e, statements)]
     return Death(rank, "ran out of disk space", full[0], 2) if full else None
 
@@ -155,9 +156,11 @@ _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 1
 def _not_alone(event: Exit, statements: Statements) -> bool:
     """Return whether a signal ended all processes of a table in one moment, or its abort was not the first one.
 
-    Whoever sent it meant all of them; it is watchdogs that abort one process behind another.
+    Whoever sent it meant all of them; it is watchdogs that abort one process behind another. A list of containers has no times.
     """
-    others = [e for e in statements.exits.values() if e.via == "table" and e is not event]
+    others = [e for e in statements.exits.values() if e.via in ("table", "docker") and e is not event]
+    if others and event.via == "docker":
+        return all(e.code == event.code for e in others)
     beside = [
         e.code == event.code
         and e.time is not None

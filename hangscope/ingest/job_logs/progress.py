@@ -43,7 +43,7 @@ _OVER = regex(
     r"(?i)\b(?:(?:training|job|run|all) (?:is |has )?(?:done|finished|completed?|over|ended)|(?:finished|completed|done with|end of) (?:the )?(?:training|run|job)"
     r"|\brank \d{1,7}:? (?:has |is )?(?:finished|done|completed?)(?: (?:after|in) [\d,]{1,12} (?:steps|iterations|batches|epochs))?"
     r"|exit(?:ed|s|ing) (?:cleanly|normally)|(?:exit(?:ed|s|ing)?|return(?:ed|s)?|rc|code)[ =:]{1,3}(?:(?:with|code|status|retour)[ =:]{1,3}){0,3}0"
-    r"|(?:good)?bye|exiting)\b[\s.!]*$"
+    r"|(?:good)?bye|exiting)\b[\s.!)]*$"
 )
 _STEP = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,12})"
