@@ -109,6 +109,21 @@ def analyzer(incident: Incident, statements: Statements) -> Finding | None:
         if not report.named:
             continue
         waiting = tuple(r for r in report.expected if r not in report.named)
+<<<<<<< HEAD
+        call = CallKind(report.op or "")
+        stuck = StuckCall(None, report.seq, waiting[0] if waiting else None, call)
+        made = CallKind(report.own_op) if report.own_op else call
+        own = OwnCall(made, report.seq) if report.what == "unlike" else OwnCall()
+        of = Absent if report.what == "absent" else Different
+        return of(
+            report.named,
+            stuck,
+            own,
+            waiting=waiting,
+            reached=frozenset(waiting),
+            guess=True,
+            events=(report,),
+=======
         call = _call(report, report.wanted)
         if report.what == "absent":
             stuck = StuckCall(None, report.seq, waiting[0] if waiting else None, call)
@@ -125,6 +140,7 @@ def analyzer(incident: Incident, statements: Statements) -> Finding | None:
         kinds = dict.fromkeys(waiting, call) | calls
         return replace(
             two_sides(incident, statements, report.seq, ordered, kinds), guess=True, events=(report,)
+>>>>>>> text5b
         )
     return None
 

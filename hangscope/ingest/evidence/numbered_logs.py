@@ -6,13 +6,11 @@ none, it is one of a row of files, or a small number. Of folders only a whole ro
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.evidence.told_size import size_in_content
-from hangscope.ingest.files.naming import bare_number
+from hangscope.ingest.files.naming import bare_number, rows
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -23,7 +21,6 @@ from hangscope.ingest.workers.reading import Reading
 _SMALL = 256
 _SPARSE = 4  # of four numbers in a row at least one file is there
 _ROW = 3  # logs at least that a row needs where nothing else tells of ranks
-_NUMBER = re.compile(r"\d{1,7}")
 
 
 def without_job_numbers(readings: Sequence[Reading]) -> tuple[list[Reading], set[str]]:
@@ -55,22 +52,17 @@ def with_those_of_a_row(readings: Sequence[Reading]) -> list[Reading]:
     dumped = any(reading.recordings for reading in readings)
     if not size and not dumped and 2 * sum(map(_waited, logs.values())) > len(logs) >= _ROW:
         size = len(own)
-    rows: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
-    for file, told in own.items() if size > 1 else ():
-        for found in _NUMBER.finditer(file):
-            if told <= {int(found.group())}:
-                around = file[: found.start()], file[found.end() :]
-                rows[around].setdefault(int(found.group()), file)
-    whole = [row for row in rows.values() if sorted(row) == list(range(size))]
+    logs_of = [{n: f for n, f in row.items() if own[f] <= {n}} for row in rows(own if size > 1 else ())]
+    whole = [row for row in logs_of if sorted(row) == list(range(size))]
     if not whole and not told_size:  # the last ranks may be those that no line names
         whole = [
             row
-            for row in rows.values()
+            for row in logs_of
             if sorted(row) == list(range(len(row)))
             and sum(bool(own[f]) for f in row.values()) == size > len(row) // 2
         ]
     whose = {file: n for row in whole for n, file in row.items()}
-    placed = {file for row in rows.values() if any(own[f] for f in row.values()) for file in row.values()}
+    placed = {file for row in logs_of if any(own[f] for f in row.values()) for file in row.values()}
     left = {file: rank for file, rank in _left_over(logs, own).items() if file not in placed}
     whose = {file: rank for file, rank in (whose or left).items() if not own[file]}
     return [

@@ -31,12 +31,13 @@ def looks_like_dump(value: Any) -> bool:
             "pg_config" in value
             or "pg_status" in value
             or ("entries" in value and "version" in value)
-            or (isinstance(value.get("entries"), list) and any(_is_entry(e) for e in value["entries"][:4]))
+            or (isinstance(value.get("entries"), list) and any(is_entry(e) for e in value["entries"][:4]))
         )
-    return isinstance(value, list) and bool(value) and all(_is_entry(e) for e in value[:4])
+    return isinstance(value, list) and bool(value) and all(is_entry(e) for e in value[:4])
 
 
-def _is_entry(value: Any) -> bool:
+def is_entry(value: Any) -> bool:
+    """Return whether a value has the shape of an entry, which is one call."""
     return isinstance(value, dict) and "profiling_name" in value and ("state" in value or "seq_id" in value)
 
 

@@ -32,6 +32,7 @@ from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs import c10d, nccl2, store, wrapper
 from hangscope.ingest.torch_logs.abort import AbortParser
 from hangscope.ingest.torch_logs.analyzer import AnalyzerParser
+from hangscope.ingest.torch_logs.analyzer_table import AnalyzerTableParser
 from hangscope.ingest.torch_logs.debug_pages import DebugPageParser
 from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
@@ -127,7 +128,7 @@ def read_log(
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
         TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
-        DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
+        DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
         RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)

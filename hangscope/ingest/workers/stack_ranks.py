@@ -17,19 +17,12 @@ def placed(processes: Sequence[ProcessStacks], log: LogReading) -> list[ProcessS
     """Return the processes with their global ranks, as far as local ranks and tasks tell them.
 
     A task's number is its rank where several tasks dumped and none of them is a launcher of several ranks; a local rank is
-    mapped by lines that carry both, or is the rank where the dump holds all of them and no line tells of a higher one. Of several that have neither rank nor process id nobody can say whose is which: they are
-    left out.
+    mapped by lines that carry both, or is the rank where command lines tell all of one host. Of several that have neither rank
+    nor process id nobody can say whose is which: they are left out.
     """
     tasks = {process.task for process in processes if process.rank is None} - {None}
     by_task = len(tasks) > 1 and tasks_are_ranks(log.events)
-    locals_ = sorted(p.local_rank for p in processes if p.rank is None and p.local_rank is not None)
-    heard = {event.rank for event in log.events if event.rank is not None}
-    one_host = (
-        not log.local_to_global
-        and len(locals_) > 1
-        and locals_ == list(range(len(locals_)))
-        and heard <= {*locals_}
-    )
+    own = _of_one_host(processes, log)
     result = []
     for process in processes:
         if len(process.apart) > 1 and (told := _by_tracebacks(process.apart, log)):
@@ -40,12 +33,28 @@ def placed(processes: Sequence[ProcessStacks], log: LogReading) -> list[ProcessS
             found = {
                 known for (_, local), known in log.local_to_global.items() if local == process.local_rank
             }
-            rank = process.local_rank if one_host else found.pop() if len(found) == 1 else None
+            rank = found.pop() if len(found) == 1 else process.local_rank if process.pid in own else None
         elif rank is None and by_task:
             rank = process.task
         result.append(replace(process, rank=rank))
     named = [process for process in result if process.rank is not None or process.pid is not None]
     return result if len(result) - len(named) <= 1 else named
+
+
+def _of_one_host(processes: Sequence[ProcessStacks], log: LogReading) -> set[int | None]:
+    """Return the processes whose command lines tell local ranks, where these count from 0 and no line tells of a higher rank."""
+    found = {
+        p.pid: p.local_rank
+        for p in processes
+        if p.rank is None and p.local_rank is not None and p.pid is not None
+    }
+    heard = {event.rank for event in log.events if event.rank is not None}
+    counted = sorted(found.values()) == list(range(len(found)))
+    return (
+        set(found)
+        if counted and len(found) > 1 and heard <= set(found.values()) and not log.local_to_global
+        else set()
+    )
 
 
 def _by_tracebacks(stacks: Sequence[Stack], log: LogReading) -> list[ProcessStacks]:

@@ -41,6 +41,7 @@ def _read_log(stream: BinaryIO, shown: str) -> tuple[Wire, LogReading]:
     from hangscope.ingest.nccl.log import NcclParser
     from hangscope.ingest.stacks.late import LateStackParser
     from hangscope.ingest.workers import log_reading
+    from hangscope.ingest.workers.shown_entries import BYTES_READ, shown_recordings
     from hangscope.ingest.workers.stack_ranks import placed
 
     nccl, late = NcclParser(), LateStackParser()
@@ -49,6 +50,8 @@ def _read_log(stream: BinaryIO, shown: str) -> tuple[Wire, LogReading]:
     told["log"] = reading.to_wire()
     told["threads"] = _thread_rows(placed(late.processes(), reading))
     told["notes"] = [note.to_row() for note in nccl.notes]
+    stream.seek(0)
+    told["recordings"] = [recording.to_wire() for recording in shown_recordings(stream.read(BYTES_READ))]
     told["nccl"] = {
         "recordings": [recording.to_wire() for recording in nccl.recordings()],
         "communicators": [communicator.to_row() for communicator in nccl.communicators()],
@@ -97,6 +100,7 @@ def tells(told: Wire) -> bool:
         return False
     return bool(
         told["threads"]
+        or told["recordings"]
         or log["recordings"]
         or nccl["recordings"]
         or nccl["communicators"]
@@ -113,4 +117,11 @@ def _with_log(told: Wire, log: Wire) -> Wire:
     log["log"]["events"] = [row for row in log["log"]["events"] if not row[-1].get("truncated")]
     if not tells(log):
         return told
-    return {**told, "log": log["log"], "nccl": log["nccl"], "notes": [*told["notes"], *log["notes"]]}
+    recordings = told["recordings"] or log["recordings"]
+    return {
+        **told,
+        "recordings": recordings,
+        "log": log["log"],
+        "nccl": log["nccl"],
+        "notes": [*told["notes"], *log["notes"]],
+    }

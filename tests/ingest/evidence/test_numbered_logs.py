@@ -7,7 +7,7 @@ import pytest
 from hangscope.errors import Note
 from hangscope.ingest.assemble import assemble
 from hangscope.ingest.evidence.numbered_logs import with_those_of_a_row, without_job_numbers
-from hangscope.ingest.files.naming import rank_of_dump
+from hangscope.ingest.files.naming import rank_of_dump, ranks_of_a_row
 from hangscope.ingest.workers.log_reading import read_log
 from hangscope.ingest.workers.reading import Reading
 
@@ -128,3 +128,11 @@ def test_a_row_from_zero_of_which_most_waited_is_the_job_where_nothing_else_tell
     assert of_a_row(*row[1:]) == [None] * 3
     rotated = [(f"run{n}.txt", waited(None) if n == 3 else QUIET) for n in range(4)]
     assert of_a_row(*rotated) == [None] * 4
+
+
+def test_dumps_whose_names_tell_no_rank_are_those_of_a_row() -> None:
+    assert ranks_of_a_row([f"out/tp{n}_trace" for n in (0, 2, 3)]) == {
+        f"out/tp{n}_trace": n for n in (0, 2, 3)
+    }
+    for others in (["2026_dump", "2027_dump"], ["v0_dump"], ["a0_x", "b1_x"], ["rank0_x", "rank1_x"]):
+        assert ranks_of_a_row(others) == {}
