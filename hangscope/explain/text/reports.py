@@ -109,21 +109,6 @@ def analyzer(incident: Incident, statements: Statements) -> Finding | None:
         if not report.named:
             continue
         waiting = tuple(r for r in report.expected if r not in report.named)
-<<<<<<< HEAD
-        call = CallKind(report.op or "")
-        stuck = StuckCall(None, report.seq, waiting[0] if waiting else None, call)
-        made = CallKind(report.own_op) if report.own_op else call
-        own = OwnCall(made, report.seq) if report.what == "unlike" else OwnCall()
-        of = Absent if report.what == "absent" else Different
-        return of(
-            report.named,
-            stuck,
-            own,
-            waiting=waiting,
-            reached=frozenset(waiting),
-            guess=True,
-            events=(report,),
-=======
         call = _call(report, report.wanted)
         if report.what == "absent":
             stuck = StuckCall(None, report.seq, waiting[0] if waiting else None, call)
@@ -133,6 +118,8 @@ def analyzer(incident: Incident, statements: Statements) -> Finding | None:
         calls = {
             rank: _call(report, text) for rank, text in zip(report.named, report.found, strict=False) if text
         }
+        if report.own_op:
+            calls = dict.fromkeys(report.named, CallKind(report.own_op))
         sides: dict[CallKind | None, list[int]] = defaultdict(list)
         for rank in (*waiting, *report.named):
             sides[calls.get(rank) if rank in report.named else call].append(rank)
@@ -140,7 +127,6 @@ def analyzer(incident: Incident, statements: Statements) -> Finding | None:
         kinds = dict.fromkeys(waiting, call) | calls
         return replace(
             two_sides(incident, statements, report.seq, ordered, kinds), guess=True, events=(report,)
->>>>>>> text5b
         )
     return None
 

@@ -47,12 +47,9 @@ _LAST = regex(r"^\s*(?:collective stack trace:|error msg:)")
 class AnalyzerReport(GroupEvent, same_by=("what", "seq", "group_name", "named")):
     """One report of torch's analyzer. `what` is absent or unlike; all ranks are global; `error` as it names the mismatch.
 
-<<<<<<< HEAD
     A row of its table has no `seq`, and tells what the one that is named made (`own_op`).
-=======
     Of calls that are unlike, `wanted` and `found` are what it printed of the call that it took for right and of that of each
     of the `named`, in their order: a call's name, sizes or element types.
->>>>>>> text5b
     """
 
     what: str
