@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabouts
 from hangscope.frames import Stack
 from hangscope.incident import Incident
@@ -26,6 +28,11 @@ _PAIRED_WAITS = (
 )
 #: a call's own wait, below which there is no Python frame
 _WAITS = frozenset({"wait", "_wait", "trigger_wait", "wait_tensor"})
+#: a call of torch.distributed in the line of source that a traceback quotes last, where it was pasted without torch's frames
+_CALLED = regex(
+    r"\.(send|recv|isend|irecv|batch_isend_irecv|all_reduce|all_gather(?:_into_tensor|_object)?|reduce_scatter(?:_tensor)?"
+    r"|all_to_all(?:_single)?|broadcast(?:_object_list)?|gather|scatter|reduce|barrier|monitored_barrier)\("
+)
 _NEAR = 3  # frames within which a wait for sends and receives may wait for the device
 _NOT_OPS = _WAITS | {"wrapper", "<module>", "unwrap"}
 
@@ -35,13 +42,17 @@ def whereabouts(incident: Incident, rank: int, statements: Statements) -> Wherea
     record = incident.ranks[rank]
     for _, stack in record.threads:
         return _locate(rank, stack, record.stack_file or "a stack dump", "stack")
-    shown = [(e.frames, e.file, False) for e in statements.of(rank, FailedStack)]
-    shown += [(e.frames, e.file, False) for e in statements.of(rank, RankException) if e.symptom]
-    shown += [(e.frames, e.file, True) for e in statements.of(rank, RankException) if e.type == CTRL_C]
-    for stack, file, interrupted in shown:
+    shown = [(e.frames, e.file, False, "") for e in statements.of(rank, FailedStack)]
+    shown += [
+        (e.frames, e.file, False, e.code or "") for e in statements.of(rank, RankException) if e.symptom
+    ]
+    shown += [(e.frames, e.file, True, "") for e in statements.of(rank, RankException) if e.type == CTRL_C]
+    for stack, file, interrupted, code in shown:
         stood = before_signal(stack, own_knowledge())
         if stood:  # whose signal handler waits for others stood somewhere else when the signal came
-            return _locate(rank, stood, file, "stack" if interrupted or stood != stack else "log")
+            where = _locate(rank, stood, file, "stack" if interrupted or stood != stack else "log")
+            called = _CALLED.search(code) if where.op is None and stood == stack else None
+            return replace(where, op=called[1]) if called else where
     return None
 
 

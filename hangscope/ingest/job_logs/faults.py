@@ -185,7 +185,20 @@ SKIP_RULES: tuple[Rule, ...] = tuple(
 )  # fmt: skip
 
 
-_STALL = r"(?i)\bno progress (?:for|in|within|since) (?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
+_STALL = (
+    r"(?i)\bno (?:new )?(?:progress|output|steps?|(?:log )?lines?)(?: from (?:any|all) (?:of the )?ranks?)? (?:for|in|within|since) "
+    r"(?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
+)
 STALL_RULES: tuple[Rule, ...] = tuple(
-    rule(literal, _STALL, told(NoProgress)) for literal in ("no progress ", "No progress ")
+    rule(literal, _STALL, told(NoProgress))
+    for literal in (
+        "no progress ",
+        "No progress ",
+        "no output ",
+        "No output ",
+        "no step ",
+        "no line ",
+        "no new line",
+        "No new line",
+    )
 )
