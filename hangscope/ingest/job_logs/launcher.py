@@ -36,7 +36,8 @@ from hangscope.ingest.recorder.values import short_number
 from hangscope.regex import regex
 
 _TASKS_SHOWN = 64
-_RANK_SET = regex(r"(?:\bRANK=|(?<![\w-])--rank[ =])(\d{1,7})\b")
+_RANK_SET = regex(r"\bRANK=(\d{1,7})\b")  # an argument `--rank` may be of a matrix
+_RANK_ARGUMENT = regex(r"(?<![\w-])--rank[ =](\d{1,7})\b")
 #: the C library's words for SIGKILL in German, Russian, French, Spanish, Italian, Chinese, Japanese and Korean
 _KILLED_ABROAD = (
     "Getötet", "Убито", "Processus arrêté", "Terminado (killed)", "Ucciso ", "已杀死", "強制終了", "죽었음",
@@ -187,9 +188,11 @@ def _test_case(line: Line, match: re.Match[str]) -> Event:
 
 
 def _container(line: Line, match: re.Match[str]) -> Event | None:
-    rank = _RANK_SET.search(line.text)
-    code = int(match[1])
-    return exit_event(replace(line, rank=int(rank[1])), code, via="docker") if rank and code else None
+    rank, code = _RANK_ARGUMENT.search(line.text), int(match[1])
+    # the container's name must have the same number: that an argument is of the job's ranks, one row does not tell
+    if rank is None or not code or rank[1] not in re.findall(r"\d+", line.text[: match.start()]):
+        return None
+    return exit_event(replace(line, rank=int(rank[1])), code, via="docker")
 
 
 RULES: tuple[Rule, ...] = (
