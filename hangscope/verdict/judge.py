@@ -77,7 +77,8 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
         return False
     level = confidence(case, match)[0]
     half = match.cause == "stuck_rank" and 2 * number >= ranks
-    return level == 0 or (level == 1 and (half or case.finding.assumed))
+    assumed = isinstance(case.finding, Different) and case.finding.assumed
+    return level == 0 or (level == 1 and (half or assumed))
 
 
 def _by_a_moving_job(case: Case, match: Match) -> bool:

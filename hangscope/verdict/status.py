@@ -45,7 +45,8 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
         return True
     # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
     early = finding.stuck.view.early if finding.stuck.view is not None else ()
-    blocked = {rank for rank, where in case.statements.whereabouts.items() if where.inside}
+    stood = case.statements.whereabouts.items()  # who is blocked in another call than the named is not free
+    blocked = {rank for rank, where in stood if where.inside} if named else set()
     free = seen - waiting - blocked - set(early)
     alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)
     return not alone and len(free) >= len(waiting)

@@ -359,3 +359,12 @@ def test_ras_tells_of_a_process_on_the_only_host_by_its_address(tmp_path: Path) 
         for r in range(4)
     ]
     assert short(told(tmp_path, lines))[:2] == ("crashed_rank", (2,))
+
+
+def test_who_says_behind_its_error_that_it_is_done_survived_it(tmp_path: Path) -> None:
+    """An error that a library's end raised and the program caught."""
+    lines = [f"[rank{rank}]: step {step}" for step in range(3) for rank in range(2)]
+    for rank in range(2):
+        lines += [*raised(rank, "TimeoutError: upload"), f"[rank{rank}]: rank {rank} finished after 3 steps"]
+    assert told(tmp_path / "caught", lines).status == "inconclusive"
+    assert short(told(tmp_path / "died", lines[:-1]))[:2] == ("crashed_rank", (1,))
