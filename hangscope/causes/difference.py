@@ -31,11 +31,8 @@ class Difference:
         self.known = case.finding.own.kind is not None and case.finding.stuck.kind is not None
         self.own = case.finding.own.kind or UNKNOWN
         self.peer = case.finding.stuck.kind or UNKNOWN
-
-    @cached_property
-    def differs(self) -> str:
-        """Return op, dtype, shape, root or `` (see `matching.difference`)."""
-        return difference(self.own, self.peer) if self.known else ""
+        self.differs = difference(self.own, self.peer) if self.known else ""  # op, dtype, shape, root or ""
+        self.own_gradient, self.peer_gradient = (self.gradients([kind]) for kind in (self.own, self.peer))
 
     @cached_property
     def same_site(self) -> bool | None:
@@ -59,10 +56,8 @@ class Difference:
     def another_call(self) -> bool:
         """Return whether the two calls are made at different places of the program, and not one call with other arguments.
 
-        So they are where their user lines differ, or where a library under one line of both goes two ways. Where the ways
-        part at torch's own function for a collective, the line itself chose it. Without lines, a few numbers are not the
-        tensor of the others. Calls that all match again behind others
-        that were made or left out merely met out of step.
+        So they are where their user lines differ, or where a library under one line of both goes two ways; where these part
+        at torch's own function for a collective, the line itself chose it. Without lines, a few numbers are no tensor.
         """
         if self.finding.change.edit is not None:
             return True
@@ -77,16 +72,6 @@ class Difference:
         if apart is None or any(frame.file.endswith(_COLLECTIVES) for frame in apart):
             return False
         return (apart[0].name, apart[0].file) != (apart[1].name, apart[1].file)
-
-    @cached_property
-    def own_gradient(self) -> bool:
-        """Return whether the culprit's call is a gradient reduction."""
-        return is_gradient(self.own, self.case.frames_recorded)
-
-    @cached_property
-    def peer_gradient(self) -> bool:
-        """Return whether the call that the others wait in is a gradient reduction."""
-        return is_gradient(self.peer, self.case.frames_recorded)
 
     @cached_property
     def history(self) -> Sequence[CallKind]:
@@ -200,7 +185,7 @@ class Difference:
         """
         if not self.peer_gradient or self.own_gradient or not self.known or not self.history:
             return False
-        reduces = [is_gradient(kind, self.case.frames_recorded) for kind in self.history]
+        reduces = [self.gradients([kind]) for kind in self.history]
         ends = {self.history[i] for i in range(len(reduces) - 1) if reduces[i] and not reduces[i + 1]}
         return reduces[-1] and (self.history[-1] not in ends if ends else not self.times_before(self.peer))
 
@@ -217,8 +202,9 @@ class Difference:
     def _edited(self, how: str) -> tuple[CallKind, ...]:
         """Return the calls that make up the edit behind which everything matches again, where it is of this kind."""
         edit = self.finding.change.edit
-        made = edit.calls if edit is not None and edit.edit.kind == how else ()
-        return tuple(self.case.incident.kinds[i] for i in made)
+        return (
+            tuple(self.case.incident.kinds[i] for i in edit.calls) if edit and edit.edit.kind == how else ()
+        )
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

@@ -184,17 +184,16 @@ def _store(case: Case) -> Match | None:
     tellers, reached = _ranks(waits), _ranks(answered)
     others = tuple(r for r in world if r not in tellers)  # who does not wait for anybody to join
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
-    asked = [e for e in unreachable if e.store_host or e.port]
-    apart = _ranks(asked)
+    apart = _ranks([e for e in unreachable if e.store_host or e.port])
+    address = next((f"{e.store_host or '?'}:{e.port or '?'}" for e in unreachable), "")
     missing: tuple[int, ...] = ()
     counts = [(e.joined, e.expected) for e in timeouts] + [(e.joined, e.world_size) for e in barriers]
     joined, of = next(((n, of) for n, of in counts if n is not None and of), (None, 0))
     # Who still waits where the text ends may have waited for moments only.
     still = all(isinstance(e, StoreBarrier) and e.waiting for e in waits)
-    elsewhere = bool(apart) and bool(reached) and not set(apart) & set(reached)
-    if elsewhere and (joined is None or len(apart) == of - joined):
+    if apart and reached and set(apart).isdisjoint(reached) and (joined is None or len(apart) == of - joined):
         missing = apart
-        why = f"{who(apart)} found no store at {_address(asked[0])}, while others wait at theirs"
+        why = f"{who(apart)} found no store at {address}, while others wait at theirs"
     elif joined is not None:
         # The host of the store may be the only one that tells of its wait.
         named = others if set(tellers) - {0} else tuple(r for r in world if r not in logged)
@@ -202,7 +201,7 @@ def _store(case: Case) -> Match | None:
         why = f"{joined} of {of} ranks {'had joined when the text ends' if still else 'joined'}"
     elif unreachable:
         missing = (0,) if apart and 0 not in apart else ()
-        why = f"nobody answered at the store's address {_address(unreachable[0])}"
+        why = f"nobody answered at the store's address {address}"
     else:
         waited = sorted({r for e in timeouts if (r := e.waited_rank) is not None})
         # Rank 0 serves the store that answered: where its log is not here, it may be waiting for others itself.
@@ -211,9 +210,7 @@ def _store(case: Case) -> Match | None:
         one_log = len({e.file for e in waits}) == 1 and len(tellers) >= _WITNESSES
         if not missing and len(others) == 1 and (one_log or logged.issuperset(others)):
             missing = others
-        why = "the rendezvous did not complete"
-        if missing:
-            why = f"others wait for {who(missing)} at the store"
+        why = f"others wait for {who(missing, 'ranks')} at the store"
     check = f"Check which of the {len(world)} ranks was not started: its log is the one that is missing (logs seen of {compress(logged)})."
     if missing:
         check = f"Check that {who(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."
@@ -226,10 +223,6 @@ def _store(case: Case) -> Match | None:
         strength=0 if still else 2 if missing and not logged.intersection(missing) else 1,
         evidence=sorted(waits, key=lambda e: e.rank not in missing)[:4],
     )
-
-
-def _address(event: StoreUnreachable) -> str:
-    return f"{event.store_host or '?'}:{event.port or '?'}"
 
 
 def _ranks(events: Sequence[Event]) -> tuple[int, ...]:

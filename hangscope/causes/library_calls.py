@@ -27,9 +27,8 @@ _ALONE = "rank_conditional_collective"
 class Meeting:
     """Two calls that met: the culprits' and the one that the others wait in, and what was called until then.
 
-    `history` are the stacks of a waiting rank's calls before, oldest first (empty: unknown), `before` how often the culprits'
-    call was made by all until then. `position` is where it stands to the loop (`callsite.position_to_loop`), None if unknown.
-    `culprits` are global ranks.
+    `history`: a waiting rank's calls before, oldest first (empty: unknown); `before`: how often all had made the culprits'
+    (global ranks); `position`: where that stands to the loop (`callsite.position_to_loop`), None if unknown.
     """
 
     own: Stack

@@ -55,10 +55,7 @@ def unpaired(case: Case) -> Match | None:
 
 
 def _do_not_meet(case: Case) -> Match | None:
-    """Return the answer for ranks that the recorders show in no call, and their stacks in sends and receives: gloo records none.
-
-    Where all of them receive, or all send, whose halves they lack are those that wait for them: a circle in which nobody is odd.
-    """
+    """Return the answer for ranks that stacks show in sends and receives, which gloo's recorder omits: all alike, nobody is odd."""
     ranks = case.finding.culprits
     stood = [w for r in ranks if (w := case.statements.whereabouts.get(r)) is not None and w.inside]
     ops = {where.op for where in stood}

@@ -10,7 +10,6 @@ from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, N
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.explain.text.excerpt import traced
-from hangscope.incident import Absence
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import Progress
@@ -102,15 +101,13 @@ def looked_at(case: Case, ranks: set[int]) -> bool:
 
 def died(case: Case) -> Match | None:
     """The first rank that died of its own fault, unless the dumps show that it died while it was waiting."""
-    records, statements = case.incident.ranks, case.statements
+    statements = case.statements
     deaths = [d for d in statements.first_deaths if _is_the_root(case, d)]
     if all(_refused_at_start(case, d.event) for d in deaths):
         return None
     if len(deaths) < len(statements.first_deaths) and all(isinstance(d.event, Exit) for d in deaths):
         return None  # ranks that waited were ended in the same moment
     culprits = tuple(sorted({d.rank for d in deaths}))
-    dumps = any(record.dump_file for record in records.values())
-    undumped = [r for r in culprits if dumps and r in records and records[r].absence == Absence.NO_DUMP]
     first, named = deaths[0], case.finding.culprits
     doubtful = bool(named) and culprits != named and _may_be_of_another_attempt(case)
     why = f"{who(culprits)} {first.how}"
@@ -125,10 +122,7 @@ def died(case: Case) -> Match | None:
         *_remedy(case, first),
         strength=0 if doubtful else 2 if len(culprits) == 1 else 1,
         category="hardware" if first.event.kind in ("xid", "cuda_error") else None,
-        evidence=[
-            *(death.event for death in deaths),
-            *(Evidence("dump", f"rank {rank} left no dump, while others did", rank) for rank in undumped),
-        ],
+        evidence=[death.event for death in deaths],
         frame=first.frame,
         frame_rank=first.rank,
     )
@@ -196,11 +190,9 @@ def left_quietly(case: Case) -> Match | None:
     if isinstance(finding, Absent | Unseen):
         # Of several unseen ranks the launcher may have ended some before they could dump; the one that left is the root.
         left = [r for r in finding.culprits if r in quiet]
-    elif isinstance(finding, Nothing):
-        stopped = case.statements.all(GlooClosed, GlooTimeout, RankException, WatchdogTimeout)
-        left = sorted(quiet) if stopped else []
     else:
-        left = [] if case.solid else sorted(quiet)
+        stopped = case.statements.all(GlooClosed, GlooTimeout, RankException, WatchdogTimeout)
+        left = sorted(quiet) if not case.solid and (stopped or not isinstance(finding, Nothing)) else []
     if not left or len(quiet) >= world or len(left) * 2 > world:
         return None
     evidence: list[Evidence | Event] = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]

@@ -133,6 +133,20 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     )
 
 
+def lost_by_peers(case: Case) -> Match | None:
+    """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
+    if (died := may_have_died(case)) is None or len(died.culprits) != 1:
+        return None
+    rank = died.culprits[0]
+    host = case.incident.ranks[rank].host
+    closed = [e for e in case.statements.all(NcclWarn) if e.fault == "closed_by_peer"]
+    lost = [e for e in closed if host is not None and host in (e.peer_node, e.peer_host)]
+    if not lost or case.statements.of(rank, NcclWarn):
+        return None
+    why = f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections"
+    return answer("crashed_rank", (rank,), why, _LOOK.format(f"rank {rank}"), evidence=lost[:3])
+
+
 def may_have_died(case: Case) -> Match | None:
     """A rank that its log shows behind may as well have ended: nothing but a dump or a stack would tell."""
     culprits, ranks = case.finding.culprits, case.incident.ranks

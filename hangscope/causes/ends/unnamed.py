@@ -58,8 +58,7 @@ def _match(
     where += f" (task {first.task} of srun or mpirun)" if first.task is not None else ""
     where += f" (local rank {first.local_rank})" if first.local_rank is not None and not ranks else ""
     one = "" if len(ranks) < 2 else ", and not which of them was first"
-    which = f"no line says which {'global ' if first.local_rank is not None else ''}rank that was"
-    which = f"lines say it of {who(ranks)}{one}" if ranks else which
+    which = f"lines say it of {who(ranks)}{one}" if ranks else "no line says which global rank that was"
     why = f"{what}{where}; {which}"
     return answer(cause, (), why, *advice, strength=strength, category=category, evidence=events[:4])
 
