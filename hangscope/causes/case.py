@@ -63,8 +63,7 @@ class Case:
     def elsewhere(self, ranks: Sequence[int]) -> list[int]:
         """Return those of `ranks` whose stack shows them at work outside the call that they left open.
 
-        A host that is blocked in its call, or waits for its result, stands where its peers stand; hosts that merely run
-        ahead of their devices stand together, too. Only a place of its own tells.
+        Hosts blocked in a call stand where their peers stand, as those that merely run ahead do: only a place of its own tells.
         """
         top = {rank: (w.stack[0].name, w.stack[0].file) for rank, w in self.stacks.items() if w.stack}
         places, rare = Counter(top.values()), max(1, len(top) // 8)

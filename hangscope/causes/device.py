@@ -155,8 +155,7 @@ def network_fault(case: Case) -> Match | None:
 def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
     """Return the ranks on both sides of a failed path: who reports it, and the peer where its rank or host tells it; else nobody.
 
-    Two ranks that report each other's hosts are the two ends, whatever further ranks report. Where paths to several hosts
-    failed and one host is an end of all of them, it is that host that lost its network.
+    Two that report each other's hosts are the two ends. A host that is an end of several failed paths lost its network.
     """
     led = [(e, (e.host, e.peer_node or e.peer_host)) for e in warnings]
     pairs = {pair for _, pair in led if all(pair)}

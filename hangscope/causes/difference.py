@@ -179,9 +179,8 @@ class Difference:
     def cut_short(self) -> bool:
         """Return whether the culprit left a backward pass before its last gradient reductions.
 
-        Buckets come in one order, and only behind the last one were other calls made before. Where the call just before
-        the difference is a bucket after which nothing but buckets ever came, this pass had begun and was not over. In the
-        first pass of all, the peers' next bucket is one that nobody made before.
+        Where the call just before the difference is a bucket after which nothing but buckets ever came, this pass was not
+        over. In the first pass of all, the peers' next bucket is one that nobody made before.
         """
         if not self.peer_gradient or self.own_gradient or not self.known or not self.history:
             return False

@@ -49,9 +49,8 @@ def one_sided_call(case: Case) -> Match | None:
     advice = f"Call {odd.op or 'it'} on every rank and gate only the side effect around it (the write, the print), not the collective."
     if left_out or skips:
         advice = f"Let all ranks skip together: all_reduce the flag that made {who(culprits)} skip, or run the step with a zero loss."
-    rivals = []
-    if finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle":
-        rivals = [("collective_order_mismatch", "the call that it did not make may have come next")]
+    crossed = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
+    order = ("collective_order_mismatch", "the call that it did not make may have come next")
     return answer(
         "rank_conditional_collective",
         culprits,
@@ -60,7 +59,7 @@ def one_sided_call(case: Case) -> Match | None:
         "Every rank must reach each collective of a step, or none.",
         strength=2 if skips else strength,
         evidence=[quote(e, f"rank {e.rank} said that it skipped: {e.text}") for e in skips[-2:]],
-        rivals=rivals,
+        rivals=[order] if crossed else (),
         frame=case.frame_of(odd),
     )
 
@@ -90,12 +89,10 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         evidence += [e for kind in (DumpObserved, HeartbeatTimeout) for e in statements.of(rank, kind)[:1]]
     frame = next(filter(None, frames.values()), None)
     whose, one = who(culprits), len(culprits) == 1
+    verb, has, its, does = ("is", "has", "its", "does") if one else ("are", "have", "their", "do")
     look = f"Take a stack of {whose} (py-spy dump --pid PID; hangscope run does before it ends a job): data loader, lock, I/O, checkpoint or a kernel launch."
     if frame:
-        look = (
-            f"See what {whose} {'does' if one else 'do'} at {frame}: I/O, a lock, a data loader, a download."
-        )
-    verb, has, its = ("is", "has", "its") if one else ("are", "have", "their")
+        look = f"See what {whose} {does} at {frame}: I/O, a lock, a data loader, a download."
     recorded = len(seen) == len(culprits) and calls_stay_open(case) is not False
     return answer(
         "stuck_rank",
@@ -112,8 +109,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
 def calls_stay_open(case: Case) -> bool | None:
     """Return whether gloo's dumps show the call open in which ranks wait, None where no dump of gloo tells.
 
-    A process that ends closes its connections, which fails the calls of its peers at once. Of a call with a root some are done
-    before others come.
+    A process that ends fails the calls of its peers at once. Of a call with a root some are done before others come.
     """
     stuck = case.finding.stuck
     if stuck.view is None or stuck.seq is None or stuck.kind is None or stuck.kind.backend != "gloo":

@@ -80,10 +80,7 @@ def _never_seen(case: Case) -> list[int]:
 
 
 def shows_a_wait(case: Case) -> bool:
-    """Return whether where ranks stood, when somebody looked or interrupted them, shows them waiting for others.
-
-    Those others are at work outside of all calls, or all ranks are in calls that do not meet.
-    """
+    """Return whether where ranks stood shows them waiting for others at work, or all of them in calls that do not meet."""
     stood, culprits = case.statements.whereabouts, set(case.finding.culprits)
     inside = {rank for rank, where in stood.items() if where.inside}
     if isinstance(case.finding, Different):

@@ -1,8 +1,4 @@
-"""Rules about faults that no rank's name stands beside: they are the cause all the same, and nobody is accused.
-
-A completion with an error of an InfiniBand adapter, an Xid of a host, a line of an out-of-memory killer, an exception of a
-process that no prefix names.
-"""
+"""Rules about faults that no rank's name stands beside: they are the cause all the same, and nobody is accused."""
 
 from __future__ import annotations
 
