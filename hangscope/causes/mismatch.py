@@ -17,6 +17,7 @@ from hangscope.knowledge.callsite import user_frames
 _FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
 ROOTED = (*_FROM, "gather", "reduce", "gather_object")
 _SIZES = {8: "Double Long", 4: "Float Int", 2: "Half BFloat16 Short", 1: "Byte Char Bool"}
+_FEW_BYTES = 64  # of a flag, a loss or some counts
 _BYTES = {name: size for size, names in _SIZES.items() for name in names.split()}
 
 
@@ -86,8 +87,13 @@ def received_sizes(case: Case) -> Match | None:
     if types:
         rival = ("dtype_mismatch", "another element type would give these sizes as well")
     whose = f"the buffer of {who(culprits, 'a rank')} does not fit what the others sent"
+    alone = _alone_in_a_small_call(case, events)
+    if alone is not None:
+        culprits, types = (alone,), False
+        whose = f"{who(culprits)} waited for a few numbers in a call of its own, all others wait at one line"
+        rival = ("rank_conditional_collective", "which call it was, no line tells")
     return answer(
-        "shape_mismatch",
+        "shape_mismatch" if alone is None else "collective_mismatch",
         culprits,
         f"{whose}: gloo received a message of another size",
         "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides.",
@@ -95,6 +101,16 @@ def received_sizes(case: Case) -> Match | None:
         evidence=received(case),
         rivals=[rival],
     )
+
+
+def _alone_in_a_small_call(case: Case, events: list[GlooSizeMismatch]) -> int | None:
+    """Return the one rank whose buffer holds a few numbers and got a tensor's part, where all others wait at one line of the user's."""
+    ranks, stood = {e.rank for e in events}, case.statements.whereabouts
+    small = all(e.expected <= _FEW_BYTES and e.received > 8 * e.expected for e in events)
+    others = set(case.incident.ranks) - ranks
+    lines = {tuple(user_frames(stood[r].stack)) if r in stood and stood[r].inside else () for r in others}
+    alone = len(ranks) == 1 and len(others) > 1 and small and len(lines) == 1 and () not in lines
+    return next(iter(ranks)) if alone else None
 
 
 def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> tuple[int, ...]:

@@ -74,7 +74,9 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
     if number < 2 or number * CROWD <= ranks:
         return False
     level = confidence(case, match)[0]
-    return level == 0 or (level == 1 and match.cause == "stuck_rank" and 2 * number >= ranks)
+    half = match.cause == "stuck_rank" and 2 * number >= ranks
+    assumed = isinstance(case.finding, Different) and case.finding.assumed
+    return level == 0 or (level == 1 and (half or assumed))
 
 
 def _by_a_moving_job(case: Case, match: Match) -> bool:

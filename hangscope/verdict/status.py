@@ -45,7 +45,9 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
         return True
     # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
     early = finding.stuck.view.early if finding.stuck.view is not None else ()
-    free = seen - waiting - set(early)
+    stood = case.statements.whereabouts.items()  # who is blocked in another call than the named is not free
+    blocked = {rank for rank, where in stood if where.inside} if named else set()
+    free = seen - waiting - blocked - set(early)
     alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)
     return not alone and len(free) >= len(waiting)
 
@@ -114,7 +116,7 @@ def _all_processes_ended(case: Case) -> bool:
 def _all_took_their_leave(case: Case) -> bool:
     """Return whether the last that every rank printed is that its job is over, and no stack shows it anywhere."""
     ranks = case.incident.ranks
-    if len(ranks) < 2 or sorted(ranks) != list(range(len(ranks))) or trouble(case):
+    if len(ranks) < 2 or sorted(ranks) != list(range(len(ranks))):
         return False
     for record in ranks.values():
         told = [e for e in record.events if not e.by_launcher and not isinstance(e, PrintedTail)]

@@ -301,3 +301,70 @@ def test_a_checkpoint_that_failed_on_another_rank_is_no_death(tmp_path: Path) ->
     api = "torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([3])"
     lines = [*full, *(line for rank in (0, 1, 2) for line in raised(rank, api))]
     assert short(told(tmp_path, lines))[:2] == ("crashed_rank", (3,))
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"),
+    [
+        ("run.sh: line 7: 4107 Killed                  RANK=3 python -u fit.py", 3),
+        ("run.sh: строка 7: 4107 Убито                  RANK=3 python -u fit.py", 3),
+        ("./los.sh: Zeile 12: 4107 Getötet                RANK=1 python fit.py --lr 1", 1),
+        ('train_2  Exited (137) 4 minutes ago  "python fit.py --rank 2"', 2),
+        ("RuntimeError: Process 1 exited with error code 10 and exception:", 1),
+    ],
+)
+def test_what_shells_and_containers_say_of_an_end_names_the_rank_of_the_command(
+    tmp_path: Path, line: str, rank: int
+) -> None:
+    assert short(told(tmp_path, [line, timeout(0)]))[:2] == ("crashed_rank", (rank,))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'train_2  Exited (0) 4 minutes ago  "python fit.py --rank 2"',
+        'train_2  Exited (137) 4 minutes ago  "python fit.py --node_rank 2 --lora-rank 2"',
+        'tuner  Exited (137) 4 minutes ago  "python lora.py --rank 2"',
+        "$ docker inspect t2 --format '{{.State.OOMKilled}}'",
+        '"OOMKilled": false,',
+    ],
+)
+def test_what_tells_of_no_end_names_nobody(tmp_path: Path, line: str) -> None:
+    assert short(told(tmp_path, [line, timeout(0)]))[:2] == ("unknown", ())
+
+
+def test_containers_that_were_all_killed_name_nobody(tmp_path: Path) -> None:
+    lines = [f't_{r}  Exited (137) 2 minutes ago  "python fit.py --rank {r}"' for r in range(3)]
+    assert judged(told(tmp_path, [*lines, timeout(0)])).culprit_ranks == ()
+
+
+def test_the_control_group_of_a_killed_task_tells_its_number(tmp_path: Path) -> None:
+    oomd = "May 19 05:10:09 node-c systemd-oomd[700]: Killed /system.slice/slurmstepd.scope/job_771/step_0/user/task_1 due to memory pressure for /system.slice being 74.10% > 60.00% for > 20s with reclaim activity"
+    kernel = "[977.1] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,mems_allowed=0-1,oom_memcg=/slurm/uid_10/job_7/step_0,task_memcg=/slurm/uid_10/job_7/step_0/task_1,task=python,pid=61211,uid=10"
+    said = ["0: [rank0]: step 4", *(f"{r}: {timeout(r)}" for r in (0, 2))]
+    for number, line in enumerate((oomd, kernel)):
+        report = told(tmp_path / str(number), [*said, line])
+        assert short(report)[:2] == ("crashed_rank", (1,)), number
+
+
+def test_the_reset_of_a_device_whose_rank_nobody_tells(tmp_path: Path) -> None:
+    line = "[60111.220] amdgpu 0000:c1:00.0: amdgpu: ring comp_1.0.0 timeout, signaled seq=99120, emitted seq=99122"
+    assert short(told(tmp_path, [line, timeout(0)]))[:2] == ("gpu_stall", ())
+
+
+def test_ras_tells_of_a_process_on_the_only_host_by_its_address(tmp_path: Path) -> None:
+    lines = ["[2026-12-02 01:10:11] PEER_DEAD: Process 7702 on node 10.3.0.8 managing GPU 2", ""]
+    lines += [
+        f"hst:770{r}:780{r} [{r}] NCCL INFO ncclCommInitRankConfig comm 0x1{r} rank {r} nranks 4 cudaDev {r} nvmlDev {r} busId {r}a000 commId 0x51 - Init COMPLETE"
+        for r in range(4)
+    ]
+    assert short(told(tmp_path, lines))[:2] == ("crashed_rank", (2,))
+
+
+def test_who_says_behind_its_error_that_it_is_done_survived_it(tmp_path: Path) -> None:
+    """An error that a library's end raised and the program caught."""
+    lines = [f"[rank{rank}]: step {step}" for step in range(3) for rank in range(2)]
+    for rank in range(2):
+        lines += [*raised(rank, "TimeoutError: upload"), f"[rank{rank}]: rank {rank} finished after 3 steps"]
+    assert told(tmp_path / "caught", lines).status == "inconclusive"
+    assert short(told(tmp_path / "died", lines[:-1]))[:2] == ("crashed_rank", (1,))

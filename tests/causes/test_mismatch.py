@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tests.conftest import analyze
 from tests.dump_writer import TORCH, Recorder, job, write_all
 from tests.small_jobs import ODD_ONES, due, frozen, loop
-from tests.text_lines import raised, short, told
+from tests.text_lines import CLOSED, raised, short, told
 from tests.verdicts import blame, level, said
 
 #: what the odd ranks call instead, and what that is called
@@ -138,3 +138,30 @@ def test_fsdps_check_compares_from_rank_0_on_so_those_before_the_odd_one_are_ali
     begun = [f"[rank{rank}] step 1 loss 2.5" for rank in range(world)]
     cause, ranks, _ = short(told(tmp_path, [*begun, error]))
     assert (cause, ranks) == ("collective_mismatch", named)
+
+
+ENFORCE = " what():  [enforce fail at /build/third_party/gloo/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. {} vs {}. Received data size doesn't match expected size. Is there a distributed collective mismatch in your code?"
+
+
+def _lost(rank: int, line: int) -> list[str]:
+    """Return the traceback of a rank whose peer was aborted while it waited in an all_reduce at `line`."""
+    frames = [("train.py", line, "main"), (f"{TORCH}/distributed/distributed_c10d.py", 3252, "all_reduce")]
+    shown = [f'  File "{file}", line {number}, in {name}' for file, number, name in frames]
+    return [f"[rank{rank}]: {text}" for text in ["Traceback (most recent call last):", *shown, CLOSED]]
+
+
+def test_the_receiver_of_a_tensor_that_waited_for_a_flag_is_alone_where_all_others_wait_at_one_line(
+    tmp_path: Path,
+) -> None:
+    for name, sizes, lines, named in (
+        ("flag", (216, 4), (8, 8), (1,)),
+        ("ragged batch", (216, 192), (8, 8), ()),
+        ("another line", (216, 4), (8, 9), ()),
+    ):
+        logs = {f"rank{rank}.log": _lost(rank, line) for rank, line in zip((0, 2), lines, strict=True)}
+        aborted = [
+            "terminate called after throwing an instance of 'gloo::EnforceNotMet'",
+            ENFORCE.format(*sizes),
+        ]
+        verdict = told(tmp_path / name, {**logs, "rank1.log": aborted}).verdict
+        assert verdict is not None and verdict.culprit_ranks == named, name

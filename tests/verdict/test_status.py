@@ -10,7 +10,7 @@ import pytest
 from hangscope.api import Report
 from hangscope.errors import NoInputError
 from tests.conftest import analyze
-from tests.dump_writer import Recorder, job, write_all
+from tests.dump_writer import SCRIPT, TORCH, Recorder, job, write_all
 from tests.small_jobs import due, loop
 from tests.text_lines import timeout, told
 from tests.verdicts import blame, culprits, judged, level
@@ -385,3 +385,42 @@ def test_a_message_of_another_size_is_a_stop_of_nobody_that_is_known(tmp_path: P
     warning = "node1:7:9 [0] transport/net_ib.cc:1038 NCCL WARN NET/IB : req 0/1 tag 0 peer 10.0.0.6<583> collective mismatch error, local size 4960 remote size 655"
     report = told(tmp_path, [warning])
     assert blame(report) == ("hang", "collective_mismatch", ()) and level(report) == "low"
+
+
+def test_who_is_blocked_in_another_call_by_its_stack_is_not_on_its_way_to_the_one_that_waits(
+    tmp_path: Path,
+) -> None:
+    """Under DETAIL a call is held before it is recorded: only its stack tells that a rank is in one."""
+    recorders = job(3)
+    for recorder in recorders:
+        for _ in range(6):
+            recorder.call("all_reduce", line=25)
+    recorders[0].call("all_gather", line=16, state="scheduled")
+    write_all(recorders, tmp_path)
+    for rank in range(3):
+        line, op = (16, "all_gather") if rank == 0 else (24, "all_gather_into_tensor")
+        where = f'  File "{TORCH}/distributed/distributed_c10d.py", line 4387 in {op}'
+        frames = [where, f'  File "{SCRIPT}", line {line} in train', f'  File "{SCRIPT}", line 28 in main']
+        head = "Current thread 0x00007f4b7d1296c0 (most recent call first):"
+        (tmp_path / f"stack_rank_{rank}.txt").write_text("\n".join([head, *frames]) + "\n")
+    report = analyze(tmp_path)
+    assert report.status == "hang" and report.verdict is not None
+    assert report.verdict.culprit_ranks == (0,)
+
+
+def test_nearly_half_of_a_job_is_not_named_for_a_call_that_it_only_seems_to_have_made_apart(
+    tmp_path: Path,
+) -> None:
+    """Rank 5 left out its node's call: its seven neighbours wait for it there, and all others for them."""
+    groups = {"0": ("default_pg", range(16)), "1": ("node", range(8)), "2": ("node", range(8, 16))}
+    for rank in range(16):
+        own = {name: group for name, group in groups.items() if rank in group[1]}
+        recorder = Recorder(rank, own)
+        recorder.call("all_reduce", "0", line=10)
+        if rank != 5:
+            state = "started" if rank < 8 else "completed"
+            recorder.call("all_gather", "1" if rank < 8 else "2", line=31, state=state)
+        if rank == 5 or rank > 7:
+            recorder.call("barrier", "0", line=40, state="started")
+        write_all([recorder], tmp_path)
+    assert len(blame(analyze(tmp_path))[2]) <= 1

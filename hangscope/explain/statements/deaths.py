@@ -84,9 +84,10 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
     for died in statements.of(rank, WorkerDied)[: not aborting]:
         told = next((e.what for e in statements.of(rank, Terminate)), "")
         return Death(rank, f"ended with {told}" if told else "ended without a word of its own", died, 3)
-    composer = [e for e in statements.all(Exit) if e.via == "composer" and e.code not in _CLEANUPS]
-    if composer and composer == [end] and not aborting:  # it ends all others with SIGTERM
-        return Death(rank, f"ended with exit code {composer[0].code}", composer[0], 3)
+    # Composer ends all others with SIGTERM; torch's own tests tell of those that failed alone
+    told_of = [e for e in statements.all(Exit) if e.via in ("composer", "test") and e.code not in _CLEANUPS]
+    if told_of and told_of == [end] and not aborting:
+        return Death(rank, f"ended with exit code {told_of[0].code}", told_of[0], 3)
     for full in _not_survived(rank, DiskFull, statements)[:1]:
         return Death(rank, "ran out of disk space", full, 2)
     return None
@@ -120,13 +121,12 @@ def _sweeps(statements: Statements) -> tuple[list[Exit], list[Exit]]:
 def _not_alone(event: Exit, statements: Statements) -> bool:
     """Return whether a signal ended all processes of a table in one moment, or its abort was not the first one.
 
-    Whoever sent it meant all of them; it is watchdogs that abort one process behind another.
+    Whoever sent it meant all of them; it is watchdogs that abort one process behind another. A list of containers has no times.
     """
-    beside = [
-        e.code == event.code and (e.time or inf) <= (event.time or -inf) + CLOCK_SKEW
-        for e in statements.exits.values()
-        if e.via == "table" and e is not event
-    ]
+    others = [e for e in statements.exits.values() if e.via in ("table", "docker") and e is not event]
+    if others and event.via == "docker":
+        return all(e.code == event.code for e in others)
+    beside = [e.code == event.code and (e.time or inf) <= (event.time or -inf) + CLOCK_SKEW for e in others]
     return any(beside) and (event.code in _ABORTS or all(beside))
 
 
@@ -141,11 +141,13 @@ def _unheard_abort(rank: int, statements: Statements) -> bool:
 
 
 def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> list[AnyEvent]:
-    """Return a rank's errors of a kind behind which it did not go on, with its steps or into a call in which it waited.
+    """Return a rank's errors of a kind behind which it did not go on, with its steps, to its end or into a call in which it waited.
 
     A traceback of a library's frames alone was printed by that library, which caught the error.
     """
-    steps = [e for e in statements.of(rank, Progress) if isinstance(e.step, int) and not e.leaving]
+    steps = [
+        e for e in statements.of(rank, Progress) if (isinstance(e.step, int) or e.over) and not e.leaving
+    ]
     waited = [e for e in statements.of(rank, RankException) if e.symptom]
 
     def went_on(event: Event) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabouts
 from hangscope.frames import Stack
 from hangscope.incident import RankRecord
@@ -26,6 +28,11 @@ _PAIRED_WAITS = (
 )
 #: a call's own wait, below which there is no Python frame
 _WAITS = frozenset({"wait", "_wait", "trigger_wait", "wait_tensor"})
+#: a call of torch.distributed in the line of source that a traceback quotes last, where it was pasted without torch's frames
+_CALLED = regex(
+    r"\.(send|recv|isend|irecv|batch_isend_irecv|all_reduce|all_gather(?:_into_tensor|_object)?|reduce_scatter(?:_tensor)?"
+    r"|all_to_all(?:_single)?|broadcast(?:_object_list)?|gather|scatter|reduce|barrier|monitored_barrier)\("
+)
 _NEAR = 3  # frames within which a wait for sends and receives may wait for the device
 _NOT_OPS = _WAITS | {"wrapper", "<module>", "unwrap"}
 
@@ -41,7 +48,10 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
         stood = before_signal(event.frames, own_knowledge())
         if stood:  # whose signal handler waits for others stood somewhere else when the signal came
             interrupted = isinstance(event, RankException) and not event.symptom
-            return _locate(stood, event.file, "stack" if interrupted or stood != event.frames else "log")
+            where = _locate(stood, event.file, "stack" if interrupted or stood != event.frames else "log")
+            quoted = event.code or "" if isinstance(event, RankException) and not interrupted else ""
+            called = _CALLED.search(quoted) if where.op is None and stood == event.frames else None
+            return replace(where, op=called[1]) if called else where
     return None
 
 

@@ -28,6 +28,7 @@ from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.job_logs.endings import CleanupSignal
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import join_processes
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.unmade import unmade_events
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.members import MAX_RANKS
@@ -224,8 +225,12 @@ def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note
         (host, pid): rank for (_, host, pid), rank in joined.rank_of_process.items() if rank is not None
     }
 
+    hosts = {host for host, _ in by_process}
+
     def rank_of(event: Event) -> int | None:
         host = joined.host_of_ip.get(event.host or "", event.host)  # RAS names nodes by address
+        if len(hosts) == 1 and isinstance(event, NcclRas) and host is not None:
+            host = next(iter(hosts))
         return event.rank if event.rank is not None or host is None else by_process.get((host, event.pid))
 
     def peers_of(event: Event) -> Event:

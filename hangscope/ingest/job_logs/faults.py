@@ -119,6 +119,8 @@ RULES: tuple[Rule, ...] = (
     rule("HIP error: ", r"HIP error: ([^\n(]{3,120})", _cuda),
     rule("ncorrectable ECC error", r"(uncorrectable ECC error[\w ]{0,60})", _cuda),
     rule("HW Exception by GPU", r"(HW Exception by GPU node-\d{1,4}.{0,80}?reason ?: ?[\w ]{1,40})", _cuda),
+    # drivers/gpu/drm/amd/amdgpu/amdgpu_job.c
+    rule("timeout, signaled seq=", r"amdgpu: (ring \S{1,40} timeout), signaled seq=", _cuda),
     rule(
         "GPU has fallen off the bus",
         r"(?:NVRM: GPU |nvidia )(?:at PCI:)?([\da-f:.]{7,20}): (GPU has fallen off the bus)",
@@ -134,10 +136,21 @@ RULES: tuple[Rule, ...] = (
         r"(?:[Oo]ut of memory|oom.kill).{0,80}?Killed process (?P<victim_pid>\d{1,9})",
         told(OomHost),
     ),
-    rule("oom-kill:", r"oom-kill:.{0,400}?,pid=(?P<victim_pid>\d{1,9})", told(OomHost)),
+    # the control group that Slurm makes for a task tells its number (task/cgroup; systemd's src/oom/oomd-util.c)
+    rule(
+        "oom-kill:",
+        r"oom-kill:.{0,400}?(?:task_memcg=[^,]{1,200}?/step_\w{1,20}/(?:user/)?task_(?P<task>\d{1,7})\b.{0,200}?)?,pid=(?P<victim_pid>\d{1,9})",
+        told(OomHost),
+    ),
+    rule(
+        " due to memory pressure for ",
+        r"Killed /\S{1,300}?/step_\w{1,20}/(?:user/)?task_(?P<task>\d{1,7})\S{0,100} due to memory pressure for ",
+        told(OomHost),
+    ),
     rule("oom_kill event", r"Detected \d+ oom[_-]kill event", told(OomHost)),
     rule("oom-kill event", r"Detected \d{1,6} oom-kill event", told(OomHost)),
-    rule("OOMKilled", None, told(OomHost)),
+    # not the command that asks for it, nor the answer that it was not so
+    rule("OOMKilled", r"(?<![.\w])OOMKilled\b(?!\W{1,4}[Ff]alse)", told(OomHost)),
     rule("killed due to memory pressure", None, told(OomHost)),
     rule(
         "DataLoader worker (pid",
@@ -172,7 +185,20 @@ SKIP_RULES: tuple[Rule, ...] = tuple(
 )  # fmt: skip
 
 
-_STALL = r"(?i)\bno progress (?:for|in|within|since) (?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
+_STALL = (
+    r"(?i)\bno (?:new )?(?:progress|output|steps?|(?:log )?lines?)(?: from (?:any|all) (?:of the )?ranks?)? (?:for|in|within|since) "
+    r"(?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
+)
 STALL_RULES: tuple[Rule, ...] = tuple(
-    rule(literal, _STALL, told(NoProgress)) for literal in ("no progress ", "No progress ")
+    rule(literal, _STALL, told(NoProgress))
+    for literal in (
+        "no progress ",
+        "No progress ",
+        "no output ",
+        "No output ",
+        "no step ",
+        "no line ",
+        "no new line",
+        "No new line",
+    )
 )

@@ -36,6 +36,12 @@ from hangscope.ingest.recorder.values import short_number
 from hangscope.regex import regex
 
 _TASKS_SHOWN = 64
+_RANK_SET = regex(r"\bRANK=(\d{1,7})\b")  # an argument `--rank` may be of a matrix
+_RANK_ARGUMENT = regex(r"(?<![\w-])--rank[ =](\d{1,7})\b")
+#: the C library's words for SIGKILL in German, Russian, French, Spanish, Italian, Chinese, Japanese and Korean
+_KILLED_ABROAD = (
+    "Getötet", "Убито", "Processus arrêté", "Terminado (killed)", "Ucciso ", "已杀死", "強制終了", "죽었음",
+)  # fmt: skip
 _LIGHTNING_RANK = regex(r"\[rank: (\d{1,6})\] Child process")
 _SLURM_TIME = regex(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
 _REPLICA = regex(r"_DP[1-9]")
@@ -172,7 +178,21 @@ def _composer(line: Line, match: re.Match[str]) -> Event:
 
 
 def _shell(line: Line, match: re.Match[str]) -> Event:
-    return exit_event(line, _WORDS[match[2]], pid=int(match[1]), via="shell")
+    told = _RANK_SET.search(line.text, match.end())  # bash quotes the command with what is set before it
+    line = replace(line, rank=int(told[1])) if told else line
+    return exit_event(line, _WORDS.get(match[2], -9), pid=int(match[1]), via="shell")
+
+
+def _test_case(line: Line, match: re.Match[str]) -> Event:
+    return exit_event(replace(line, rank=int(match[1])), int(match[2]), via="test")
+
+
+def _container(line: Line, match: re.Match[str]) -> Event | None:
+    rank, code = _RANK_ARGUMENT.search(line.text), int(match[1])
+    # the container's name must have the same number: that an argument is of the job's ranks, one row does not tell
+    if rank is None or not code or rank[1] not in re.findall(r"\d+", line.text[: match.start()]):
+        return None
+    return exit_event(replace(line, rank=int(rank[1])), code, via="docker")
 
 
 RULES: tuple[Rule, ...] = (
@@ -253,6 +273,18 @@ RULES: tuple[Rule, ...] = (
         r": line \d{1,7}: +(\d{1,9}) (Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception)\b",
         _shell,
     ),
+    *(
+        rule(word, rf": [^\W\d]{{1,10}} ?\d{{1,7}}: +(\d{{1,9}}) ({re.escape(word)})", _shell)
+        for word in _KILLED_ABROAD
+    ),
+    # torch/testing/_internal/common_distributed.py: the processes of a test are numbered by rank
+    rule(
+        "exited with error code ",
+        r"Process (\d{1,7}) exited with error code (\d{1,3}) and exception:",
+        _test_case,
+    ),
+    # `docker ps -a`, where the command tells the rank
+    rule("Exited (", r"\bExited \((\d{1,3})\) [\w ]{1,40} ago\b", _container),
     rule("exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully", told(ExitOk)),
     rule("worker group successfully finished", None, told(WorkersEnded, everywhere=False)),
     rule("Done waiting for other agents", None, told(WorkersEnded, everywhere=True)),

@@ -21,7 +21,7 @@ from hangscope.regex import regex
 
 _LINE = regex(rb"[^\r\n]+")
 _CANDIDATE = regex(
-    rb"[Ss]tep|STEP|\bcode\b|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
+    rb"[Ss]tep|STEP|xhausted|StopIter|\bcode\b|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
 )
 _CUT = 1000
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
@@ -32,7 +32,9 @@ _DONE = regex(
     r")?(?:ended|done|finished|completed?|over)"
     r"|(?:finished|completed|done|end of)(?: with)? (?:the )?(?:training|epoch|train(?:ing)? loop|loop|"
     r"validation|evaluation)|reached (?:the )?end"
-    r"|exit(?:ing|ed) (?:the )?(?:train(?:ing)? )?loop|training complete)\b"
+    r"|exit(?:ing|ed) (?:the )?(?:train(?:ing)? )?loop|training complete"
+    r"|(?:loader|dataloader|dataset|iterator|iterable|shards?) (?:is |are |was )?(?:exhausted|ended)|StopIteration (?:after|at|in)"
+    r"|(?:ran|run|is) out of (?:data|batches|samples))\b"
 )
 _LEAVING = regex(
     r"(?i)\b(?:stop(?:ping|ped|s)? early|early[- ]stop(?:ping|ped)?|(?:stopping|leaving|quitting|aborting) (?:now|the job|training|the run)"
@@ -43,7 +45,7 @@ _OVER = regex(
     r"(?i)\b(?:(?:training|job|run|all) (?:is |has )?(?:done|finished|completed?|over|ended)|(?:finished|completed|done with|end of) (?:the )?(?:training|run|job)"
     r"|\brank \d{1,7}:? (?:has |is )?(?:finished|done|completed?)(?: (?:after|in) [\d,]{1,12} (?:steps|iterations|batches|epochs))?"
     r"|exit(?:ed|s|ing) (?:cleanly|normally)|(?:exit(?:ed|s|ing)?|return(?:ed|s)?|rc|code)[ =:]{1,3}(?:(?:with|code|status|retour)[ =:]{1,3}){0,3}0"
-    r"|(?:good)?bye|exiting)\b[\s.!]*$"
+    r"|(?:good)?bye|exiting)\b[\s.!)]*$"
 )
 _STEP = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,12})"

@@ -4,7 +4,7 @@
 
 (src/proxy.cc of NCCL 2.12 to 2.30.) A healthy job prints it at its end too, and a process that its own watchdog ended leaves
 the same lines: alone they accuse nobody. `localRank` counts the ranks of one communicator on one node; the line that lays the
-nodes out, `comm 0x.. rank 4 nRanks 8 nNodes 2 localRanks 4 localRank 0`, tells which they are.
+nodes out, `comm 0x.. rank 4 nRanks 8 nNodes 2 localRanks 4 localRank 0`, tells which they are; so do lines of all members but one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _CLOSED = regex(r"\[Service thread\] Connection closed by localRank (\d{1,6})\b"
 _LAYOUT = regex(
     r"comm 0x[0-9a-f]{1,16} rank (\d{1,7}) n[rR]anks (\d{1,7}) nNodes \d{1,6} localRanks \d{1,6} localRank (\d{1,6})\b"
 )
+_SIZE = regex(r"comm 0x[0-9a-f]{1,16} rank \d{1,7} nranks (\d{1,7}) cudaDev ")
 _LINES = 256  # of one node; who left first stands among the first
 _WITNESSES = 2
 
@@ -42,6 +43,7 @@ class _Node:
         default_factory=list
     )  # (line, pid of the printer, who was gone)
     bases: dict[int, set[int]] = field(default_factory=dict)  # size of a communicator -> rank - localRank
+    size: int = 0  # of the only communicator that is told of; 0: none, -1: several
     local_of: dict[int, int] = field(default_factory=dict)  # pid -> localRank
 
     def first(self) -> Event | None:
@@ -55,7 +57,9 @@ class _Node:
         speakers = {self.local_of.get(pid) for _, pid, _ in self.closed if pid is not None}
         if len(told) < _WITNESSES or gone in speakers:
             return None
-        bases = self.bases[max(self.bases)] if self.bases else set()
+        # all members but one say so: they are of one node, and their numbers there are their ranks
+        alone = {0} if len(told) + 1 == self.size and None not in told else set[int]()
+        bases = self.bases[max(self.bases)] if self.bases else alone
         rank = bases.copy().pop() + gone if len(bases) == 1 else None
         if rank is None or not 0 <= rank < MAX_RANKS:
             return None
@@ -66,7 +70,7 @@ class _Node:
 class ServiceThreadParser(LineParser):
     """Gathers such lines by node; who left first is told at the end."""
 
-    literals = (b"Connection closed by localRank", b" localRanks ")
+    literals = (b"Connection closed by localRank", b" localRanks ", b" cudaDev ")
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {}
@@ -77,6 +81,8 @@ class ServiceThreadParser(LineParser):
             node = self._nodes.setdefault(message.host, _Node())
             if (closed := _CLOSED.search(message.message)) and len(node.closed) < _LINES:
                 node.closed.append((line, message.pid, int(closed[1])))
+            elif sized := _SIZE.search(message.message):
+                node.size = int(sized[1]) if node.size in (0, int(sized[1])) else -1
             elif layout := _LAYOUT.search(message.message):
                 rank, size, local = (int(number) for number in layout.groups())
                 node.bases.setdefault(size, set()).add(rank - local)

@@ -49,6 +49,7 @@ _OF_A_JOB = regex(
     rb"NCCL (?:INFO|WARN) |\[rank\d{1,7}\]:|ProcessGroup[A-Z]\w{2,10}|process_group_\w{2,20}\.cpp|torch[./]distributed|TCPStore"
     rb"|\b(?:(?:TORCH_)?NCCL|TORCH_(?:FR|DISTRIBUTED))_[A-Z]|\b[Hh]orovod|[a-z]: opCount \d|distributed init \(rank|shm_broadcast|\b(?:world_size|nranks)\b"
 )
+_SPEAKS = regex(rb"(?im)^\W{0,3}rank[ :#=_-]{0,2}(\d{1,5})\b")
 
 
 @dataclass(slots=True)
@@ -145,7 +146,9 @@ def read_log(
     )
     own = rank is not None or local_rank is not None
     printed = [tail for tail in printed_tail(found.windows, file) if own or tail.rank is not None]
-    reading.of_a_job = any(_OF_A_JOB.search(data) for _, data in found.windows)
+    reading.of_a_job = any(_OF_A_JOB.search(data) for _, data in found.windows) or _several_speak(
+        found.windows
+    )
     reading.tail = last_lines(found.windows) if own else ()
     ends = good_ends(found.windows, file)
     told = [*found.events, *progress_events(found.windows, file), *ends, *printed]
@@ -167,6 +170,11 @@ def read_log(
         reading.recordings.append(recording)
         reading.notes.extend(recording.notes)
     return reading
+
+
+def _several_speak(windows: Sequence[tuple[int, bytes]]) -> bool:
+    """Return whether lines begin with the ranks of several processes, as programs and people write them."""
+    return len({int(n) for _, data in windows for n in _SPEAKS.findall(data)}) > 1
 
 
 class _Whose:

@@ -149,3 +149,16 @@ def test_where_others_stand_in_sends_and_receives_who_left_for_a_call_of_all_is_
     verdict = judged(told(tmp_path, dict(lines)))
     assert (verdict.culprit_ranks, verdict.confidence) == (named, level)
     assert "printed" not in verdict.summary
+
+
+@pytest.mark.parametrize(
+    "field", ["2026-08-25 10:31:4{s},100 r{r} | ", "2026-08-25 10:31:4{s} | INFO | rank:{r} | "]
+)
+def test_a_loader_that_ended_on_one_rank_alone(tmp_path: Path, field: str) -> None:
+    lines = [field.format(r=r, s=0) + "batch 733 fwd" for r in range(4)]
+    lines += [field.format(r=1, s=1) + "StopIteration after 733 batches"]
+    lines += [field.format(r=r, s=1) + "batch 734 fwd" for r in (0, 2, 3)]
+    moves = told(tmp_path / "moves", {"all.log": lines})
+    assert moves.verdict is None or moves.verdict.culprit_ranks == ()
+    lines += ["(watcher) no line from any rank for 10 min"]
+    assert short(told(tmp_path / "stands", {"all.log": lines})) == ("uneven_loader", (1,), "low")

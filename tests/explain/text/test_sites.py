@@ -128,3 +128,15 @@ def test_one_against_one_of_four_is_a_guess(tmp_path: Path, size: int, level: st
     files["job.log"] = [f"[rank{rank}]: {TIMED_OUT}" for rank in range(size)]
     cause, ranks, sure = short(told(tmp_path, files))
     assert (cause, ranks, sure) == ("rank_conditional_collective", (0,), level)
+
+
+def test_recvs_that_the_quoted_lines_name_face_each_other(tmp_path: Path) -> None:
+    lines = []
+    for rank in (0, 1):
+        lines += [
+            f"[rank{rank}]: Traceback (most recent call last):",
+            f'[rank{rank}]:   File "/workspace/ring.py", line 37, in pass_on',
+            f"[rank{rank}]:     dist.recv(buf, src={1 - rank})",
+            f"[rank{rank}]: RuntimeError: [/build/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 300000ms for recv operation to complete",
+        ]
+    assert short(told(tmp_path, lines))[:2] == ("p2p_mismatch", ())

@@ -20,6 +20,10 @@ def closed(by: int, gone: int, host: str = "gpu7") -> str:
     return f"{host}:{9000 + by}:9121 [0] NCCL INFO [Service thread] Connection closed by localRank {gone}\n"
 
 
+def size(rank: int, ranks: int) -> str:
+    return f"gpu7:{9000 + rank}:9100 [0] NCCL INFO comm 0x1a{rank} rank {rank} nranks {ranks} cudaDev 0 busId 1a000 - Abort COMPLETE\n"
+
+
 def left(text: str) -> list[int | None]:
     return [e.rank for e in read_log(io.BytesIO(text.encode()), "job.log").events if e.kind == "left_first"]
 
@@ -37,6 +41,10 @@ WHOLE = "".join(layout(rank) for rank in range(4))
         (WHOLE + closed(0, 2) + closed(1, 2) + closed(2, 3), []),  # it was still there
         (closed(0, 2) + closed(1, 2), []),  # which rank that is, nothing tells
         (layout(0) + layout(6, local=1) + closed(0, 2) + closed(6, 2), []),  # ranks of no row
+        # all members but one of the only communicator
+        (closed(0, 2) + closed(1, 2) + closed(3, 2) + size(0, 4), [2]),
+        (closed(0, 2) + closed(1, 2) + closed(3, 2) + size(0, 8), []),
+        (closed(0, 2) + closed(1, 2) + closed(3, 2) + size(0, 4) + size(1, 8), []),
         (WHOLE + closed(0, 2)[:40] + "\n" + closed(1, 2)[:50], []),
     ],
 )
