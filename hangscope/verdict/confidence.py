@@ -12,6 +12,7 @@ from collections.abc import Callable
 from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
+from hangscope.causes.ends.process import shows_a_wait
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
@@ -132,18 +133,30 @@ def leaves_waiting(case: Case, match: Match) -> Doubt:
 
 
 def guessed(case: Case, match: Match) -> Doubt:
-    """Nothing but what ranks printed last tells, or counts of one moment; or who waits for whom is assumed."""
-    if _by_calls(case, match) and case.finding.guess:
-        return LOW, "it rests on what the ranks printed last, or on counts of one moment"
+    """Nothing but what ranks printed last tells, or what was so for a moment; or who waits for whom is assumed."""
+    end, told = case.statements.external, case.solid or match.cause in TOLD
+    signalled = end is not None and end.signal is not None and not told and shows_a_wait(case)
+    if signalled or (_by_calls(case, match) and case.finding.guess):
+        return LOW, "it rests on what the ranks printed last, or on counts or stacks of one moment"
     why = "it rests on an assumption about who waits for whom, or about which group a log line means"
     return (MEDIUM, why) if _by_calls(case, match) and case.finding.assumed else None
 
 
 def of_one_moment(case: Case, match: Match) -> Doubt:
-    """Ranks are in no call by dumps alone, and others' dumps are older than their peers'."""
-    absent = isinstance(case.finding, Absent) and not case.from_text
-    why = "another dump is older than its peers', and so may be what shows it in no call"
-    return (LOW, why) if absent and case.graph.early and not trouble(case) else None
+    """Ranks are in no call by dumps alone: so are several of a job that moves, and those whose dumps are older than others'."""
+    if not isinstance(case.finding, Absent) or case.from_text:
+        return None
+    waited, stood = (
+        case.frame_of(case.finding.stuck.kind),
+        map(case.statements.whereabouts.get, match.culprits),
+    )
+    raised = [where.stack for where in stood if where is not None and where.kind == "log" and where.op]
+    if waited is not None and any(waited not in stack for stack in raised):
+        return LOW, "a traceback stands in another call, so that its rank's dump may be older than the freeze"
+    if case.graph.early and not trouble(case):
+        return LOW, "another dump is older than its peers', and so may be what shows it in no call"
+    why = "several ranks are in no call by their dumps alone, which may be of a moment"
+    return (MEDIUM, why) if len(match.culprits) > 1 and not trouble(case) else None
 
 
 def died_beside(case: Case, match: Match) -> Doubt:
