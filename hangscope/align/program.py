@@ -7,7 +7,6 @@ for, so that ranks of one role can be compared although they are in different gr
 from __future__ import annotations
 
 from collections import Counter
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,9 @@ class Programs:
         self._tokens: dict[Any, int] = {}
         self._sites: dict[tuple[int, int | None], int] = {}
         self._keeping: dict[tuple[int, int], bool | None] = {}
+        kinds = incident.kinds
+        self._site, self._hard = site_keys(kinds), hard_keys(kinds)
+        self._of_a_thread = np.array([kind.of_a_thread for kind in kinds.alone], bool)[kinds.plain]
 
     def of(self, rank: int) -> Program:
         """Return one rank's program."""
@@ -75,19 +77,6 @@ class Programs:
         labels = self._labels(rank)
         sites, tokens = self._numbers(gid, kind, labels)
         return Program(gid, seq, kind, created, order, is_p2p > 0, sites, tokens, frozenset(tokens), labels)
-
-    @cached_property
-    def _site(self) -> np.ndarray:
-        return site_keys(self.incident.kinds)
-
-    @cached_property
-    def _hard(self) -> np.ndarray:
-        return hard_keys(self.incident.kinds)
-
-    @cached_property
-    def _of_a_thread(self) -> np.ndarray:
-        kinds = self.incident.kinds
-        return np.array([kind.of_a_thread for kind in kinds.alone], bool)[kinds.plain]
 
     def _numbers(self, gid: Any, kind: Any, labels: dict[int, Any]) -> tuple[list[int], list[int]]:
         """Return the numbers of each call's site and of its token (site and what its group is for), equal for equal ones."""
@@ -165,8 +154,6 @@ class Programs:
 
     def call(self, rank: int, row: int) -> tuple[int, int, CallKind, int]:
         """Return (gid, seq, kind, enqueue time in ns) of a rank's row."""
-        program = self.of(rank)
-        gid, seq, kind, created = (
-            int(column[row]) for column in (program.gid, program.seq, program.kind, program.created)
-        )
+        p = self.of(rank)
+        gid, seq, kind, created = (int(column[row]) for column in (p.gid, p.seq, p.kind, p.created))
         return gid, seq, self.incident.kinds[kind], created

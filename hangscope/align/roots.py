@@ -13,7 +13,7 @@ from hangscope.incident import Incident
 
 def find_roots(incident: Incident, graph: WaitGraph, idle: frozenset[int]) -> None:
     """Fill in the roots of a graph, those that explain most ranks first; `idle` as `waiting.build` has it."""
-    nodes = graph.nodes
+    nodes = list(graph.edges)
     place = {node: i for i, node in enumerate(nodes)}
     edges = [[place[target] for target in targets] for targets in graph.edges.values()]
     sources: list[list[int]] = [[] for _ in nodes]

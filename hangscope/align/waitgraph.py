@@ -71,19 +71,10 @@ class WaitGraph:
         """Return the ranks with an open call, ascending."""
         return sorted(self.open_calls)
 
-    @property
-    def nodes(self) -> list[Node]:
-        """Return all nodes, in the order in which they were added."""
-        return list(self.edges)
-
     def of_known_calls(self) -> WaitGraph:
         """Return the graph without what no line tells (`Untold` and `Unnamed`): calls and hosts alone, as they can be shown."""
         known: set[Node] = {node for node in self.edges if not isinstance(node, Untold | Unnamed)}
-        edges: dict[Node, dict[Node, bool]] = {
-            n: {t: assumed for t, assumed in targets.items() if t in known}
-            for n, targets in self.edges.items()
-            if n in known
-        }
+        edges = {n: {t: a for t, a in self.edges[n].items() if t in known} for n in self.edges if n in known}
         told = {rank: [c for c in calls if c.node in known] for rank, calls in self.open_calls.items()}
         return WaitGraph(edges, {r: calls for r, calls in told.items() if calls}, self.pairs, self.roots)
 
@@ -104,7 +95,3 @@ class WaitGraph:
                 for call in calls:
                     self._callers.setdefault(call.node, []).append((rank, call))
         return self._callers.get(node, [])
-
-    def targets(self, node: Node) -> list[tuple[Node, bool]]:
-        """Return what a node waits for, each with whether the edge is assumed."""
-        return list(self.edges[node].items())

@@ -13,8 +13,7 @@ from hangscope.align.roots import find_roots
 from hangscope.align.waitgraph import OpenCall, WaitGraph
 from hangscope.incident import Incident, State
 
-#: To members that were not seen; beyond them only the first open call of a group has its own.
-MOST_EDGES = 2**18
+MOST_EDGES = 2**18  # beyond them only the first open call of a group waits for members that were not seen
 
 
 def build(
@@ -36,8 +35,8 @@ def build(
         graph.open_calls[rank] = calls
         _connect_in_order(graph, Host(rank), calls)
     by_gid = {view.group.gid: view for view in views}
-    called = [node for node in graph.nodes if isinstance(node, Called)]
-    first: dict[int, int] = {}  # the first open call of each group: later ones wait behind it
+    called = [node for node in graph.edges if isinstance(node, Called)]
+    first: dict[int, int] = {}
     for node in called:
         if isinstance(node, Instance):
             first[node.gid] = min(node.seq, first.get(node.gid, node.seq))
@@ -45,13 +44,15 @@ def build(
     for node in called:
         if isinstance(node, PairInstance):
             pair = graph.pairs[node]
-            absent = [
-                r for r, half in ((node.source, pair.send), (node.destination, pair.recv)) if half is None
-            ]
+            ends = (node.source, pair.send), (node.destination, pair.recv)
+            absent = [rank for rank, half in ends if half is None]
         else:
-            whole = edges < MOST_EDGES or node.seq == first[node.gid]
-            absent = _absent_from(by_gid[node.gid], node.seq, whole)
-            if by_gid[node.gid].group.partial:
+            view = by_gid[node.gid]
+            absent = [r for r in view.seen if (view.members[r].enqueued or 0) < node.seq]
+            # Later calls of a group wait behind its first.
+            if node.seq > view.proven and (edges < MOST_EDGES or node.seq == first[node.gid]):
+                absent += view.unseen
+            if view.group.partial:
                 graph.connect(node, Unnamed(node.gid), True)
         edges += len(absent)
         for rank in absent:
@@ -108,12 +109,6 @@ def _connect_in_order(graph: WaitGraph, host: Host, calls: Sequence[OpenCall]) -
             if one.node != other.node:
                 graph.connect(one.node, other.node, False)
         earlier = current
-
-
-def _absent_from(view: GroupFrontier, seq: int, unseen: bool) -> list[int]:
-    """Return the members that an open call waits for: seen and not there, or, where `unseen` holds, not seen."""
-    absent = [r for r in view.seen if (view.members[r].enqueued or 0) < seq]
-    return absent + (view.unseen if unseen and seq > view.proven else [])
 
 
 def _wait_for_unknown_members(

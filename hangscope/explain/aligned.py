@@ -50,9 +50,9 @@ class Aligned:
         ranks = frozenset(absent)
 
         def waits(node: Node) -> bool:
-            return any(isinstance(t, Host) and t.rank in ranks for t, _ in self.graph.targets(node))
+            return any(isinstance(t, Host) and t.rank in ranks for t in self.graph.edges[node])
 
-        return [node for node in self.graph.nodes if isinstance(node, Called) and waits(node)]
+        return [node for node in self.graph.edges if isinstance(node, Called) and waits(node)]
 
     def first_instance(self, absent: Collection[int]) -> Called | None:
         """Return the open instance that most ranks are stuck in and that waits for some of `absent`, the earliest of equals."""

@@ -25,7 +25,6 @@ from hangscope.verdict.status import trouble
 
 LOW, MEDIUM = 0, 1
 LEFT = 0.1  # of the waiting ranks, that still wait once the named ranks are imagined to behave
-UNSEEN = 0.5  # of a group's members, from which on nobody knows the most
 #: What a rule says of itself whose facts leave other readings open.
 USUAL = "the usual reading of this evidence"
 _BY_STRENGTH = ("a guess: other causes fit as well", USUAL, "no other cause fits the evidence as well")
@@ -58,17 +57,14 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
 def missing_inputs(case: Case) -> list[str]:
     """Return what was not there, with the setting that brings it next time."""
     records, result = case.incident.ranks.values(), []
-    for what, ranks in (
-        ("no dump", [r.rank for r in records if r.dump_file is None]),
-        ("only a stale dump", [r.rank for r in records if r.absence is Absence.STALE]),
-        ("an unreadable dump", [r.rank for r in records if r.absence is Absence.UNREADABLE]),
-    ):
-        if what == "no dump" and len(ranks) == len(records):
-            result.append(
-                "no Flight Recorder dump: keep TORCH_FR_BUFFER_SIZE at 2000 or more, and with gloo call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
-            )
-        elif ranks:
-            result.append(f"{what} of {ranks_phrase(ranks)}")
+    unusable = (Absence.STALE, Absence.UNREADABLE)
+    gone = [r.rank for r in records if r.dump_file is None or r.absence in unusable]
+    if all(r.dump_file is None for r in records):
+        result.append(
+            "no Flight Recorder dump: keep TORCH_FR_BUFFER_SIZE at 2000 or more, and with gloo call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
+        )
+    elif gone:
+        result.append(f"no usable dump of {ranks_phrase(gone)}")
     if case.incident.momentary:
         result.append(
             "the dumps were written within a second of the last call, or show calls made since others before: take them again a minute later"
@@ -96,18 +92,6 @@ def damaged(case: Case, match: Match) -> Doubt:
     """Files are damaged or lines torn, or on an error that a peer's end brings about as well."""
     why = damage(case, match) or doubtful_death(case, match)
     return (MEDIUM, why) if why else None
-
-
-def raised_elsewhere(case: Case, match: Match) -> Doubt:
-    """Tracebacks of those who are called absent stand in another call than the one that the others wait in."""
-    waited = case.frame_of(case.finding.stuck.kind)
-    by_dumps = isinstance(case.finding, Absent) and not case.from_text and waited is not None
-    for rank in match.culprits if by_dumps else ():
-        where = case.statements.whereabouts.get(rank)
-        if where is not None and where.kind == "log" and where.op is not None and waited not in where.stack:
-            why = "traceback stands in another call, so that its dump may be older than the freeze"
-            return LOW, f"rank {rank}'s {why}"
-    return None
 
 
 def went_on(case: Case, match: Match) -> Doubt:
@@ -149,29 +133,30 @@ def leaves_waiting(case: Case, match: Match) -> Doubt:
 
 
 def guessed(case: Case, match: Match) -> Doubt:
-    """Nothing but what ranks printed last tells, or counts of one moment."""
-    why = "it rests on what the ranks printed last, or on counts of one moment"
-    return (LOW, why) if _by_calls(case, match) and case.finding.guess else None
-
-
-def interrupted(case: Case, match: Match) -> Doubt:
-    """Stacks of one moment alone tell that a job that a signal ended had stood still."""
-    end = case.statements.external
-    signalled = end is not None and end.signal is not None and not case.solid and match.cause not in TOLD
-    why = "a signal ended the job, and stacks of one moment are all that tells of a freeze before"
-    return (LOW, why) if signalled and shows_a_wait(case) else None
+    """Nothing but what ranks printed last tells, or what was so for a moment; or who waits for whom is assumed."""
+    end, told = case.statements.external, case.solid or match.cause in TOLD
+    signalled = end is not None and end.signal is not None and not told and shows_a_wait(case)
+    if signalled or (_by_calls(case, match) and case.finding.guess):
+        return LOW, "it rests on what the ranks printed last, or on counts or stacks of one moment"
+    why = "it rests on an assumption about who waits for whom, or about which group a log line means"
+    return (MEDIUM, why) if _by_calls(case, match) and case.finding.assumed else None
 
 
 def of_one_moment(case: Case, match: Match) -> Doubt:
     """Ranks are in no call by dumps alone: so are several of a job that moves, and those whose dumps are older than others'."""
     if not isinstance(case.finding, Absent) or case.from_text:
         return None
+    waited, stood = (
+        case.frame_of(case.finding.stuck.kind),
+        map(case.statements.whereabouts.get, match.culprits),
+    )
+    raised = [where.stack for where in stood if where is not None and where.kind == "log" and where.op]
+    if waited is not None and any(waited not in stack for stack in raised):
+        return LOW, "a traceback stands in another call, so that its rank's dump may be older than the freeze"
     if case.graph.early and not trouble(case):
         return LOW, "another dump is older than its peers', and so may be what shows it in no call"
-    told = (idle(case.statements) | case.statements.busy).issuperset(match.culprits)
-    doubtful = len(match.culprits) > 1 and (not trouble(case) or (case.graph.early and not told))
     why = "several ranks are in no call by their dumps alone, which may be of a moment"
-    return (MEDIUM, why) if doubtful else None
+    return (MEDIUM, why) if len(match.culprits) > 1 and not trouble(case) else None
 
 
 def died_beside(case: Case, match: Match) -> Doubt:
@@ -193,18 +178,22 @@ def died_beside(case: Case, match: Match) -> Doubt:
 
 
 def others_unseen(case: Case, match: Match) -> Doubt:
-    """Other ranks that calls wait for left no usable dump."""
-    gone = _unseen(case, match)
-    rests = _by_calls(case, match) and gone and not isinstance(case.finding, Different)
-    return (
-        (MEDIUM, f"calls also lack {ranks_phrase(gone)}, of which no usable dump was seen") if rests else None
-    )
+    """Other ranks that calls wait for left no usable dump, or half of the group's members.
 
-
-def assumed(case: Case, match: Match) -> Doubt:
-    """Who waits for whom is assumed."""
-    why = "it rests on an assumption about who waits for whom, or about which group a log line means"
-    return (MEDIUM, why) if _by_calls(case, match) and case.finding.assumed else None
+    Where a device is said to lag, any of them: one may have broken the call.
+    """
+    finding, view, ranks = case.finding, case.finding.stuck.view, case.incident.ranks
+    if not _by_calls(case, match):
+        return None
+    if (gone := _unseen(case, match)) and not isinstance(finding, Different):
+        return MEDIUM, f"calls also lack {ranks_phrase(gone)}, of which no usable dump was seen"
+    if view is None:
+        return None
+    # Of a group with sends and receives a frontier is not always known, although the rank was seen.
+    others = [r for r in view.unseen if not (ranks[r].seen and view.group.gid in ranks[r].p2p)]
+    few = f"{len(others)} of {len(view.members)} members of the group were not seen ({ranks_phrase(others)})"
+    doubtful = 2 * len(others) >= len(view.members) or (others and isinstance(finding, Lagging))
+    return (MEDIUM, few) if doubtful else None
 
 
 def members_unknown(case: Case, match: Match) -> Doubt:
@@ -213,23 +202,6 @@ def members_unknown(case: Case, match: Match) -> Doubt:
     unknown = group is not None and not group.members_known and not match.frame and _by_calls(case, match)
     why = "the members of the group are not recorded, so that nobody can be called absent for certain"
     return (MEDIUM, why) if unknown and absent else None
-
-
-def half_unseen(case: Case, match: Match) -> Doubt:
-    """Half of the group's members were not seen; where a device is said to lag, any: one of them may have broken the call."""
-    view, ranks = case.finding.stuck.view, case.incident.ranks
-    if (
-        view is None
-        or not _by_calls(case, match)
-        or not isinstance(case.finding, Absent | Different | Lagging)
-    ):
-        return None
-    # Of a group with sends and receives a frontier is not always known, although the rank was seen.
-    others = [r for r in view.unseen if not (ranks[r].seen and view.group.gid in ranks[r].p2p)]
-    half = len(others) >= UNSEEN * len(view.members)
-    part = "half of the group's members" if half else "members of the group"
-    doubtful = half or (others and isinstance(case.finding, Lagging))
-    return (MEDIUM, f"{part} were not seen ({ranks_phrase(others)})") if doubtful else None
 
 
 def text_alone(case: Case, match: Match) -> Doubt:
@@ -274,6 +246,6 @@ def no_frames(case: Case, match: Match) -> Doubt:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubt], ...] = (
-    damaged, raised_elsewhere, went_on, even_sides, leaves_waiting, guessed, interrupted, of_one_moment, died_beside, others_unseen,
-    assumed, members_unknown, half_unseen, text_alone, no_history, not_here, no_frames,
+    damaged, went_on, even_sides, leaves_waiting, guessed, of_one_moment, died_beside, others_unseen, members_unknown, text_alone,
+    no_history, not_here, no_frames,
 )  # fmt: skip

@@ -44,17 +44,15 @@ def damaged_files(incident: Incident) -> set[str]:
 def damage(case: Case, match: Match) -> str:
     """Return why a match rests on damaged evidence, or nothing: by the notes on its files, or bytes that are no text in its lines."""
     damaged, ranks = damaged_files(case.incident), case.incident.ranks
-    of_culprits = [ranks[rank] for rank in match.culprits if rank in ranks]
     rests: set[str | None] = {item.source.file for item in match.evidence if item.source is not None}
-    if not case.from_text and match.cause not in TOLD:
+    if match.cause in TOLD:  # what would explain its end may be lost
+        rests.update(file for rank in match.culprits if rank in ranks for file in ranks[rank].files)
+    elif not case.from_text:
         # Calls are compared: those of the culprits, and of one who waits for them.
         compared = {*match.culprits, *case.finding.culprits, case.finding.stuck.rank}
         rests |= {ranks[rank].calls_file for rank in compared if rank in ranks}
     for file in sorted({file.split("!/")[0] for file in rests if file} & damaged):
         return f"{file}, on which it rests, is damaged"
-    for record in of_culprits if match.cause in TOLD and damaged else ():
-        for file in sorted(damaged.intersection(record.files)):
-            return f"{file}, the log of rank {record.rank}, is damaged, and what would explain its end may be lost"
     for item in match.evidence:
         if item.source is not None and _REPLACED in item.text:
             return f"a line of {item.source.file}, on which it rests, holds bytes that are no text"

@@ -57,11 +57,9 @@ def judge(case: Case) -> Judgement:
             return Judgement(status, verdicts.unknown(case, missing), [], missing, set_aside)
         why = "the stop is certain, its cause is not: what was left says who waited, not for whom"
         return Judgement("hang", verdicts.stopped(case, stop, missing), [why], missing, set_aside)
-    best, explained = with_the_others(case, in_library_terms(case, matches[0]))
+    best = with_the_others(case, in_library_terms(case, matches[0]))
     level, reasons = confidence(case, best)
     verdict = verdicts.named(case, best, matches[1:], LEVELS[level], missing)
-    if explained is not None:
-        verdict = replace(verdict, explained=min(explained, len(verdict.waiting_ranks)))
     if best.cause == "slow_rank" and not isinstance(case.finding, Late):
         status = "inconclusive" if damage(case, best) else "no_hang"
         return Judgement(status, verdict, reasons, missing, set_aside)

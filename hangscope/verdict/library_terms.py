@@ -6,21 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.causes.case import Case, Match
+from hangscope.causes.case import Case, Match, at, who
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Extra, Stalled
-from hangscope.incident import Frame, Stack
+from hangscope.incident import Stack
 from hangscope.knowledge.callsite import user_frame, user_frames
 from hangscope.knowledge.library import Reading, first_difference
 from hangscope.knowledge.rule import Rule, Situation
 
-#: Causes whose culprit made a call: only then is there a library call that contains it.
-_CALLED = frozenset(
-    {
-        "rank_conditional_collective", "uneven_loader", "collective_mismatch", "gradient_sync_mismatch", "shape_mismatch",
-        "dtype_mismatch", "model_mismatch", "collective_order_mismatch", "early_exit", "crashed_rank", "network_stall", "init_hang",
-    }
-)  # fmt: skip
 _ALONE = frozenset({"rank_conditional_collective", "collective_mismatch"})
 
 
@@ -30,8 +23,8 @@ def in_library_terms(case: Case, match: Match) -> Match:
     odd = finding.own.kind or (finding.stuck.kind if isinstance(finding, Stalled) else None)
     own = match.stack or case.stack_of(odd, match.culprits)
     peer = case.stack_of(finding.stuck.kind, finding.waiting[:64])
-    made = isinstance(finding, Different | Extra | Stalled) or bool(match.stack or match.api)
-    called = match.cause in _CALLED and made
+    # Only whose culprit made a call has a library call that contains it.
+    called = isinstance(finding, Different | Extra | Stalled) or bool(match.stack or match.api)
     reading = case.knowledge.read(own if called else ())
     # One rank called alone what is everybody's.
     alone = reading.call if match.cause in _ALONE and reading.kind != "step" else None
@@ -50,13 +43,8 @@ def _why(match: Match, reading: Reading, rule: Rule) -> str:
     """Return the reason with the call's own name."""
     why = match.why
     if rule.api not in why and match.culprits:
-        line = f" ({_line(reading.caller)})" if reading.caller is not None else ""
-        why = f"{ranks_phrase(match.culprits)} alone called {rule.api}{line}"
+        why = f"{ranks_phrase(match.culprits)} alone called {rule.api}{at(reading.caller)}"
     return f"{why}: it {rule.legal}" if rule.legal and match.culprits else why
-
-
-def _line(frame: Frame) -> str:
-    return f"{frame.file.rsplit('/', 1)[-1]}:{frame.line}"
 
 
 def _advice(
@@ -64,9 +52,9 @@ def _advice(
 ) -> list[str]:
     """Return what to do, in the library's terms where it has any for this cause, else as it was; a site's own words first."""
     words = {
-        "{who}": ranks_phrase(match.culprits) if match.culprits else "one rank",
+        "{who}": who(match.culprits, "one rank"),
         "{api}": reading.api or "the call",
-        "{line}": _line(reading.caller) if reading.caller is not None else "that line",
+        "{line}": at(reading.caller).strip(" ()") or "that line",
     }
     here = _situation(case, match, own, peer)
     fitting = [rule for rule in case.knowledge.advice if rule.fits(here)]

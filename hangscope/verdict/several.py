@@ -15,30 +15,21 @@ from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Explanation, Finding
 from hangscope.explain.predict import Replay
 
-EXPLAINS = 0.9  # of the waiting ranks, below which the faults are not the whole story
 MOST = 4  # faults of one freeze that are told apart; more at once have one reason, which is looked for first
 
 
-def with_the_others(case: Case, best: Match) -> tuple[Match, int | None]:
-    """Return the best match with those of the other roots without which ranks would still wait.
-
-    And how many waiting ranks they explain together (None: there is one fault).
-    """
+def with_the_others(case: Case, best: Match) -> Match:
+    """Return the best match with those of the other roots without which ranks would still wait."""
     if not best.culprits or not case.explanation.rivals:
-        return best, None
+        return best
     replay, first = Replay(case.graph), set(best.culprits)
     alone = replay.stuck(first)
     answers = [_about(case, rival, first) for rival in case.explanation.rivals[:MOST] if alone]
     others = [match for match in answers if match is not None]
     added = {rank for match in others for rank in match.culprits}
     left = replay.stuck(first | added) & alone if others else alone
-    if left >= alone - added:
-        return best, None  # nobody but they themselves would be freed
-    named = first | added
-    reached = {rank for root in case.graph.roots if named.intersection(root.ranks) for rank in root.explains}
-    explained = len(reached - left - named)
-    whole = explained >= EXPLAINS * len(set(case.graph.waiting) - named)
-    return _joined(best, others, whole), explained
+    # Else nobody but they themselves would be freed.
+    return best if left >= alone - added else _joined(best, others)
 
 
 def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
@@ -55,17 +46,14 @@ def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
     return match if told or not case.statements.deaths else None
 
 
-def _joined(best: Match, added: Sequence[Match], whole: bool) -> Match:
-    """Return one match that names all; cause, line and first advice are those of the first.
-
-    Where it is not the `whole` story, there is a fault more that nobody named.
-    """
+def _joined(best: Match, added: Sequence[Match]) -> Match:
+    """Return one match that names all; cause, line and first advice are those of the first."""
     others = "; ".join(f"{match.why} ({match.cause})" for match in added)
     return replace(
         best,
         culprits=tuple(sorted({rank for match in (best, *added) for rank in match.culprits})),
         why=f"{best.why}; and, by a fault of {'its' if len(added) == 1 else 'their'} own, {others}",
-        strength=min(best.strength, int(whole)),
+        strength=min(best.strength, 1),
         evidence=[item for match in (best, *added) for item in match.evidence],
         advice=[
             *best.advice[:1],

@@ -59,7 +59,7 @@ def ended_well(case: Case) -> bool:
     wait, and among them one of its.
     """
     statements = case.statements
-    if any(not _harmless_at_an_end(e) for e in _troubles(case)):
+    if any(not _harmless_at_an_end(e) for e in trouble(case)):
         return False
     told = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
     if statements.all(JobCompleted) or len(told) == 2:
@@ -77,7 +77,7 @@ def serves(case: Case) -> bool:
     last = max(case.statements.all(Served), key=lambda e: (e.file, e.line), default=None)
     if last is None or not last.well or case.graph.waiting:
         return False
-    if any(not isinstance(e, NoProgress) and not _harmless_at_an_end(e) for e in _troubles(case)):
+    if any(not isinstance(e, NoProgress) and not _harmless_at_an_end(e) for e in trouble(case)):
         return False
     return all(
         e.file == last.file and e.line <= last.line for e in _lines(case) if not isinstance(e, Progress)
@@ -133,12 +133,8 @@ def _harmless_at_an_end(event: Event) -> bool:
     return isinstance(event, StoreUnreachable)
 
 
-def trouble(case: Case) -> bool:
-    """Return whether a line tells of an error, a timeout or an end."""
-    return bool(_troubles(case))
-
-
-def _troubles(case: Case) -> list[Event]:
+def trouble(case: Case) -> list[Event]:
+    """Return the lines that tell of an error, a timeout or an end."""
     told = case.statements.kinds.items()
     found = [e for kind, events in told if not kind.calm and kind not in _OF_ANY_JOB for e in events]
     return [e for e in found if not (isinstance(e, Exit) and e.code == 0)]

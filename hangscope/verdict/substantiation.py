@@ -35,7 +35,6 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
         *match.evidence,
         *map(quote, case.finding.events[:8]),
         *corroboration(case, match),
-        *_unchanged(case),
         *_against(case, match),
         *(Evidence("method", text, stance="missing") for text in missing),
     )
@@ -73,11 +72,7 @@ def _calls(case: Case) -> Iterator[Evidence]:
         where = f"{'at' if change.calls else 'before'} seq {change.seq}"
         text = f"{ranks_phrase(change.ranks)} made {calls} {where}; {edit.confirmed} calls behind match again, shifted by {edit.length}"
         yield Evidence("dump", text, change.ranks[0])
-
-
-def _unchanged(case: Case) -> Iterator[Evidence]:
-    """Yield which culprits several dumps show where they stood."""
-    for rank in case.finding.culprits:
+    for rank in finding.culprits:
         same = case.incident.ranks[rank].unchanged_snapshots if rank in case.incident.ranks else 0
         if same:
             yield Evidence("dump", f"rank {rank}'s frontier is the same in {same + 1} dumps", rank)

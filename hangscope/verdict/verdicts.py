@@ -9,6 +9,7 @@ from dataclasses import replace
 from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, quote
 from hangscope.conclusion import CallRef, Evidence, Location, Verdict
+from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import Stop
 from hangscope.incident import CallKind, Group
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
@@ -75,7 +76,8 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
     barrier = {e.rank for e in case.statements.all(MonitoredBarrier) if e.rank is not None}
     waited = case.graph.waiting or finding.waiting or sorted(case.statements.witnesses | barrier)
     waiting = tuple(r for r in waited if r not in culprits)
-    inside = _inside(case)
+    # Others wait behind those that the graph has in the very call that the verdict names.
+    inside = {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set()
     in_call = waiting
     if stuck.view is not None and stuck.seq is not None and case.graph.open_calls:
         # Where all have left it (a device that did not end it), they are its members and wait behind it.
@@ -89,7 +91,9 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
     ends = (*case.statements.all(Exit), *case.statements.all(ExternalEnd))
     evidence = substantiation.collect(case, match, missing)
     label = case.incident.groups[finding.own.gid].label if finding.own.gid is not None else None
-    explained = finding.explained if set(culprits) == set(finding.culprits) else len(waiting)
+    explained = finding.explained
+    if set(culprits) != set(finding.culprits):
+        explained = len(set(waiting) - Replay(case.graph).stuck(culprits or finding.culprits))
     return replace(
         unknown(case, missing),
         cause=match.cause,
@@ -145,12 +149,6 @@ def _printed_group(case: Case, stop: Stop) -> Group | None:
         return None
     known = next((g for g in case.incident.groups if name == g.name and desc in ("", g.desc)), None)
     return known or Group(-1, name, desc, stop.ranks, members_known=False)
-
-
-def _inside(case: Case) -> set[int]:
-    """Return the ranks that the graph has in the very call that the verdict names; others wait behind them."""
-    node = case.finding.stuck.node
-    return {rank for rank, _ in case.graph.calls_of(node)} if node is not None else set()
 
 
 def _summary(case: Case, match: Match, waiting: Sequence[int], in_call: Sequence[int], behind: bool) -> str:

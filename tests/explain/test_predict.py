@@ -34,7 +34,7 @@ def graph_of(queues: Queues, size: int, partial: frozenset[int] = frozenset()) -
         if called.gid in partial:
             graph.connect(called, Unnamed(called.gid), True)
     for called, ranks in callers.items():
-        if not graph.targets(called):
+        if not graph.edges[called]:
             graph.roots.append(Root("call", (called,), tuple(sorted(ranks)), frozenset(ranks), True))
     return graph
 

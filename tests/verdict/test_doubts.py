@@ -16,7 +16,7 @@ from tests.verdicts import blame, judged, level, said
     ("fault", "way", "most", "why"),
     [
         ("gpu_stall", "one node only", "low", "whose peers' communicators then finish calls unevenly"),
-        ("missing_bucket", "one node only", "medium", "half of the group's members were not seen"),
+        ("missing_bucket", "one node only", "medium", "members of the group were not seen"),
         ("crashed_signal", "a quarter gone", "low", "for whom it may wait in its turn"),
     ],
 )

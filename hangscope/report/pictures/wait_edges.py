@@ -64,12 +64,7 @@ def _edges(subject: Subject) -> Edges:
         host = Host(rank)
         if first is None or (isinstance(first.node, Untold) and not any_told):
             continue
-        assumed = (
-            next((a for t, a in graph.targets(host) if t == first.node), True)
-            if host in graph.edges
-            else True
-        )
-        edges[host] = {first.node: assumed}
+        edges[host] = {first.node: graph.edges.get(host, {}).get(first.node, True)}
         calls[first.node] = True
     for root in graph.roots:
         calls.update((n, True) for n in root.nodes if not isinstance(n, Host))
@@ -98,7 +93,7 @@ def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Drawn
     work = [(node, False)]
     while work:
         at, assumed = work.pop()
-        for target, step in subject.graph.targets(at):
+        for target, step in subject.graph.edges[at].items():
             if isinstance(target, Host | Untold | Unnamed) or target in kept:
                 if target != node:
                     found[target] = found.get(target, True) and (assumed or step)
