@@ -36,8 +36,6 @@ def unpaired(case: Case) -> Match | None:
         apart = f"made {abs(more)} {calls} {'more' if more > 0 else 'less'} than the ranks at the same place of the other groups of this kind"
         strayed += [case.recorded(rank, f"rank {rank} {apart}") for rank in named[:2]]
         why = f"{who(named)} {apart}: {why}"
-    elif finding.tie:
-        why += ", or of which nothing is left"
     own = bool(strayed) and culprit != waiter
     there = "another" if case.graph.open_calls.get(absent) else "no"
     lacks = case.recorded(absent, f"rank {absent} has no {missing} for it, and is in {there} call itself")
