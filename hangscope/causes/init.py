@@ -184,8 +184,8 @@ def _store(case: Case) -> Match | None:
     tellers, reached = _ranks(waits), _ranks(answered)
     others = tuple(r for r in world if r not in tellers)  # who does not wait for anybody to join
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
-    apart = _ranks([e for e in unreachable if e.store_host or e.port])
-    address = next((f"{e.store_host or '?'}:{e.port or '?'}" for e in unreachable), "")
+    asked = [e for e in unreachable if e.store_host or e.port]
+    apart, address = _ranks(asked), next((f"{e.store_host or '?'}:{e.port or '?'}" for e in asked), "?")
     missing: tuple[int, ...] = ()
     counts = [(e.joined, e.expected) for e in timeouts] + [(e.joined, e.world_size) for e in barriers]
     joined, of = next(((n, of) for n, of in counts if n is not None and of), (None, 0))
@@ -210,7 +210,7 @@ def _store(case: Case) -> Match | None:
         one_log = len({e.file for e in waits}) == 1 and len(tellers) >= _WITNESSES
         if not missing and len(others) == 1 and (one_log or logged.issuperset(others)):
             missing = others
-        why = f"others wait for {who(missing, 'ranks')} at the store"
+        why = f"the rendezvous did not complete{f': others wait for {who(missing)}' if missing else ''}"
     check = f"Check which of the {len(world)} ranks was not started: its log is the one that is missing (logs seen of {compress(logged)})."
     if missing:
         check = f"Check that {who(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."
