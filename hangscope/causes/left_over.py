@@ -7,7 +7,7 @@ from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Late, Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
-from hangscope.incident import Stack
+from hangscope.incident import Stack, State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user, user_frame
@@ -111,8 +111,7 @@ def came_late(case: Case) -> Match | None:
     # Of a call whose peers no line tells, nothing but the timeout itself says that it is still open.
     opened = (call.node for calls in case.graph.open_calls.values() for call in calls)
     waiting = any(not isinstance(node, Untold) for node in opened)
-    dumped = all(record.seen and record.dump_file for record in records.values())
-    if not timeouts or waiting or case.statements.deaths or not dumped:
+    if not timeouts or waiting or case.statements.deaths or not _went_on(case, timeouts):
         return None
     told = {e.rank for e in timeouts}
     silent = [r for r in sorted(records) if r not in told]
@@ -129,3 +128,19 @@ def came_late(case: Case) -> Match | None:
         strength=2 if culprits else 0,
         evidence=[timeouts[0], complete, *idle],
     )
+
+
+def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
+    """Return whether dumps show that the calls which timed out were completed, and no rank stands still."""
+    records, kinds = case.incident.ranks.values(), case.incident.kinds
+    if records and all(r.seen and r.dump_file for r in records):
+        return True
+    dumped = [r for r in records if r.dump_file]
+    made = {
+        (int(seq), kinds[int(kind)].op)
+        for record in dumped[:8]
+        for queue in record.queues.values()
+        for seq, kind, state in zip(queue.seq, queue.kind, queue.state, strict=True)
+        if int(state) == State.DONE
+    }
+    return len(dumped) > 1 and not made.isdisjoint((e.seq, e.op) for e in timeouts)
