@@ -145,9 +145,11 @@ def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> li
 
     A traceback of a library's frames alone was printed by that library, which caught the error.
     """
-    steps = [
-        e for e in statements.of(rank, Progress) if (isinstance(e.step, int) or e.over) and not e.leaving
-    ]
+    well = not statements.all(
+        *WAITED
+    )  # else "done" may be the word of a handler, behind which the others still wait
+    told = (e for e in statements.of(rank, Progress) if not e.leaving)
+    steps = [e for e in told if e.step is not None or (well and e.over)]
     waited = [e for e in statements.of(rank, RankException) if e.symptom]
 
     def went_on(event: Event) -> bool:
