@@ -76,6 +76,8 @@ def _is_no_older_dump(case: Case, rank: int) -> bool:
     member = view.members.get(rank) if view is not None else None
     if view is None or member is None or member.queue.pending_only:
         return False  # a call too many before shifts what is left, and cannot be seen
+    if seq is not None and all(view.kind_of(r, seq) is None for r in view.members if r != rank):
+        return False  # nor can it where no peer kept the call that it is compared with
     if any(e.seq == seq for e in case.statements.of(rank, WatchdogTimeout)):
         return True
     return sum(s <= view.proven for s in member.pending) > 1
