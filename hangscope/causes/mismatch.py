@@ -168,6 +168,20 @@ def aspects(case: Case) -> list[CallFingerprint]:
     return [e for r in sorted(ranks) for e in case.statements.of(r, CallFingerprint)[:1]]
 
 
+def refused(case: Case) -> Match | None:
+    """All members came to a call that DETAIL let nobody make: calls that do not fit, of which no record tells what they were."""
+    kind = case.finding.stuck.kind
+    if not isinstance(case.finding, Stalled) or kind is None or kind.op:
+        return None
+    return answer(
+        "collective_mismatch",
+        (),
+        "all members came to their next call, and the check that DETAIL makes before it let none through: the calls do not fit",
+        "Read what the check raised: TORCH_DISTRIBUTED_DEBUG=DETAIL prints the calls of both sides in each rank's log.",
+        frame=case.frame_of(kind),
+    )
+
+
 def other_roots(case: Case) -> Match | None:
     """All members are in the same call with a root and none finishes it: they may disagree about who that is.
 

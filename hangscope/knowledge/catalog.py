@@ -265,6 +265,7 @@ ORDER = (
     "participation.one_sided_call",
     "mismatch.received_sizes",
     "mismatch.different_calls",
+    "mismatch.refused",
     "ends.silence.lost_by_peers",
     "left_over.held_at_its_exit",
     "participation.busy_elsewhere",

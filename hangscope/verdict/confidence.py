@@ -204,6 +204,14 @@ def members_unknown(case: Case, match: Match) -> Doubt:
     return (MEDIUM, why) if unknown and absent else None
 
 
+def mostly_silent(case: Case, match: Match) -> Doubt:
+    """Where text is all there is, most ranks left none, and no line tells of a wait or an end: the job may have gone on."""
+    records, told = case.incident.ranks.values(), case.statements
+    silent = sum(not record.files and not record.events for record in records)
+    doubtful = case.from_text and 2 * silent > len(records) and not (told.exits or told.witnesses)
+    return (MEDIUM, f"most ranks left no text ({silent} of {len(records)})") if doubtful else None
+
+
 def text_alone(case: Case, match: Match) -> Doubt:
     """No call was recorded."""
     alone = case.from_text and not case.solid and match.cause not in TOLD | {"slow_rank"}
@@ -246,6 +254,6 @@ def no_frames(case: Case, match: Match) -> Doubt:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubt], ...] = (
-    damaged, went_on, even_sides, leaves_waiting, guessed, of_one_moment, died_beside, others_unseen, members_unknown, text_alone,
-    no_history, not_here, no_frames,
+    damaged, went_on, even_sides, leaves_waiting, guessed, of_one_moment, died_beside, others_unseen, members_unknown, mostly_silent,
+    text_alone, no_history, not_here, no_frames,
 )  # fmt: skip
