@@ -176,3 +176,13 @@ def test_who_says_that_it_leaves_before_its_peers_lose_it_left(
     ]
     report = told(tmp_path / "alive", {**logs, "pod-2.log": ["step 3", words], "pyspy_rank2.txt": stack})
     assert blame(report) == ("hang", cause if cause == "early_exit" else "stuck_rank", (2,))
+
+
+def test_where_as_many_ended_well_as_failed_nobody_left_early(tmp_path: Path) -> None:
+    """A table that lists half of the ranks says of the others only that it does not list them."""
+    for listed, named in (((0, 1, 3), (2,)), ((1, 3), ())):
+        rows = [text for rank in listed for text in (f"[{rank}]:", f"  rank      : {rank} (local_rank: {rank})", f"  exitcode  : 1 (pid: {30 + rank})", "  error_file: <N/A>")]  # fmt: skip
+        lines = [f"[rank{rank}]: {CLOSED}" for rank in listed]
+        table = ["=" * 60, "train.py FAILED", "-" * 60, "Failures:", *rows, "=" * 60]
+        report = told(tmp_path / str(len(listed)), [*lines, *table], world_size=4)
+        assert (report.verdict.culprit_ranks if report.verdict else ()) == named

@@ -190,8 +190,8 @@ def left_quietly(case: Case) -> Match | None:
     else:
         stopped = case.statements.all(GlooClosed, GlooTimeout, RankException, WatchdogTimeout)
         left = sorted(quiet) if not case.solid and (stopped or not isinstance(finding, Nothing)) else []
-    if not left or len(quiet) >= world or len(left) * 2 > world:
-        return None
+    if not left or len(quiet) >= world or len(left) * 2 > world - (len(left) > 1):
+        return None  # where as many left as stayed, nobody is odd
     evidence: list[Evidence | Event] = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]
     others = (rank for rank in sorted(case.statements.whereabouts) if rank not in left)
     reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
