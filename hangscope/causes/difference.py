@@ -167,7 +167,7 @@ class Difference:
     def stays_inside(self) -> bool:
         """Return whether the culprit went on inside the loop, or ran as many steps as its peers and skipped one of them."""
         steps = self.steps
-        return self.skipped_part_of_a_step or steps.ran_further or bool(steps.skips)
+        return self.skipped_part_of_a_step or steps.ran_further or steps.mid_epoch or bool(steps.skips)
 
     @cached_property
     def in_loop_before(self) -> bool:

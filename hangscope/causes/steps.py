@@ -47,6 +47,12 @@ class Steps:
         return (last.epoch or 0, last.step or 0) if last is not None else None
 
     @cached_property
+    def mid_epoch(self) -> bool:
+        """Return whether a culprit's last output counts a step well before the last of its own loop (`step 10/18`)."""
+        counted = ((e.step, e.total) for e in self.own.values() if not e.done)
+        return any(step is not None and total is not None and step + 1 < total for step, total in counted)
+
+    @cached_property
     def skips(self) -> list[Event]:
         """Return a culprit's own words about a batch or step that it skipped alone.
 

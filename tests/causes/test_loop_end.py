@@ -167,3 +167,10 @@ def test_of_two_that_part_at_the_end_of_a_loop_the_one_that_left_is_a_guess() ->
 
     for size, sure in ((2, ("low",)), (4, ("medium", "high"))):
         assert level(frozen(job(size), (1,), last)) in sure
+
+
+def test_who_counts_a_step_in_the_middle_of_its_loop_has_not_left_it(tmp_path: Path) -> None:
+    """An extra barrier behind the last line of the loop, made in the middle of an epoch."""
+    left = Remains(simulate("extra_call", 1))
+    left.write(tmp_path, collect(left, "full"))
+    assert blame(analyze(tmp_path)) == ("hang", "rank_conditional_collective", tuple(left.job.truth.culprits))
