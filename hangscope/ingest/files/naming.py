@@ -21,6 +21,7 @@ _ATTEMPT = regex(r"(?:^|/)(?:attempt|restart)[_-]?(\d{1,9})(?:/(?:(\d{1,6})/)?|$
 _TRAILING = regex(r"(?<!\d)(\d{1,7})$")  # eight digits are a date
 _LEADING = regex(r"(\d{1,7})[._-][^\d/]*$")  # and no other number: `4.pipe_dump`
 _NUMBER = regex(r"\d{1,7}")
+_MOST_NUMBERS = 8  # the last ones of a path, each of which makes a key as long as the path
 #: `stack_traces/3.log`, as Ray Train's first hang detector names them
 _OF_A_RANK = regex(r"(?:^|/)(?:stack_traces|flight_recorder)/(\d{1,7})\.(?:log|txt|json)(?:\.gz|\.zst)?$")
 # not `train.log.1`, which is an older part of the same log
@@ -52,7 +53,7 @@ def rows(paths: Iterable[str]) -> list[dict[int, str]]:
     """Return the paths that differ in one number alone, by that number: `tp0_trace` and `tp1_trace`, `a/0/log` and `a/1/log`."""
     found: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     for path in paths:
-        for number in _NUMBER.finditer(path):
+        for number in list(_NUMBER.finditer(path))[-_MOST_NUMBERS:]:
             found[path[: number.start()], path[number.end() :]].setdefault(int(number.group()), path)
     return list(found.values())
 

@@ -1,6 +1,6 @@
 """Entries of dumps that somebody printed into a text: `pprint` of a pickle, or JSON, of one rank below the other.
 
-    >>> for r in range(2): pprint(pickle.load(open(f'trace_rank_{r}', 'rb'))['entries'][-2:])
+    rank 0:
     [{'collective_seq_id': 501, 'profiling_name': 'nccl:all_reduce', 'state': 'completed', ...},
      {'collective_seq_id': 502, ...}]
 

@@ -7,7 +7,7 @@ import pytest
 from hangscope.errors import Note
 from hangscope.ingest.assemble import assemble
 from hangscope.ingest.evidence.numbered_logs import with_those_of_a_row, without_job_numbers
-from hangscope.ingest.files.naming import rank_of_dump, ranks_of_a_row
+from hangscope.ingest.files.naming import rank_of_dump, ranks_of_a_row, rows
 from hangscope.ingest.workers.log_reading import read_log
 from hangscope.ingest.workers.reading import Reading
 
@@ -136,3 +136,7 @@ def test_dumps_whose_names_tell_no_rank_are_those_of_a_row() -> None:
     }
     for others in (["2026_dump", "2027_dump"], ["v0_dump"], ["a0_x", "b1_x"], ["rank0_x", "rank1_x"]):
         assert ranks_of_a_row(others) == {}
+
+
+def test_a_path_full_of_numbers_makes_few_rows() -> None:
+    assert len(rows(["7a" * 2000 + "0_x"])) == 8

@@ -18,7 +18,7 @@ def _entries(last: tuple[int, str]) -> list[dict[str, Any]]:
     rows = [(30, 4096, "step", "completed"), (31, last[0], last[1], "scheduled")]
     return [
         {
-            "frames": [{"name": name, "filename": f"/work/{name}.py", "line": 9}], "record_id": seq, "pg_id": 0,
+            "frames": [{"name": name, "filename": f"/workspace/{name}.py", "line": 9}], "record_id": seq, "pg_id": 0,
             "process_group": ("0", "default_pg"), "collective_seq_id": seq, "p2p_seq_id": 0, "op_id": seq,
             "profiling_name": "nccl:all_reduce", "time_created_ns": 1786021200000000000 + seq, "input_sizes": [[size]],
             "output_sizes": [[size]], "state": state, "time_discovered_started_ns": None, "retired": state == "completed",
