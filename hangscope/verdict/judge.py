@@ -15,7 +15,7 @@ from hangscope.conclusion import Hypothesis, Verdict
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Candidate, Circular, Different, Late
 from hangscope.explain.text.stop import find_stop
-from hangscope.verdict import ledger, verdicts
+from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.confidence import confidence, missing_inputs
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
@@ -64,7 +64,7 @@ def judge(case: Case) -> Judgement:
         status = "inconclusive" if damage(case, best) else "no_hang"
         return Judgement(status, verdict, reasons, missing, set_aside)
     status = "hang" if verdict.cause != "unknown" or verdict.culprit_ranks else "inconclusive"
-    weighed = ledger.hypotheses(case, best, matches[1:], verdict)
+    weighed = substantiation.hypotheses(case, best, matches[1:], verdict)
     return Judgement(status, verdict, reasons, missing, set_aside, weighed)
 
 

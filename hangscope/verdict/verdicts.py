@@ -15,7 +15,7 @@ from hangscope.incident import CallKind, Group
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.verdict import ledger, substantiation
+from hangscope.verdict import substantiation
 
 
 def unknown(case: Case, missing: list[str]) -> Verdict:
@@ -108,7 +108,7 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
         location=location,
         api=match.api,
         evidence=evidence,
-        deciding=ledger.deciding(case, match, evidence),
+        deciding=substantiation.deciding(case, match, evidence),
         since=min(filter(None, opened), default=None),
         until=max((_ns(e.time) or 0 for e in ends if e.time is not None), default=None),
         advice=match.advice[:3],
