@@ -11,9 +11,18 @@ from collections import defaultdict
 
 import numpy as np
 
-from hangscope.align.nodes import PairInstance
 from hangscope.dataclass import dataclass
 from hangscope.incident import Column, Group, Incident, Queue, State
+
+
+@dataclass(frozen=True, slots=True)
+class PairInstance:
+    """One send with its receive: the `index`-th of a pair of ranks (global) on a group, counted from 0."""
+
+    gid: int
+    source: int
+    destination: int
+    index: int
 
 
 @dataclass(frozen=True, slots=True)

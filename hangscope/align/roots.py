@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from hangscope.align.components import components
-from hangscope.align.nodes import Host, Node, PairInstance, Unnamed, Untold
-from hangscope.align.waitgraph import Root, WaitGraph
+from hangscope.align.p2p import PairInstance
+from hangscope.align.waitgraph import Host, Node, Root, Unnamed, Untold, WaitGraph
 from hangscope.incident import Incident
 
 

@@ -9,16 +9,49 @@ an open half) and hosts. All edges mean "waits for all of":
 - host -> its earliest open call (assumed: the host may be elsewhere in Python).
 
 Strongly connected components are condensed; components without a way out are roots. The graph is bipartite and its size
-is the number of open calls plus the members of stuck instances.
+is the number of open calls plus the members of stuck instances. Ranks are global; nodes are values: two that say the same
+are one.
 """
 
 from __future__ import annotations
 
 from dataclasses import field
 
-from hangscope.align.nodes import Node, PairInstance, Unnamed, Untold
-from hangscope.align.p2p import Pair
+from hangscope.align.p2p import Pair, PairInstance
 from hangscope.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The host of one rank."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One collective: the call at a seq of a group."""
+
+    gid: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """The call that a rank waits in and that no line names."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unnamed:
+    """The members of a group that no line names."""
+
+    gid: int
+
+
+Called = Instance | PairInstance
+Node = Host | Called | Untold | Unnamed
 
 
 @dataclass(frozen=True, slots=True)

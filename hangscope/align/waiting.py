@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.nodes import Called, Host, Instance, PairInstance, Unnamed, Untold
-from hangscope.align.p2p import pairs
+from hangscope.align.p2p import PairInstance, pairs
 from hangscope.align.roots import find_roots
-from hangscope.align.waitgraph import OpenCall, WaitGraph
+from hangscope.align.waitgraph import Called, Host, Instance, OpenCall, Unnamed, Untold, WaitGraph
 from hangscope.incident import Incident, State
 
 MOST_EDGES = 2**18  # beyond them only the first open call of a group waits for members that were not seen

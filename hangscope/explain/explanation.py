@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope import incident
-from hangscope.align.nodes import Instance, Untold
+from hangscope.align.waitgraph import Instance, Untold
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
     Absent,

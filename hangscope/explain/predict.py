@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import groupby, pairwise
 
-from hangscope.align.nodes import Host, Node, Unnamed, Untold
-from hangscope.align.waitgraph import WaitGraph
+from hangscope.align.waitgraph import Host, Node, Unnamed, Untold, WaitGraph
 
 MOST_REPLAYED = 64  # ranks of an explanation whose undoing is tried
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangscope.align.nodes import Host, Instance, Unnamed
-from hangscope.align.waitgraph import OpenCall, Root, WaitGraph
+from hangscope.align.waitgraph import Host, Instance, OpenCall, Root, Unnamed, WaitGraph
 from hangscope.explain.predict import Replay
 
 #: per rank the group of each of its open calls, in its own order; groups hold all ranks

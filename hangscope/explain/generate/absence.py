@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.align.nodes import Called, Instance
+from hangscope.align.waitgraph import Called, Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall, Unseen
 from hangscope.explain.generate.program_divergence import program_divergence
