@@ -111,14 +111,10 @@ class WaitGraph:
         told = {rank: [c for c in calls if c.node in known] for rank, calls in self.open_calls.items()}
         return WaitGraph(edges, {r: calls for r, calls in told.items() if calls}, self.pairs, self.roots)
 
-    def add(self, node: Node) -> dict[Node, bool]:
-        """Return what a node waits for, adding the node when it is new."""
-        return self.edges.setdefault(node, {})
-
     def connect(self, source: Node, target: Node, assumed: bool) -> None:
         """Add an edge, and its nodes; one that is certain for any rank is certain."""
-        targets = self.add(source)
-        self.add(target)
+        targets = self.edges.setdefault(source, {})
+        self.edges.setdefault(target, {})
         targets[target] = assumed and targets.get(target, True)
 
     def calls_of(self, node: Node) -> list[tuple[int, OpenCall]]:

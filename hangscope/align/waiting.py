@@ -35,12 +35,8 @@ def build(
         _connect_in_order(graph, Host(rank), calls)
     by_gid = {view.group.gid: view for view in views}
     called = [node for node in graph.edges if isinstance(node, Called)]
-    first: dict[int, int] = {}
-    for node in called:
-        if isinstance(node, Instance):
-            first[node.gid] = min(node.seq, first.get(node.gid, node.seq))
-    edges = 0
-    for node in called:
+    edges, first = 0, dict[int, int]()
+    for node in sorted(called, key=lambda n: n.index if isinstance(n, PairInstance) else n.seq):
         if isinstance(node, PairInstance):
             pair = graph.pairs[node]
             ends = (node.source, pair.send), (node.destination, pair.recv)
@@ -49,7 +45,8 @@ def build(
             view = by_gid[node.gid]
             absent = [r for r in view.seen if (view.members[r].enqueued or 0) < node.seq]
             # Later calls of a group wait behind its first.
-            if node.seq > view.proven and (edges < MOST_EDGES or node.seq == first[node.gid]):
+            is_first = node.seq == first.setdefault(node.gid, node.seq)
+            if node.seq > view.proven and (is_first or edges < MOST_EDGES):
                 absent += view.unseen
             if view.group.partial:
                 graph.connect(node, Unnamed(node.gid), True)
@@ -99,7 +96,7 @@ def _connect_in_order(graph: WaitGraph, host: Host, calls: Sequence[OpenCall]) -
     for _, batch in groupby(calls, lambda call: call.batch):
         current = list(batch)
         for call in current:
-            graph.add(call.node)
+            graph.edges.setdefault(call.node, {})
             for before in earlier:
                 graph.connect(call.node, before.node, before.gid != call.gid)
             if not earlier:
