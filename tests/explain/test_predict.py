@@ -21,7 +21,7 @@ def graph_of(queues: Queues, size: int, partial: frozenset[int] = frozenset()) -
         calls = [OpenCall(node, n, 0, node.gid, (node.gid, 1)) for n, node in enumerate(made)]
         graph.open_calls[rank] = calls
         for before, call, instance in zip([None, *calls], calls, made, strict=False):
-            graph.add(call.node)
+            graph.edges.setdefault(call.node, {})
             callers.setdefault(instance, set()).add(rank)
             if before is None:
                 graph.connect(Host(rank), call.node, True)
