@@ -78,14 +78,11 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
     waiting = tuple(r for r in waited if r not in culprits)
     # Others wait behind those that the graph has in the very call that the verdict names.
     inside = {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set()
-    in_call = waiting
-    if stuck.view is not None and stuck.seq is not None and case.graph.open_calls:
-        # Where all have left it (a device that did not end it), they are its members and wait behind it.
-        members = stuck.view.members
-        in_call = tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in members)
+    # Where all have left it (a device that did not end it), they are its members and wait behind it.
+    members = stuck.view.members if stuck.view is not None and case.graph.open_calls else waiting
+    in_call = tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in members)
     frame = match.frame or case.frame_of(finding.own.kind)
-    at = match.frame_rank if match.frame is not None else None
-    at = culprits[0] if at is None and culprits else at
+    at = match.frame_rank if match.frame_rank is not None else next(iter(culprits), None)
     location = Location(frame.file, frame.line, frame.name, at) if frame is not None else None
     opened = [calls[0].created for r in in_call if (calls := case.graph.open_calls.get(r))]
     ends = (*case.statements.all(Exit), *case.statements.all(ExternalEnd))
