@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from hangscope.align.components import components
 from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Host, Node, Root, Unnamed, Untold, WaitGraph
 from hangscope.incident import Incident
@@ -34,6 +33,43 @@ def find_roots(incident: Incident, graph: WaitGraph, idle: frozenset[int]) -> No
         explains = reach[before] | own if own else reach[before]
         graph.roots.append(_root(incident, graph, tuple(nodes[n] for n in part), explains, idle))
     graph.roots.sort(key=lambda r: (-len(r.explains), r.kind, r.ranks, str(r.nodes)))
+
+
+def components(edges: Sequence[Collection[int]]) -> list[list[int]]:
+    """Return the strongly connected components, each after the components that it reaches (Tarjan, iterative, linear).
+
+    `edges[i]` holds the targets of node i.
+    """
+    count = len(edges)
+    number, lowest = [-1] * count, [0] * count  # of a node whose component is known, `lowest` is `count`
+    stack: list[int] = []
+    result: list[list[int]] = []
+    found = 0
+    for start in range(count):
+        work = [(start, iter(edges[start]))] if number[start] < 0 else []
+        while work:
+            node, targets = work[-1]
+            if number[node] < 0:
+                number[node] = lowest[node] = found
+                found += 1
+                stack.append(node)
+            for target in targets:
+                if number[target] < 0:
+                    work.append((target, iter(edges[target])))
+                    break
+                lowest[node] = min(lowest[node], lowest[target])
+            else:
+                work.pop()
+                if lowest[node] == number[node]:
+                    part: list[int] = []
+                    while node not in part[-1:]:
+                        part.append(stack.pop())
+                        lowest[part[-1]] = count
+                    result.append(sorted(part))
+                if work:
+                    parent = work[-1][0]
+                    lowest[parent] = min(lowest[parent], lowest[node])
+    return result
 
 
 def _reaching(part: Iterable[int], sources: list[list[int]]) -> set[int]:
