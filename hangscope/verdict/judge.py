@@ -1,8 +1,4 @@
-"""From findings and rules to one verdict: who, what, why, how sure, and what speaks against it.
-
-Confidence is earned: it starts from what the rule itself can establish and falls with everything that is missing or
-assumed. The reasons of each step are kept for the report.
-"""
+"""From findings and rules to one verdict: who, what, why, how sure, and what speaks against it."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, quote
@@ -28,10 +29,7 @@ _ANYWAY = (WatchdogTimeout, GlooTimeout, GlooClosed, WatchdogStatus, DumpSignal)
 #: What the record of a cause looks like as well, and why.
 _RIVALS = {
     "uneven_loader": ("rank_conditional_collective", "an extra call at the end of the loop looks the same"),
-    "rank_conditional_collective": (
-        "uneven_loader",
-        "who left the loop early makes the call behind it first",
-    ),
+    "rank_conditional_collective": ("uneven_loader", "who left a loop early makes the call behind it first"),
     "crashed_rank": ("early_exit", "a process that ends without a trace may also have returned early"),
     "early_exit": ("crashed_rank", "without its exit code, a killed process looks the same"),
     "gradient_sync_mismatch": ("rank_conditional_collective", "a skipped step has no reductions, either"),
@@ -47,7 +45,7 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
         *match.evidence,
         *map(quote, case.finding.events[:8]),
         *corroboration(case, match),
-        *_against(case, match),
+        *islice(_against(case, match), 6),
         *(Evidence("method", text, stance="missing") for text in missing),
     )
     unique: dict[tuple[str, int | None], Evidence] = {}
@@ -78,11 +76,9 @@ def _calls(case: Case) -> Iterator[Evidence]:
             yield case.recorded(rank, text)
     if (change := finding.change.edit) is not None:
         edit = change.edit
-        calls = (
-            f"{edit.length} call{'s' if edit.length > 1 else ''} {'more' if edit.kind == 'extra' else 'less'}"
-        )
+        calls, how = f"call{'s' if edit.length > 1 else ''}", "more" if edit.kind == "extra" else "less"
         where = f"{'at' if change.calls else 'before'} seq {change.seq}"
-        text = f"{ranks_phrase(change.ranks)} made {calls} {where}; {edit.confirmed} calls behind match again, shifted by {edit.length}"
+        text = f"{ranks_phrase(change.ranks)} made {edit.length} {calls} {how} {where}; {edit.confirmed} calls behind match again, shifted by {edit.length}"
         yield Evidence("dump", text, change.ranks[0])
     for rank in finding.culprits:
         same = case.incident.ranks[rank].unchanged_snapshots if rank in case.incident.ranks else 0
@@ -90,20 +86,16 @@ def _calls(case: Case) -> Iterator[Evidence]:
             yield Evidence("dump", f"rank {rank}'s frontier is the same in {same + 1} dumps", rank)
 
 
-def _against(case: Case, match: Match) -> list[Evidence]:
-    """Return what speaks against the verdict: the launcher's own root cause, other deaths."""
-    result = []
+def _against(case: Case, match: Match) -> Iterator[Evidence]:
+    """Yield what speaks against the verdict: the launcher's own root cause, other deaths."""
     for rank, event in sorted(case.statements.exits.items()):
         if event.first and match.culprits and rank not in match.culprits:
-            text = (
-                f"the launcher names rank {rank} as its first observed failure; it names whom it polled first"
-            )
-            result.append(quote(event, text, kind="exit", stance="against"))
+            text = f"the launcher names rank {rank} as its first observed failure"
+            yield quote(event, f"{text}; it names whom it polled first", kind="exit", stance="against")
     for death in case.statements.deaths:
         if death.rank not in match.culprits:
             text = f"rank {death.rank} {death.how} as well, later or as a consequence: {death.event.text}"
-            result.append(quote(death.event, text, stance="against"))
-    return result[:6]
+            yield quote(death.event, text, stance="against")
 
 
 def alternatives(match: Match, others: Sequence[Match]) -> list[Alternative]:
