@@ -24,7 +24,6 @@ class Member:
 
     rank: int
     queue: Queue
-    absence: Absence | None
     enqueued: int | None = None
     completed: int | None = None
     pending: tuple[int, ...] = ()
@@ -45,7 +44,7 @@ def member_of(incident: Incident, group: Group, rank: int, p2p_numbers: bool) ->
     record = incident.ranks.get(rank) or RankRecord(rank, absence=Absence.NO_DUMP)
     nothing = Queue(rank, group.gid, _NONE, _NONE, _NONE, _NONE, _NONE)
     queue = record.queues.get(group.gid, nothing)
-    member = Member(rank, queue, record.absence)
+    member = Member(rank, queue)
     if not record.seen or (p2p_numbers and not len(queue)):
         return member
     if queue is nothing:
