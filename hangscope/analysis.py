@@ -49,7 +49,7 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     )
     explanation = explain(Aligned(incident, views, histories, graph, stated))
     case = Case(incident, explanation, stated, graph, knowledge or own_knowledge())
-    return Analysis(incident, views, histories, case, judge(case))
+    return Analysis(incident, views, histories, case, judge(case, views))
 
 
 def surest(found: Sequence[Analysis]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field, replace
 
+from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.conclusion import Hypothesis, Verdict
@@ -34,8 +35,8 @@ class Judgement:
     hypotheses: Sequence[Hypothesis] = ()
 
 
-def judge(case: Case) -> Judgement:
-    """Return the verdict on a case and the status of its job."""
+def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
+    """Return the verdict on a case and the status of its job; `views` are how far the members of each group came."""
     if ended_well(case) or serves(case):
         return Judgement("no_hang", None)
     missing, set_aside = missing_inputs(case), case.explanation.set_aside
@@ -46,7 +47,7 @@ def judge(case: Case) -> Judgement:
         if isinstance(case.finding, Different) and case.solid and half:
             matches.insert(0, replace(first, culprits=()))  # they prove the freeze, whoever is wrong
     if not matches:
-        status, stop = status_without_verdict(case), find_stop(case.statements)
+        status, stop = status_without_verdict(case, views), find_stop(case.statements)
         if status == "no_hang":
             return Judgement(status, None)
         if stop is None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
+from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case
 from hangscope.events import Event
 from hangscope.explain.finding import Lagging
@@ -43,12 +44,11 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     reached = finding.explained if lag and len(finding.culprits) != 1 else max(finding.explained, len(two))
     if (lag and not finding.culprits) or 2 * reached < len(waiting):
         return True
-    # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
-    early = finding.stuck.view.early if finding.stuck.view is not None else ()
     stood = case.statements.whereabouts.items()  # who is blocked in another call than the named is not free
     blocked = {rank for rank, where in stood if where.inside} if named else set()
-    free = seen - waiting - blocked - set(early)
-    alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)
+    free = seen - waiting - blocked - case.graph.early
+    # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
+    alone = free == set(named) and len(free) == 1 and len(case.graph.early) < len(waiting)
     return not alone and len(free) >= len(waiting)
 
 
@@ -137,7 +137,7 @@ def trouble(case: Case) -> list[Event]:
     return [e for e in found if not (isinstance(e, Exit) and e.code == 0)]
 
 
-def status_without_verdict(case: Case) -> str:
+def status_without_verdict(case: Case, views: Sequence[GroupFrontier]) -> str:
     """Return no_hang only with positive proof, else inconclusive."""
     incident = case.incident
     if trouble(case) or case.graph.waiting or damaged_files(incident) or not incident.ranks:
@@ -146,18 +146,10 @@ def status_without_verdict(case: Case) -> str:
     blind = any(n.code == "detail_recording" for n in incident.notes)
     all_seen = not blind and all(r.seen and r.dump_file for r in incident.ranks.values())
     all_exited = case.statements.left_quietly.keys() >= incident.ranks.keys()
-    return "no_hang" if (all_seen and _equal_frontiers(case)) or all_exited else "inconclusive"
+    return "no_hang" if (all_seen and _equal_frontiers(views)) or all_exited else "inconclusive"
 
 
-def _equal_frontiers(case: Case) -> bool:
+def _equal_frontiers(views: Sequence[GroupFrontier]) -> bool:
     """Return whether all members of every group stand at the same seq, with calls made at all."""
-    made, ranks = set[int](), case.incident.ranks
-    for group in case.incident.groups:
-        queues = [ranks[rank].queues.get(group.gid) if rank in ranks else None for rank in group.ranks]
-        ends = {
-            max(int(q.seq.max(initial=0)), q.frontier.enqueued or 0) if q is not None else 0 for q in queues
-        }
-        if len(ends) > 1:
-            return False
-        made |= ends
-    return any(made)
+    ends = [{member.enqueued or 0 for member in view.members.values()} for view in views]
+    return all(len(seqs) <= 1 for seqs in ends) and any(map(any, ends))
