@@ -19,7 +19,9 @@ class Replay:
     """One wait-for graph, ready to be run on."""
 
     def __init__(self, graph: WaitGraph) -> None:
-        self.waiting = frozenset(graph.waiting)
+        # Of whom no line tells for whom they wait, every root may be the one: they count for none, and against none.
+        nowhere = {r for r, calls in graph.open_calls.items() if calls and isinstance(calls[0].node, Untold)}
+        self.waiting = frozenset(graph.waiting) - nowhere
         self._batches: dict[
             int, list[list[Node]]
         ] = {}  # a rank's open calls, those that run at the same time together

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from hangscope.align.rankset import ranks_phrase
-from hangscope.align.waitgraph import Untold
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
@@ -118,9 +117,7 @@ def leaves_waiting(case: Case, match: Match) -> Doubts:
     if not _by_calls(case, match) or not 0 < len(match.culprits) <= MOST_REPLAYED:
         return
     freed = {*match.culprits, *_unseen(case, match)}
-    # Of some only text says that they waited, and not for whom.
-    nowhere = {r for r, calls in case.graph.open_calls.items() if isinstance(calls[0].node, Untold)}
-    left = Replay(case.graph).stuck(freed) - freed - nowhere
+    left = Replay(case.graph).stuck(freed) - freed
     if len(left) <= LEFT * len(case.graph.waiting):
         return
     for root in case.graph.roots:
