@@ -17,7 +17,7 @@ from hangscope.verdict.confidence import confidence, missing_inputs
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.several import with_the_others
-from hangscope.verdict.status import ended_well, serves, status_without_verdict, still_moves, trouble
+from hangscope.verdict.status import ended_well, serves, status_without_verdict, still_moves
 
 LEVELS = ("low", "medium", "high")
 CROWD = 4  # a guess may name at most this part of the job's ranks, or one
@@ -85,7 +85,7 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
         isinstance(finding, Different) and finding.own.gid is None and finding.own.seq == finding.stuck.seq
     )
     if case.incident.momentary and not told and not misfit:
-        return not trouble(case)
+        return not case.statements.trouble
     # Where no recorder shows a call open, a stack beside it is of a moment as well.
     momentary = not (told or isinstance(finding, Circular)) or not case.graph.waiting
     return momentary and match.cause != "slow_rank" and still_moves(case, match.culprits)
