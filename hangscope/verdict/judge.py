@@ -81,10 +81,8 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
     finding = case.finding
     told = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Calls at one number of their group that cannot match wait for ever.
-    misfit = (
-        isinstance(finding, Different) and finding.own.gid is None and finding.own.seq == finding.stuck.seq
-    )
-    if case.incident.momentary and not told and not misfit:
+    at_one = finding.own.gid is None and finding.own.seq == finding.stuck.seq
+    if case.incident.momentary and not told and not (isinstance(finding, Different) and at_one):
         return not case.statements.trouble
     # Where no recorder shows a call open, a stack beside it is of a moment as well.
     momentary = not (told or isinstance(finding, Circular)) or not case.graph.waiting

@@ -74,11 +74,9 @@ def serves(case: Case) -> bool:
     last = max(case.statements.all(Served), key=lambda e: (e.file, e.line), default=None)
     if last is None or not last.well or case.graph.waiting:
         return False
-    if any(not isinstance(e, NoProgress) and not _harmless_at_an_end(e) for e in case.statements.trouble):
-        return False
-    return all(
-        e.file == last.file and e.line <= last.line for e in _lines(case) if not isinstance(e, Progress)
-    )
+    told = (e for e in _lines(case) if not isinstance(e, Progress))
+    harmless = all(isinstance(e, NoProgress) or _harmless_at_an_end(e) for e in case.statements.trouble)
+    return harmless and all(e.file == last.file and e.line <= last.line for e in told)
 
 
 def _lines(case: Case) -> list[Event]:
