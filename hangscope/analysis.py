@@ -43,7 +43,7 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     stated = digest(incident)
     incident = bounds.joined(incident, stated)
     views = frontier.frontiers(incident)
-    histories = divergence.histories(views)
+    histories = divergence.histories(views, incident.kinds)
     graph = waiting.build(
         incident, views, bool(stated.trouble), bounds.idle(stated), bounds.overdue(incident, stated)
     )

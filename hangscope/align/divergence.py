@@ -17,7 +17,7 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import hard_keys, site_keys
 from hangscope.align.sequence_diff import Edit, continues, first_edit, left_out
 from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind
+from hangscope.incident import CallKind, Kinds
 
 _NONE = np.empty(0, np.int32)
 DIFFERENCES = 256  # between members, that are looked at
@@ -158,10 +158,8 @@ class GroupHistory:
         return [self.view.kinds[int(token)] for token in tokens[-512:]]
 
 
-def histories(views: Sequence[GroupFrontier]) -> dict[int, GroupHistory]:
+def histories(views: Sequence[GroupFrontier], kinds: Kinds) -> dict[int, GroupHistory]:
     """Return the history of every group that kept rows, by gid."""
-    if not views:
-        return {}
-    hard, site = hard_keys(views[0].kinds), site_keys(views[0].kinds)
+    hard, site = hard_keys(kinds), site_keys(kinds)
     kept = [view for view in views if any(len(member.queue) for member in view.members.values())]
     return {view.group.gid: GroupHistory(view, hard, site) for view in kept}

@@ -12,7 +12,9 @@ from collections import defaultdict
 import numpy as np
 
 from hangscope.dataclass import dataclass
-from hangscope.incident import Column, Incident, Queue, State
+from hangscope.incident import Column, Incident, Kinds, Queue, State
+
+Side = tuple[bool, int, int]  #: whether it sends, and the global ranks of source and destination
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def pairs(incident: Incident) -> list[Pair]:
     result: list[Pair] = []
     nothing = np.empty(0, np.int64)
     for group in incident.groups:
-        sides: dict[tuple[bool, int, int], Halves] = {}
+        sides: dict[Side, Halves] = {}
         wrapped: set[int] = set()
         known = enumerate(group.ranks) if group.members_known else zip(group.ranks, group.ranks, strict=True)
         members: dict[int | None, int] = dict(known)
@@ -87,7 +89,7 @@ def pairs(incident: Incident) -> list[Pair]:
                 continue
             if queue.overwritten or int(queue.seq.min()) > 1:
                 wrapped.add(rank)
-            for side, kinds in _kinds_of_sides(incident, members, queue).items():
+            for side, kinds in _kinds_of_sides(incident.kinds, members, queue).items():
                 sides[side] = Halves(queue, np.flatnonzero(np.isin(queue.kind, kinds)))
         none = Halves(Queue(-1, group.gid, nothing, nothing, nothing, nothing, nothing), nothing)
         for source, destination in sorted({(source, destination) for _, source, destination in sides}):
@@ -98,17 +100,15 @@ def pairs(incident: Incident) -> list[Pair]:
     return result
 
 
-def _kinds_of_sides(
-    incident: Incident, members: dict[int | None, int], queue: Queue
-) -> dict[tuple[bool, int, int], list[int]]:
-    """Return the indexes of a rank's kinds of call by side: whether they send, and the global ranks of both ends.
+def _kinds_of_sides(kinds: Kinds, members: dict[int | None, int], queue: Queue) -> dict[Side, list[int]]:
+    """Return the indexes of a rank's kinds of call by side.
 
     `members`: global ranks by group-local ones. An unknown end (`recv 0<-?`) or one outside the group pairs with nobody, nor
     does another rank's half.
     """
-    made: dict[tuple[bool, int, int], list[int]] = defaultdict(list)
+    made: dict[Side, list[int]] = defaultdict(list)
     for index in np.unique(queue.kind).tolist():
-        kind = incident.kinds.without_sizes(index)
+        kind = kinds.without_sizes(index)
         source, destination = (members.get(end, -1) for end in (kind.src, kind.dst))
         is_send = kind.op == "send"
         if min(source, destination) >= 0 and queue.rank == (source if is_send else destination):

@@ -10,7 +10,7 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import PairInstance, pairs
 from hangscope.align.roots import find_roots
 from hangscope.align.waitgraph import Called, Host, Instance, OpenCall, Unnamed, Untold, WaitGraph
-from hangscope.incident import Incident, State
+from hangscope.incident import Group, Incident, State
 
 MOST_EDGES = 2**18  # beyond them only the first open call of a group waits for members that were not seen
 
@@ -54,7 +54,7 @@ def build(
         for rank in absent:
             graph.connect(node, Host(rank), False)
         if isinstance(node, Instance) and not graph.edges[node]:
-            _wait_for_unknown_members(incident, graph, node, by_gid[node.gid])
+            _wait_for_unknown_members(incident, graph, node, by_gid[node.gid].group)
     find_roots(incident, graph, idle)
     return graph
 
@@ -107,20 +107,17 @@ def _connect_in_order(graph: WaitGraph, host: Host, calls: Sequence[OpenCall]) -
         earlier = current
 
 
-def _wait_for_unknown_members(
-    incident: Incident, graph: WaitGraph, node: Instance, view: GroupFrontier
-) -> None:
+def _wait_for_unknown_members(incident: Incident, graph: WaitGraph, node: Instance, group: Group) -> None:
     """Let a call that all known members joined wait for those that its group may have besides: all else is in it.
 
     These are ranks that were not seen and are in none of the groups beside it.
     """
-    group, size = view.group, incident.world_size
     if group.members_known or group.partial:
         return
-    alike = [g.ranks for g in incident.groups if g.desc == group.desc and len(g.ranks) < size]
+    alike = [g.ranks for g in incident.groups if g.desc == group.desc and len(g.ranks) < incident.world_size]
     others = {rank for ranks in (group.ranks, *alike) for rank in ranks}
     may_be = [r for r, record in sorted(incident.ranks.items()) if not record.seen and r not in others]
-    for rank in may_be if len(group.ranks) != size else ():
+    for rank in may_be:
         graph.connect(node, Host(rank), True)
     if not may_be and len(group.ranks) == 1:
         graph.connect(node, Unnamed(group.gid), True)
