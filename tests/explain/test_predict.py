@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangscope.align.waitgraph import Host, Instance, OpenCall, Root, Unnamed, WaitGraph
+from hangscope.align.waitgraph import Host, Instance, OpenCall, Root, Unnamed, Untold, WaitGraph
 from hangscope.explain.predict import Replay
 
 #: per rank the group of each of its open calls, in its own order; groups hold all ranks
@@ -52,6 +52,13 @@ def test_opposite_orders_are_undone_by_either_side() -> None:
 
 def test_a_call_that_all_joined_stands_still_by_itself() -> None:
     assert Replay(graph_of({0: [1], 1: [1]}, 2)).stuck([]) == {0, 1}
+
+
+def test_whose_call_no_line_names_speaks_against_no_explanation() -> None:
+    graph = graph_of({0: [7], 1: [7]}, 3)
+    graph.open_calls[4] = [OpenCall(Untold(4), 0, 0, -1, (-1, 4))]
+    replay = Replay(graph)
+    assert replay.stuck([2]) == frozenset() and replay.stuck([]) == {0, 1}
 
 
 def test_members_that_no_line_names_are_not_taken_for_present() -> None:
