@@ -45,7 +45,7 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     views = frontier.frontiers(incident)
     histories = divergence.histories(views, incident.kinds)
     graph = waiting.build(
-        incident, views, bool(stated.trouble), bounds.idle(stated), bounds.overdue(incident, stated)
+        incident, views, stated.of_trouble, bounds.idle(stated), bounds.overdue(incident, stated)
     )
     explanation = explain(Aligned(incident, views, histories, graph, stated))
     case = Case(incident, explanation, stated, graph, knowledge or own_knowledge())

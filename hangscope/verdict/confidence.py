@@ -21,6 +21,7 @@ from hangscope.incident import Absence
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.verdict.damage import TOLD, damage, doubtful_death
+from hangscope.verdict.status import trouble
 
 LOW, MEDIUM = 0, 1
 LEFT = 0.1  # of the waiting ranks, that still wait once the named ranks are imagined to behave
@@ -98,8 +99,7 @@ def went_on(case: Case, match: Match) -> Doubts:
     for e in case.statements.all(Progress) if _by_calls(case, match) and match.cause != "slow_rank" else ():
         if e.step is not None and gave_up.get((e.file, e.rank), e.line) < e.line:
             yield LOW, f"{e.file} counts further steps behind the line of a timeout"
-        over = e.done and match.cause == "stuck_rank" and e.rank not in match.culprits
-        if over and not case.statements.trouble:
+        if e.done and match.cause == "stuck_rank" and e.rank not in match.culprits and not trouble(case):
             yield LOW, "a line says that the loop ended, and none tells of trouble"
 
 
@@ -148,9 +148,9 @@ def of_one_moment(case: Case, match: Match) -> Doubts:
     raised = [where.stack for where in stood if where is not None and where.kind == "log" and where.op]
     if waited is not None and any(waited not in stack for stack in raised):
         yield LOW, "a traceback stands in another call, so that its rank's dump may be older than the freeze"
-    if case.graph.early and not case.statements.trouble:
+    if case.graph.early and not trouble(case):
         yield LOW, "another dump is older than its peers', and so may be what shows it in no call"
-    if len(match.culprits) > 1 and not case.statements.trouble:
+    if len(match.culprits) > 1 and not trouble(case):
         yield MEDIUM, "several ranks are in no call by their dumps alone, which may be of a moment"
 
 

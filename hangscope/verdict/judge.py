@@ -17,7 +17,7 @@ from hangscope.verdict.confidence import confidence, missing_inputs
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.several import with_the_others
-from hangscope.verdict.status import ended_well, serves, status_without_verdict, still_moves
+from hangscope.verdict.status import ended_well, serves, status_without_verdict, still_moves, trouble
 
 LEVELS = ("low", "medium", "high")
 CROWD = 4  # a guess may name at most this part of the job's ranks, or one
@@ -83,7 +83,7 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
     # Calls at one number of their group that cannot match wait for ever.
     at_one = finding.own.gid is None and finding.own.seq == finding.stuck.seq
     if case.incident.momentary and not told and not (isinstance(finding, Different) and at_one):
-        return not case.statements.trouble
+        return not trouble(case)
     # Where no recorder shows a call open, a stack beside it is of a moment as well.
     momentary = not (told or isinstance(finding, Circular)) or not case.graph.waiting
     return momentary and match.cause != "slow_rank" and still_moves(case, match.culprits)

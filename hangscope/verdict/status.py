@@ -10,15 +10,18 @@ from hangscope.causes.case import Case
 from hangscope.events import Event
 from hangscope.explain.finding import Lagging
 from hangscope.ingest.job_logs.deepspeed import Spawned
-from hangscope.ingest.job_logs.endings import ExitOk, JobCompleted, WorkersEnded
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, JobCompleted, WorkersEnded
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.good_ends import Served
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.verdict.damage import damaged_files
 
+#: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.
+_OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
 _PER_HOST = frozenset({2, 4, 8, 16})  # devices
 
 
@@ -29,7 +32,7 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     are the ranks (global) that are to blame. Who stops lets all wait that need it, within moments; dumps of a moving job,
     made seconds apart, show a call here and a gap there, or devices here and there that lag by a call: most wait for others.
     """
-    if case.statements.trouble:
+    if trouble(case):
         return False
     finding, waiting, ranks = case.finding, set(case.graph.waiting), case.incident.ranks
     seen = {r for r, record in ranks.items() if record.seen and record.dump_file}
@@ -43,9 +46,10 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
         return True
     stood = case.statements.whereabouts.items()  # who is blocked in another call than the named is not free
     blocked = {rank for rank, where in stood if where.inside} if named else set()
-    free = seen - waiting - blocked - case.graph.early
     # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
-    alone = free == set(named) and len(free) == 1 and len(case.graph.early) < len(waiting)
+    early = finding.stuck.view.early if finding.stuck.view is not None else set[int]()
+    free = seen - waiting - blocked - early
+    alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)
     return not alone and len(free) >= len(waiting)
 
 
@@ -56,7 +60,7 @@ def ended_well(case: Case) -> bool:
     wait, and among them one of its.
     """
     statements = case.statements
-    if any(not _harmless_at_an_end(e) for e in case.statements.trouble):
+    if any(not _harmless_at_an_end(e) for e in trouble(case)):
         return False
     told = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
     if statements.all(JobCompleted) or len(told) == 2:
@@ -75,7 +79,7 @@ def serves(case: Case) -> bool:
     if last is None or not last.well or case.graph.waiting:
         return False
     told = (e for e in _lines(case) if not isinstance(e, Progress))
-    harmless = all(isinstance(e, NoProgress) or _harmless_at_an_end(e) for e in case.statements.trouble)
+    harmless = all(isinstance(e, NoProgress) or _harmless_at_an_end(e) for e in trouble(case))
     return harmless and all(e.file == last.file and e.line <= last.line for e in told)
 
 
@@ -125,10 +129,17 @@ def _harmless_at_an_end(event: Event) -> bool:
     return isinstance(event, StoreUnreachable)
 
 
+def trouble(case: Case) -> list[Event]:
+    """Return the lines that tell of an error, a timeout or an end."""
+    told = case.statements.kinds.items()
+    found = [e for kind, events in told if not kind.calm and kind not in _OF_ANY_JOB for e in events]
+    return [e for e in found if not (isinstance(e, Exit) and e.code == 0)]
+
+
 def status_without_verdict(case: Case, views: Sequence[GroupFrontier]) -> str:
     """Return no_hang only with positive proof, else inconclusive."""
     incident = case.incident
-    if case.statements.trouble or case.graph.waiting or damaged_files(incident) or not incident.ranks:
+    if trouble(case) or case.graph.waiting or damaged_files(incident) or not incident.ranks:
         return "inconclusive"
     # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.
     blind = any(n.code == "detail_recording" for n in incident.notes)

@@ -90,7 +90,8 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
     label = case.incident.groups[finding.own.gid].label if finding.own.gid is not None else None
     explained = finding.explained
     if set(culprits) != set(finding.culprits):
-        explained = len(set(waiting) - Replay(case.graph).stuck(culprits or finding.culprits))
+        replay = Replay(case.graph)
+        explained = len(replay.waiting.intersection(waiting) - replay.stuck(culprits or finding.culprits))
     return replace(
         unknown(case, missing),
         cause=match.cause,

@@ -12,13 +12,13 @@ from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
 from hangscope.incident import CallKind
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd
-from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
+from hangscope.ingest.job_logs.ray import WorkerDied
+from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame
 
 CTRL_C = "KeyboardInterrupt"  # what Ctrl-C raises
@@ -27,8 +27,10 @@ RESOLUTION = 1.0  # seconds: launchers and c10's stamps count whole seconds
 CLOCK_SKEW = 5.0  # seconds by which the clocks of two hosts may disagree
 #: What a rank prints that waited in vain for a call.
 WAITED: tuple[type[Event], ...] = (GlooClosed, GlooTimeout, WatchdogTimeout)
-#: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.
-_OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
+#: What tells of errors, timeouts or ends.
+_TROUBLE: tuple[type[Event], ...] = (
+    GlooClosed, GlooTimeout, RankException, Terminate, Exit, WorkerDied, CallFingerprint, MonitoredBarrier,
+)  # fmt: skip
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 
@@ -96,10 +98,9 @@ class Statements:
         return frozenset(e.rank for e in self.all(*kinds) if e.rank is not None)
 
     @property
-    def trouble(self) -> list[Event]:
-        """Return the lines that tell of an error, a timeout or an end."""
-        told = (events for kind, events in self.kinds.items() if not kind.calm and kind not in _OF_ANY_JOB)
-        return [e for events in told for e in events if not (isinstance(e, Exit) and e.code == 0)]
+    def of_trouble(self) -> bool:
+        """Return whether text tells of errors, timeouts or ends."""
+        return any(self.kinds.get(kind) for kind in _TROUBLE)
 
     @property
     def symptoms(self) -> frozenset[int]:

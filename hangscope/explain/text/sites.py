@@ -14,7 +14,10 @@ from hangscope.explain.finding import Absent, Finding, Unpaired
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.output import errors
 from hangscope.explain.text.sides import stood, two_sides
+from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
+from hangscope.ingest.job_logs.endings import ExternalEnd
+from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -80,4 +83,4 @@ def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int
 
 def known_to_wait(statements: Statements) -> bool:
     """Return whether a line tells of a timeout, an error or an end, and stacks are of more than a moment of a moving job."""
-    return bool(statements.trouble)
+    return statements.of_trouble or bool(statements.all(*PROOFS, NoProgress, ExternalEnd))
