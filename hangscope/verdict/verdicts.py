@@ -91,7 +91,8 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
     explained = finding.explained
     if set(culprits) != set(finding.culprits):
         replay = Replay(case.graph)
-        explained = len(replay.waiting.intersection(waiting) - replay.stuck(culprits or finding.culprits))
+        left = replay.stuck(culprits or finding.culprits) | (set(case.graph.waiting) - replay.waiting)
+        explained = len(set(waiting) - left)
     return replace(
         unknown(case, missing),
         cause=match.cause,
