@@ -183,3 +183,40 @@ def test_who_joins_a_job_and_cannot_listen_is_process_0(tmp_path: Path) -> None:
     for name, frames, ranks in (("joins", joins, (0,)), ("serves", serves, ())):
         lines = [BIND, "Traceback (most recent call last):", *frames, error]
         assert short(told(tmp_path / name, lines))[:2] == ("init_hang", ranks)
+
+
+RENDEZVOUS = ("_create_c10d_store (torch/distributed/rendezvous.py:198)", "init_process_group (torch/distributed/distributed_c10d.py:1764)")  # fmt: skip
+WORK = ("read (reader.py:44)", "build (reader.py:98)")
+REDUCE = ("all_reduce (torch/distributed/distributed_c10d.py:2764)",)
+
+
+def spy(rank: int, frames: Sequence[str]) -> str:
+    """Return a rank's stack as py-spy prints it."""
+    head = [
+        f"Process {4100 + rank}: python -u train.py",
+        "Python v3.11.7",
+        "",
+        f'Thread {4100 + rank} (idle): "MainThread"',
+    ]
+    return "\n".join([*head, *(f"    {frame}" for frame in (*frames, "main (train.py:120)"))]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("stacks", "answer"),
+    [
+        ([RENDEZVOUS] * 3, ("init_hang", (), "low")),
+        ([RENDEZVOUS, RENDEZVOUS, WORK], ("stuck_rank", (2,), "medium")),
+        ([REDUCE] * 3, ("unknown", (), "low")),
+    ],
+)
+def test_where_all_stand_in_the_rendezvous_the_group_never_forms(
+    tmp_path: Path, stacks: list[tuple[str, ...]], answer: tuple[str, tuple[int, ...], str]
+) -> None:
+    """Who stands elsewhere is waited for; all in one later call tells nothing of one moment."""
+    assert short(told(tmp_path, {f"rank{r}.txt": spy(r, s) for r, s in enumerate(stacks)})) == answer
+
+
+def test_what_shows_no_stop_tells_where_the_ranks_stood(tmp_path: Path) -> None:
+    verdict = judged(told(tmp_path, {f"rank{r}.txt": spy(r, REDUCE) for r in range(3)}))
+    assert verdict.summary.startswith("Ranks 0-2 stand in all_reduce (train.py:120)")
+    assert "stacks of all ranks twice" in verdict.advice[0]
