@@ -91,7 +91,7 @@ class Difference:
 
     def _place(self, stack: Stack, theirs: Stack) -> tuple[str, Frame] | None:
         """Return where a stack stands to the loop of another: without frames (autograd's thread) that of the last framed calls."""
-        stacks = [kind.stack for kind in self.history if kind.stack]
+        stacks = [kind.stack for kind in self.history if kind.stack and (theirs or kind.stack != stack)]
         references = [theirs] if theirs else stacks[: -MET - 1 : -1]
         found = (position_to_loop(stack, reference, stacks) for reference in references)
         return next(filter(None, found), None)
