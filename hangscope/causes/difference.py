@@ -139,13 +139,16 @@ class Difference:
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
         """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.
 
-        Between two calls of one step's own there is always one that a step makes only once.
+        Between two calls of one step's own there is always one that a step makes only once, or all come from one line: those of
+        a model's like layers.
         """
         places = [i for i, k in enumerate(self.history) if k == kind]
-        if not places:
+        if kind is None or not places:
             return False
         counts = Counter(self.history[(places[-2] + 1 if len(places) > 1 else 0) : places[-1]])
-        return bool(counts) and min(counts.values()) > 1
+        line = user_frames(kind.stack)
+        apart = not line or any(user_frames(k.stack) != line for k in counts)
+        return apart and bool(counts) and min(counts.values()) > 1
 
     @cached_property
     def period(self) -> int:

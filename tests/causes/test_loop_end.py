@@ -174,6 +174,23 @@ def test_a_call_that_ends_epochs_is_not_inside_the_loop_of_epochs_that_it_alone_
     assert blame(report) == ("hang", "uneven_loader", (1,))
 
 
+def test_calls_of_one_line_are_no_steps_of_an_epoch_between_two_of_it(tmp_path: Path) -> None:
+    """Like layers of a model that is gathered part by part in an evaluation: one rank has a batch more."""
+    recorders = job(4)
+    for recorder in recorders:
+        for _ in range(6 + (recorder.rank == 0)):
+            open_ = recorder.rank == 0 and _ == 6
+            recorder.call(
+                "all_gather_into_tensor", sizes=[[64]], line=22, state="started" if open_ else "completed"
+            )
+            if not open_:
+                recorder.call("all_gather_into_tensor", sizes=[[32]], line=22, times=3)
+        if recorder.rank:
+            recorder.call("all_reduce", sizes=[[3]], line=33, state="started")
+    report = analyze(write_all(recorders, tmp_path))
+    assert blame(report) == ("hang", "uneven_loader", (0,)) and level(report) == "low"
+
+
 def test_of_two_that_part_at_the_end_of_a_loop_the_one_that_left_is_a_guess() -> None:
     """Which of them made a step too many or too few, the others of a larger group would show."""
 
