@@ -168,7 +168,7 @@ def _incomplete(case: Case, event: UnmadeCommunicator, unproved: bool) -> Match:
         why = f"{why}: all began it, and {who(stuck)} did not complete it"
         advice = "All members began and some cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts and NCCL_DEBUG=INFO of those that did not complete."
     # Whoever ended the job in its start may have done so within the moment that a start takes.
-    sure = absent and culprits and not case.statements.external
+    sure = absent and culprits and not (case.statements.external or event.rank_assumed)
     return answer("init_hang", culprits, why, advice, strength=2 if sure else 1, evidence=[event])
 
 

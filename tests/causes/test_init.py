@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nccl_writer import Comm, NcclWriter, Proc
 from tests.text_lines import CLOSED, judged, raised, short, told
 
 CLIENTS = "torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. {n}/{of} clients joined."
@@ -220,3 +221,25 @@ def test_what_shows_no_stop_tells_where_the_ranks_stood(tmp_path: Path) -> None:
     verdict = judged(told(tmp_path, {f"rank{r}.txt": spy(r, REDUCE) for r in range(3)}))
     assert verdict.summary.startswith("Ranks 0-2 stand in all_reduce (train.py:120)")
     assert "stacks of all ranks twice" in verdict.advice[0]
+
+
+@pytest.mark.parametrize(
+    ("leaders", "answer"),
+    [((0, 2, 4, 6), ("init_hang", (4,), "medium")), ((0, 1, 4, 6), ("init_hang", (), "medium"))],
+)
+def test_who_waits_in_a_communicator_that_never_forms_is_not_free(
+    tmp_path: Path, leaders: tuple[int, ...], answer: tuple[str, tuple[int, ...], str]
+) -> None:
+    """The third member is in the next call with the rest; who it is the distances between the others tell, or nothing."""
+    writer = NcclWriter((2, 23, 4))
+    world, few = Comm("world", tuple(range(8)), 0xAB1), Comm("leaders", leaders, 0xAB2)
+    lines = []
+    for rank in range(8):
+        proc = Proc("node0", 4000 + rank, rank)
+        lines += [*writer.start(world, rank, proc), writer.complete(world, rank, proc)]
+        lines += [writer.coll(world, rank, proc, "AllReduce", 64) for _ in range(3)]
+        if rank in leaders[:2] or rank == leaders[3]:
+            lines += writer.start(few, rank, proc)
+        else:
+            lines.append(writer.coll(world, rank, proc, "AllReduce", 1))
+    assert short(told(tmp_path, {"nccl.log": lines})) == answer
