@@ -91,7 +91,7 @@ class Difference:
 
     def _place(self, stack: Stack, theirs: Stack) -> tuple[str, Frame] | None:
         """Return where a stack stands to the loop of another: without frames (autograd's thread) that of the last framed calls."""
-        stacks = [kind.stack for kind in self.history if kind.stack]
+        stacks = [kind.stack for kind in self.history if kind.stack and (theirs or kind.stack != stack)]
         references = [theirs] if theirs else stacks[: -MET - 1 : -1]
         found = (position_to_loop(stack, reference, stacks) for reference in references)
         return next(filter(None, found), None)
@@ -139,13 +139,16 @@ class Difference:
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
         """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.
 
-        Between two calls of one step's own there is always one that a step makes only once.
+        Between two calls of one step's own there is always one that a step makes only once, or all come from one line: those of
+        a model's like layers.
         """
         places = [i for i, k in enumerate(self.history) if k == kind]
-        if not places:
+        if kind is None or not places:
             return False
         counts = Counter(self.history[(places[-2] + 1 if len(places) > 1 else 0) : places[-1]])
-        return bool(counts) and min(counts.values()) > 1
+        line = user_frames(kind.stack)
+        apart = not line or any(user_frames(k.stack) != line for k in counts)
+        return apart and bool(counts) and min(counts.values()) > 1
 
     @cached_property
     def period(self) -> int:

@@ -20,6 +20,7 @@ from hangscope.ingest.torch_logs.store import PortInUse, RendezvousTimeout, Stor
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
+from hangscope.knowledge.callsite import forms_a_group
 
 _WITNESSES = 2  # ranks that waited, at least, for one that did not to be told from them
 
@@ -28,7 +29,7 @@ def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    rules = (_port, _duplicate, _versions, _bootstrap, _communicator, _store)
+    rules = (_port, _duplicate, _versions, _bootstrap, _communicator, _store, _at_the_start)
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 
 
@@ -167,7 +168,7 @@ def _incomplete(case: Case, event: UnmadeCommunicator, unproved: bool) -> Match:
         why = f"{why}: all began it, and {who(stuck)} did not complete it"
         advice = "All members began and some cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts and NCCL_DEBUG=INFO of those that did not complete."
     # Whoever ended the job in its start may have done so within the moment that a start takes.
-    sure = absent and culprits and not case.statements.external
+    sure = absent and culprits and not (case.statements.external or event.rank_assumed)
     return answer("init_hang", culprits, why, advice, strength=2 if sure else 1, evidence=[event])
 
 
@@ -222,6 +223,24 @@ def _store(case: Case) -> Match | None:
         "Use one rendezvous id and one free port per job; a firewall or a wrong interface looks the same.",
         strength=0 if still else 2 if missing and not logged.intersection(missing) else 1,
         evidence=sorted(waits, key=lambda e: e.rank not in missing)[:4],
+    )
+
+
+def _at_the_start(case: Case) -> Match | None:
+    """Return the answer where all stacks that were taken stand where a group forms: who is missing there none of them says."""
+    stood = case.stacks
+    if not stood or not all(forms_a_group(where.stack) for where in stood.values()):
+        return None
+    absent = sorted(set(case.incident.ranks) - set(stood))
+    of_whom = f": {who(absent)} may not have come" if absent else ", each for the others"
+    return answer(
+        "init_hang",
+        (),
+        f"{who(stood)} wait{'s' if len(stood) == 1 else ''} where a group forms{of_whom}",
+        "Compare MASTER_ADDR, MASTER_PORT, the world size and the rendezvous id that each rank was started with, and count the processes: ranks that wait at two addresses, or for one that was not started, wait for ever.",
+        "Take the stacks once more: a start that goes well leaves this place within a minute.",
+        strength=0,
+        evidence=[case.stands(rank) for rank in list(stood)[:4]],
     )
 
 

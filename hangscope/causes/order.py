@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match, answer, at, who
@@ -112,12 +113,15 @@ def _entered_first(case: Case) -> bool:
 
 
 def _opposite_orders(opened: Iterable[list[OpenCall]]) -> bool:
-    """Return whether two ranks enqueued the same two open calls in opposite orders."""
-    orders: set[tuple[object, object]] = set()
+    """Return whether no order of the open calls agrees with that of each rank: two enqueued the same two in opposite orders, or more go round."""
+    behind: dict[object, set[object]] = defaultdict(set)
     for calls in opened:
-        nodes = [c.node for c in calls[:8]]
-        orders.update((a, b) for i, a in enumerate(nodes) for b in nodes[i + 1 :])
-    return any((b, a) in orders for a, b in orders)
+        for first, second in pairwise(c.node for c in calls[:8]):
+            behind[first].add(second)
+    while first_ones := behind.keys() - set[object]().union(*behind.values()):
+        for node in first_ones:
+            del behind[node]
+    return bool(behind)
 
 
 def _odd_order(case: Case, heads: dict[int, list[OpenCall]]) -> tuple[int, ...]:

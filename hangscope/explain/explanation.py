@@ -106,6 +106,8 @@ def _by_text(aligned: Aligned) -> list[Weighed]:
         if source is Source.REPORT and isinstance(finding, Absent):
             finding = _in_its_own_call(aligned, finding)
         culprits = frozenset(finding.culprits)
+        if source is Source.SILENCE and culprits and culprits <= replay.waiting:
+            continue  # it printed no error, and its dump shows it in a call all the same
         left = replay.stuck(culprits) - culprits if culprits else frozenset()
         share = 1 - len(left) / max(1, len(replay.waiting - culprits))
         weighed.append(Weighed(finding, source, share - price(finding, source)))

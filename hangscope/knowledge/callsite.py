@@ -32,6 +32,11 @@ _BACKWARD = regex(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
 _INTO_CPP = frozenset(
     {"_verify_param_shape_across_processes", "_sync_params_and_buffers", "_distributed_broadcast_coalesced"}
 )
+#: torch/distributed/distributed_c10d.py and device_mesh.py; NCCL's src/init.cc, which c10d runs in the first call of a group
+_FORMS = frozenset(
+    {"init_process_group", "_new_process_group_helper", "_store_based_barrier", "ncclCommInitRankFunc"}
+)
+_RENDEZVOUS = "torch/distributed/rendezvous.py"
 _GRADIENT_OPS = frozenset({"all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce"})
 
 
@@ -90,6 +95,11 @@ def calls_collectives(frame: Frame) -> bool:
 
 
 @lru_cache(maxsize=65536)
+def forms_a_group(stack: Stack) -> bool:
+    """Return whether a stack stands where ranks wait for each other to form a group: in torch's rendezvous, its store, or NCCL's start."""
+    return any(not is_user(f) and (f.name in _FORMS or f.file.endswith(_RENDEZVOUS)) for f in stack)
+
+
 def in_constructor(kind: CallKind) -> bool:
     """Return whether DDP's constructor made the call (its parameter check and first broadcast)."""
     return any(

@@ -266,6 +266,7 @@ ORDER = (
     "mismatch.received_sizes",
     "mismatch.different_calls",
     "mismatch.refused",
+    "mismatch.unequal_splits",
     "ends.silence.lost_by_peers",
     "left_over.held_at_its_exit",
     "participation.busy_elsewhere",

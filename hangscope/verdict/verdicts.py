@@ -7,15 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.align.rankset import compress, ranks_phrase
-from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.case import Case, Match, at, quote
 from hangscope.conclusion import CallRef, Evidence, Location, Verdict
 from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import Stop
 from hangscope.incident import CallKind, Group
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
+from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.verdict import substantiation
+
+_ONCE_MORE = (
+    "Take the stacks of all ranks twice, a minute apart (py-spy dump): who has moved in between does not hang.",
+)
 
 
 def unknown(case: Case, missing: list[str]) -> Verdict:
@@ -28,17 +33,33 @@ def unknown(case: Case, missing: list[str]) -> Verdict:
         category="unknown",
         summary=f"Ranks {compress(waiting)} have open calls, and what was left behind does not say why."
         if waiting
-        else "What was left behind does not tell whether the job stopped, or where.",
+        else _stood(case),
         group=stuck.group,
         op=(stuck.kind.op or None) if stuck.kind is not None else None,
         seq=stuck.seq,
         is_p2p=stuck.pair is not None,
         waiting_ranks=waiting,
         waiting_call=_call(stuck.kind, stuck.seq),
-        evidence=[Evidence("method", text, stance="missing") for text in missing],
-        advice=missing[:3],
+        evidence=[
+            *map(case.stands, list(case.stacks)[:3]),
+            *(Evidence("method", text, stance="missing") for text in missing),
+        ],
+        advice=[*(_ONCE_MORE if case.stacks else ()), *missing][:3],
         fingerprint=_fingerprint(case, "unknown", stuck.kind, None),
     )
+
+
+def _stood(case: Case) -> str:
+    """Return a sentence for what shows no stop: where stacks show ranks in a collective, if any do."""
+    ranks_at: dict[str, list[int]] = {}
+    for rank, where in case.stacks.items():
+        if where.inside:
+            ranks_at.setdefault(f"{where.op or 'a collective'}{at(user_frame(where.stack))}", []).append(rank)
+    if not ranks_at:
+        return "What was left behind does not tell whether the job stopped, or where."
+    place, ranks = max(ranks_at.items(), key=lambda item: len(item[1]))
+    who, stand = ranks_phrase(ranks), "stands" if len(ranks) == 1 else "stand"
+    return f"{who[:1].upper()}{who[1:]} {stand} in {place}, which a stack shows for one moment: it does not tell whether they stay there, or for whom."
 
 
 def stopped(case: Case, stop: Stop, missing: list[str]) -> Verdict:
@@ -82,8 +103,8 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
     members = stuck.view.members if stuck.view is not None and case.graph.open_calls else waiting
     in_call = tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in members)
     frame = match.frame or case.frame_of(finding.own.kind)
-    at = match.frame_rank if match.frame_rank is not None else next(iter(culprits), None)
-    location = Location(frame.file, frame.line, frame.name, at) if frame is not None else None
+    whose = match.frame_rank if match.frame_rank is not None else next(iter(culprits), None)
+    location = Location(frame.file, frame.line, frame.name, whose) if frame is not None else None
     opened = [calls[0].created for r in in_call if (calls := case.graph.open_calls.get(r))]
     ends = (*case.statements.all(Exit), *case.statements.all(ExternalEnd))
     evidence = substantiation.collect(case, match, missing)

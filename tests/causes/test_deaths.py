@@ -186,6 +186,14 @@ def test_aborts_in_one_second_do_not_tell_who_was_first(tmp_path: Path, late: di
     assert verdict.confidence != "high"
 
 
+@pytest.mark.parametrize(("when", "named"), [("11:36:17", (1,)), ("11:36:19", ())])
+def test_an_end_of_another_kind_before_all_aborts_is_the_one_that_they_answer(
+    tmp_path: Path, when: str, named: tuple[int, ...]
+) -> None:
+    verdict = judged(told(tmp_path, _ended({0: -6, 1: 1, 2: -15, 3: -6}, {1: when})))
+    assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == ("crashed_rank", named, "medium")
+
+
 @pytest.mark.parametrize(("others", "named"), [(-9, ()), (-15, (1,)), (-6, (1,))])
 def test_a_signal_that_ended_all_processes_at_once_is_no_rank_s_own_end(
     tmp_path: Path, others: int, named: tuple[int, ...]

@@ -39,6 +39,12 @@ def test_a_call_that_was_completed_after_all_froze_nothing(job_of: tuple[int, in
     assert blame(report) == ("no_hang", "slow_rank", (odd,))
 
 
+@pytest.mark.parametrize("word", ["all prompts done", "all 17 batches processed", "bye"])
+def test_a_silent_rank_whose_last_word_is_that_all_is_over_left_early(tmp_path: Path, word: str) -> None:
+    report = told(tmp_path, {**gave_up(4, 2), "rank2.log": [f"[rank2]: {word}"]}, world_size=4)
+    assert blame(report) == ("hang", "early_exit", (2,)) and level(report) == "medium"
+
+
 def test_of_a_rank_whose_log_is_not_here_it_is_not_said_that_it_was_late() -> None:
     report = frozen(loop(4), (), lambda r, is_odd: due(r, "completed"), **gave_up(4, 2))
     assert blame(report)[2] == () and level(report) != "high"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nccl_writer import Comm, NcclWriter, Proc
 from tests.text_lines import CLOSED, judged, raised, short, told
 
 CLIENTS = "torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. {n}/{of} clients joined."
@@ -183,3 +184,62 @@ def test_who_joins_a_job_and_cannot_listen_is_process_0(tmp_path: Path) -> None:
     for name, frames, ranks in (("joins", joins, (0,)), ("serves", serves, ())):
         lines = [BIND, "Traceback (most recent call last):", *frames, error]
         assert short(told(tmp_path / name, lines))[:2] == ("init_hang", ranks)
+
+
+RENDEZVOUS = ("_create_c10d_store (torch/distributed/rendezvous.py:198)", "init_process_group (torch/distributed/distributed_c10d.py:1764)")  # fmt: skip
+WORK = ("read (reader.py:44)", "build (reader.py:98)")
+REDUCE = ("all_reduce (torch/distributed/distributed_c10d.py:2764)",)
+
+
+def spy(rank: int, frames: Sequence[str]) -> str:
+    """Return a rank's stack as py-spy prints it."""
+    head = [
+        f"Process {4100 + rank}: python -u train.py",
+        "Python v3.11.7",
+        "",
+        f'Thread {4100 + rank} (idle): "MainThread"',
+    ]
+    return "\n".join([*head, *(f"    {frame}" for frame in (*frames, "main (train.py:120)"))]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("stacks", "answer"),
+    [
+        ([RENDEZVOUS] * 3, ("init_hang", (), "low")),
+        ([RENDEZVOUS, RENDEZVOUS, WORK], ("stuck_rank", (2,), "medium")),
+        ([REDUCE] * 3, ("unknown", (), "low")),
+    ],
+)
+def test_where_all_stand_in_the_rendezvous_the_group_never_forms(
+    tmp_path: Path, stacks: list[tuple[str, ...]], answer: tuple[str, tuple[int, ...], str]
+) -> None:
+    """Who stands elsewhere is waited for; all in one later call tells nothing of one moment."""
+    assert short(told(tmp_path, {f"rank{r}.txt": spy(r, s) for r, s in enumerate(stacks)})) == answer
+
+
+def test_what_shows_no_stop_tells_where_the_ranks_stood(tmp_path: Path) -> None:
+    verdict = judged(told(tmp_path, {f"rank{r}.txt": spy(r, REDUCE) for r in range(3)}))
+    assert verdict.summary.startswith("Ranks 0-2 stand in all_reduce (train.py:120)")
+    assert "stacks of all ranks twice" in verdict.advice[0]
+
+
+@pytest.mark.parametrize(
+    ("leaders", "answer"),
+    [((0, 2, 4, 6), ("init_hang", (4,), "medium")), ((0, 1, 4, 6), ("init_hang", (), "medium"))],
+)
+def test_who_waits_in_a_communicator_that_never_forms_is_not_free(
+    tmp_path: Path, leaders: tuple[int, ...], answer: tuple[str, tuple[int, ...], str]
+) -> None:
+    """The third member is in the next call with the rest; who it is the distances between the others tell, or nothing."""
+    writer = NcclWriter((2, 23, 4))
+    world, few = Comm("world", tuple(range(8)), 0xAB1), Comm("leaders", leaders, 0xAB2)
+    lines = []
+    for rank in range(8):
+        proc = Proc("node0", 4000 + rank, rank)
+        lines += [*writer.start(world, rank, proc), writer.complete(world, rank, proc)]
+        lines += [writer.coll(world, rank, proc, "AllReduce", 64) for _ in range(3)]
+        if rank in leaders[:2] or rank == leaders[3]:
+            lines += writer.start(few, rank, proc)
+        else:
+            lines.append(writer.coll(world, rank, proc, "AllReduce", 1))
+    assert short(told(tmp_path, {"nccl.log": lines})) == answer

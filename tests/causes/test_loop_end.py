@@ -154,6 +154,43 @@ def test_who_is_in_the_call_that_ends_an_epoch_left_out_no_gradient_reduction(tm
         assert blame(report) == ("hang", "uneven_loader", (21,)) and level(report) == most
 
 
+def test_a_call_that_ends_epochs_is_not_inside_the_loop_of_epochs_that_it_alone_shows(tmp_path: Path) -> None:
+    """No call of a step has frames, so that the only line that repeats is the one behind the steps."""
+    recorders = job(4)
+    for recorder in recorders:
+        recorder.call("broadcast", sizes=[[11]], line=59)
+        for steps in (8, 8, 7):
+            for _ in range(steps):
+                recorder.call("all_reduce", sizes=[[512]], line=None).call(
+                    "all_reduce", sizes=[[256]], line=None
+                )
+            if steps == 8:
+                recorder.call("all_reduce", sizes=[[3]], line=65)
+        if recorder.rank == 1:
+            recorder.call("all_reduce", sizes=[[3]], line=65, state="started")
+        else:
+            recorder.call("all_reduce", sizes=[[512]], line=None, state="started")
+    report = analyze(write_all(recorders, tmp_path))
+    assert blame(report) == ("hang", "uneven_loader", (1,))
+
+
+def test_calls_of_one_line_are_no_steps_of_an_epoch_between_two_of_it(tmp_path: Path) -> None:
+    """Like layers of a model that is gathered part by part in an evaluation: one rank has a batch more."""
+    recorders = job(4)
+    for recorder in recorders:
+        for _ in range(6 + (recorder.rank == 0)):
+            open_ = recorder.rank == 0 and _ == 6
+            recorder.call(
+                "all_gather_into_tensor", sizes=[[64]], line=22, state="started" if open_ else "completed"
+            )
+            if not open_:
+                recorder.call("all_gather_into_tensor", sizes=[[32]], line=22, times=3)
+        if recorder.rank:
+            recorder.call("all_reduce", sizes=[[3]], line=33, state="started")
+    report = analyze(write_all(recorders, tmp_path))
+    assert blame(report) == ("hang", "uneven_loader", (0,)) and level(report) == "low"
+
+
 def test_of_two_that_part_at_the_end_of_a_loop_the_one_that_left_is_a_guess() -> None:
     """Which of them made a step too many or too few, the others of a larger group would show."""
 

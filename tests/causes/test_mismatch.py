@@ -165,3 +165,32 @@ def test_the_receiver_of_a_tensor_that_waited_for_a_flag_is_alone_where_all_othe
         ]
         verdict = told(tmp_path / name, {**logs, "rank1.log": aborted}).verdict
         assert verdict is not None and verdict.culprit_ranks == named, name
+
+
+@pytest.mark.parametrize(
+    ("takes", "answer"),
+    [
+        ((32, 24, 32, 32), ("shape_mismatch", (1,), "high")),
+        ((32, 24, 30, 32), ("shape_mismatch", (), "high")),
+        ((32, 24, 40, 32), ("network_stall", (), "low")),  # as many in all: whose splits fit is not told
+    ],
+)
+def test_an_all_to_all_that_takes_less_than_it_is_given_has_splits_that_do_not_fit(
+    tmp_path: Path, takes: tuple[int, ...], answer: tuple[str, tuple[int, ...], str]
+) -> None:
+    recorders = job(4)
+    for recorder in recorders:
+        recorder.call("all_to_all", sizes=[[32]], line=41, times=9)
+        took = [[takes[recorder.rank]]]
+        recorder.call("all_to_all", sizes=[[32]], outputs=took, line=41, state="started")
+    assert short(analyze(write_all(recorders, tmp_path))) == answer
+
+
+def test_sizes_of_an_all_to_all_that_never_fitted_tell_nothing(tmp_path: Path) -> None:
+    """A recorder that keeps the buffers, and not what is sent of them."""
+    recorders = job(4)
+    for recorder in recorders:
+        took = [[24 + 8 * (recorder.rank != 1)]]
+        recorder.call("all_to_all", sizes=[[32]], outputs=took, line=41, times=9)
+        recorder.call("all_to_all", sizes=[[32]], outputs=took, line=41, state="started")
+    assert short(analyze(write_all(recorders, tmp_path)))[:2] == ("network_stall", ())

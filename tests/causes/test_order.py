@@ -45,6 +45,18 @@ def test_in_a_circle_the_one_with_the_reverse_order_is_odd(tmp_path: Path) -> No
     assert blame(analyze(tmp_path)) == ("hang", "collective_order_mismatch", (3,))
 
 
+def test_orders_that_go_round_over_four_groups_are_a_circle(tmp_path: Path) -> None:
+    """No two ranks of a mesh share both of their groups: rows first on a diagonal, columns first on the other."""
+    groups = {"1": ("row", (0, 1)), "2": ("row", (2, 3)), "3": ("col", (0, 2)), "4": ("col", (1, 3))}
+    recorders = [Recorder(rank, groups) for rank in range(4)]
+    for recorder in recorders:
+        row, col = ("1", "2")[recorder.rank // 2], ("3", "4")[recorder.rank % 2]
+        for name in (row, col) if recorder.rank in (0, 3) else (col, row):
+            recorder.call("all_reduce", name, sizes=[[64]], line=19, state="scheduled")
+    report = analyze(write_all(recorders, tmp_path))
+    assert blame(report)[:2] == ("hang", "collective_order_mismatch") and level(report) != "high"
+
+
 @pytest.mark.parametrize(
     ("epoch", "cause"), [(1, "rank_conditional_collective"), (2, "collective_order_mismatch")]
 )

@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import analyze
 from tests.dump_writer import SCRIPT, TORCH, Recorder, world, write_all
+from tests.text_lines import timeout
 from tests.verdicts import blame, judged, level, said
 
 STEPS = 12
@@ -83,6 +84,22 @@ def test_a_send_on_a_pair_that_was_never_used_is_the_fault_of_who_made_it(tmp_pa
     second.recv(0).send(3, state="started").call("all_reduce", line=41, state="scheduled")
     third.recv(1, state="started").send(3, state="scheduled").call("all_reduce", line=41, state="scheduled")
     fourth.recv(2, state="started").call("all_reduce", line=41, state="scheduled")
+    write_all(recorders, tmp_path)
+    assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (1,))
+
+
+def test_a_send_astray_is_no_fault_of_the_rank_that_it_went_to(tmp_path: Path) -> None:
+    """Rank 3 waits for nobody, and has no reason to receive from rank 1."""
+    recorders = [Recorder(rank, RING) for rank in range(4)]
+    first, second, third, fourth = recorders
+    for _ in range(6):
+        first.send(1)
+        second.recv(0).send(2)
+        third.recv(1).send(3)
+        fourth.recv(2)
+    second.send(3, state="started")
+    third.recv(1, state="started")
+    (tmp_path / "rank_2.log").write_text(timeout(2) + "\n")
     write_all(recorders, tmp_path)
     assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (1,))
 

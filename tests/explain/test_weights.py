@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hangscope.explain.finding import Absent, Different, Finding, Source, Stalled, Unseen, price
 from tests.dump_writer import Recorder, world
-from tests.text_lines import CLOSED
+from tests.text_lines import CLOSED, timeout
 from tests.verdicts import blame, judged
 
 
@@ -46,3 +46,13 @@ def test_a_silent_rank_beside_dumps_that_name_another_is_not_named(tmp_path: Pat
         recorder.reopen(-1)
     logs = {f"rank_{rank}": [f"[rank{rank}]: {CLOSED}"] for rank in (0, 1, 3)}
     assert blame(judged(tmp_path, recorders, **logs))[2] == (3,)
+
+
+def test_the_only_rank_without_an_error_is_not_absent_from_a_call_that_its_dump_shows_it_in(
+    tmp_path: Path,
+) -> None:
+    """Two ranks of one host were not collected: whom all others wait for stays open."""
+    recorders = [Recorder(r, world(8)).call("barrier", times=6).reopen(-1) for r in range(6)]
+    logs = {f"rank_{rank}": [timeout(rank, seq=6)] for rank in range(5)}
+    logs["rank_5"] = ["[rank5]: step 5"]
+    assert 5 not in blame(judged(tmp_path, recorders, **logs))[2]

@@ -15,11 +15,11 @@ from .steps import STEPS
 def build_programs(layout: Layout, plan: Plan, source: Source, rng: random.Random) -> list[Program]:
     """Return the healthy program of every rank."""
     step = STEPS[layout.kind]
-    splits = random.Random(rng.randrange(1 << 30))
-    return [_program(Writer(layout, plan, source, rank), step, splits) for rank in range(layout.world_size)]
+    salt = rng.randrange(1 << 30)
+    return [_program(Writer(layout, plan, source, rank), step, salt) for rank in range(layout.world_size)]
 
 
-def _program(w: Writer, step: Callable[[Writer, random.Random], None], splits: random.Random) -> Program:
+def _program(w: Writer, step: Callable[[Writer, int], None], salt: int) -> Program:
     plan, world = w.plan, w.layout.world
     if plan.setup:
         _setup(w)
@@ -27,7 +27,7 @@ def _program(w: Writer, step: Callable[[Writer, random.Random], None], splits: r
         for index in range(plan.steps):
             w.phase(epoch, index, "data")
             w.compute(0.15)
-            step(w, splits)
+            step(w, salt)
             if (index + 1) % plan.log_every == 0:
                 w.phase(epoch, index, "metrics")
                 w.call("all_reduce", world, ((2,),), stack=w.source.call("all_reduce", "metrics"))

@@ -16,7 +16,7 @@ def _reduce_buckets(w: Writer, group: Group, count: int) -> None:
     w.program.append(Wait(w.where))
 
 
-def _ddp(w: Writer, splits: random.Random) -> None:
+def _ddp(w: Writer, salt: int) -> None:
     epoch, step = w.where.epoch, w.where.step
     w.phase(epoch, step, "forward")
     if w.plan.buffers:
@@ -33,7 +33,7 @@ def _ddp(w: Writer, splits: random.Random) -> None:
     w.compute(0.05)
 
 
-def _fsdp(w: Writer, splits: random.Random) -> None:
+def _fsdp(w: Writer, salt: int) -> None:
     epoch, step, plan = w.where.epoch, w.where.step, w.plan
     shard = w.layout.group("shard", w.rank)
     n = len(shard.ranks)
@@ -80,7 +80,7 @@ def _fsdp(w: Writer, splits: random.Random) -> None:
     w.compute(0.05)
 
 
-def _megatron(w: Writer, splits: random.Random) -> None:
+def _megatron(w: Writer, salt: int) -> None:
     """One step of the 1F1B schedule with tensor-parallel calls inside each microbatch."""
     epoch, step, plan = w.where.epoch, w.where.step, w.plan
     pipe, stages = w.layout.group("pp", w.rank), w.layout.shape["pp"]
@@ -172,14 +172,19 @@ def _megatron(w: Writer, splits: random.Random) -> None:
     w.sync("clip")
 
 
-def _expert(w: Writer, splits: random.Random) -> None:
+def _expert(w: Writer, salt: int) -> None:
     """Run mixture-of-experts layers: unequal all_to_all splits are legal, so sizes differ between ranks."""
     epoch, step, plan = w.where.epoch, w.where.step, w.plan
     experts = w.layout.group("ep", w.rank)
     n = len(experts.ranks)
     layers = max(1, plan.units // 2)
     w.phase(epoch, step, "forward")
-    got = [2048 + splits.randrange(-300, 300) for _ in range(layers)]
+    place, members = experts.ranks.index(w.rank), n - n % 2
+    # What one of two members takes more the other takes less: all together take as much as they give.
+    more = [
+        random.Random(f"{salt} {epoch} {step} {i} {place // 2}").randrange(-300, 300) for i in range(layers)
+    ]
+    got = [2048 + (0 if place >= members else more[i] if place % 2 else -more[i]) for i in range(layers)]
     for tokens in got:
         w.call(
             "_all_gather_base",
@@ -237,7 +242,7 @@ def _expert(w: Writer, splits: random.Random) -> None:
     w.compute(0.05)
 
 
-def _context(w: Writer, splits: random.Random) -> None:
+def _context(w: Writer, salt: int) -> None:
     """Run attention as a ring over the context-parallel group; gradients over the world."""
     epoch, step, plan = w.where.epoch, w.where.step, w.plan
     ring = w.layout.group("cp", w.rank)
@@ -274,7 +279,7 @@ def _context(w: Writer, splits: random.Random) -> None:
     w.compute(0.05)
 
 
-STEPS: dict[str, Callable[[Writer, random.Random], None]] = {
+STEPS: dict[str, Callable[[Writer, int], None]] = {
     "ddp": _ddp,
     "fsdp": _fsdp,
     "hsdp": _fsdp,

@@ -119,7 +119,7 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
 def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     """Return the answer for ranks whose last output says that they leave, or that their loop is over."""
     last = [e for r in culprits if (e := last_output(case, r)) is not None]
-    bye = [e for e in last if e.leaving or e.done]
+    bye = [e for e in last if e.leaving or e.done or e.over]
     if len(bye) < len(culprits):
         return None
     return answer(
@@ -128,7 +128,7 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
         f"{who(culprits)} ended without an error, and its last output says that it was done",
         f"Check rank {culprits[0]}'s exit code: with 0 it left early; otherwise look for what killed it.",
         "Leave together: agree on the end over all ranks before any returns.",
-        strength=1 if all(e.leaving for e in bye) else 0,
+        strength=1 if all(e.leaving or e.over for e in bye) else 0,
         evidence=[quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]],
     )
 

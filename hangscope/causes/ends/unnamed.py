@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hangscope.causes.case import Case, Match, answer, who
 from hangscope.events import Event
@@ -108,9 +109,14 @@ def _ended(case: Case) -> Match | None:
     exits.sort(key=lambda e: not e.first)
     if not exits:
         return None
-    how = f"was killed by {exits[0].signal}" if exits[0].signal else f"ended with exit code {exits[0].code}"
+    # Who loses a peer is aborted: an end of another kind before all of these is the one that they answer.
+    own = [e for e in exits if e.signal != "SIGABRT"] or exits
+    first, later = own[0], [e.time or 0.0 for e in exits if e is not own[0]]
+    named = (first.rank,) if later and len(own) == 1 and first.time and min(later) > first.time else ()
+    how = f"was killed by {first.signal}" if first.signal else f"ended with exit code {first.code}"
     look = "Look for its own last lines, and for its signal in the kernel log of its host."
-    return _match("crashed_rank", exits, f"a process {how}", look)
+    match = _match("crashed_rank", own, f"a process {how}{', before all others' if named else ''}", look)
+    return replace(match, culprits=tuple(r for r in named if r is not None))
 
 
 def _exception(case: Case) -> Match | None:

@@ -80,7 +80,7 @@ def guilty_half(
         for deviation in deviating.get(half.rank, ()):
             if deviation.row == row:
                 return node, half.rank, deviation
-        if _to_another(aligned, node):
+        if astray(aligned, node) is not None:
             return node, half.rank, None
     for node, rank in missing:
         if rank in deviating:
@@ -103,13 +103,14 @@ def may_be_over(aligned: Aligned, unpaired: Sequence[PairInstance]) -> bool:
     return len(ranks) > 1 and kept == {Absence.PENDING_ONLY}
 
 
-def _to_another(aligned: Aligned, node: PairInstance) -> bool:
-    """Return whether a half is the first of its pair, and its rank lacks such a half in another open pair, in use before."""
+def astray(aligned: Aligned, node: PairInstance) -> int | None:
+    """Return the rank of a half that is the first of its pair, where that rank lacks such a half in another open pair, in use before."""
     sends = aligned.missing_half(node) == node.destination
     rank = node.source if sends else node.destination
-    return node.index == 0 and any(
+    lacks = any(
         other.gid == node.gid
         and other.index > 0
         and aligned.missing_half(other) == rank == (other.source if sends else other.destination)
         for other in aligned.graph.pairs
     )
+    return rank if node.index == 0 and lacks else None

@@ -21,6 +21,7 @@ from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.statements.told_calls import InCall, ToldCalls, with_refused
 from hangscope.explain.statements.told_groups import Key, ToldGroups
 from hangscope.incident import Absence, Frontier, Incident, Queue, RankRecord, State
+from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
     DumpObserved,
@@ -152,7 +153,8 @@ def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[in
 
 def overdue(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks without a dump of which a line says that they waited: for a call, or for others to join a group."""
-    late = statements.ranks(*WAITED, StoreTimeout)
+    unmade = (e for e in statements.all(UnmadeCommunicator) if e.phase == "incomplete" and not e.complete)
+    late = statements.ranks(*WAITED, StoreTimeout).union(*(e.starting + e.connecting for e in unmade))
     early = frozenset(r for r, own in incident.ranks.items() if own.absence is Absence.EARLY)
     return frozenset(r for r in late if incident.ranks[r].dump_file is None) | (
         early & (late | statements.symptoms)

@@ -23,6 +23,7 @@ from hangscope.ingest.lines.mend import LIMIT, mend
 from hangscope.ingest.lines.parser import BulkParser, LineParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.lines.records import unwrapped
+from hangscope.ingest.lines.sections import Sections
 from hangscope.ingest.lines.split import pieces
 
 BLOCK = 1 << 20
@@ -70,7 +71,7 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
 
 def _blocks(stream: BinaryIO, broken: list[str]) -> Iterator[bytes]:
     """Yield blocks of whole lines, without the records that hold them, each with three filler line feeds at its end; name in `broken` what ended the stream."""
-    carry = b""
+    carry, sections = b"", Sections()
     while True:
         try:
             data = stream.read(BLOCK)
@@ -84,10 +85,10 @@ def _blocks(stream: BinaryIO, broken: list[str]) -> Iterator[bytes]:
             carry += data
             continue
         cut = cut or len(data)
-        yield unwrapped(carry + data[:cut]) + _FILLER
+        yield sections.block(unwrapped(carry + data[:cut])) + _FILLER
         carry = data[cut:]
     if carry:
-        yield unwrapped(carry) + _FILLER
+        yield sections.block(unwrapped(carry)) + _FILLER
 
 
 class _Run:

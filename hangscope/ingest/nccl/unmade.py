@@ -15,6 +15,8 @@ from hangscope.events import Event
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import Joined
 
+_LAID_OUT = 3  # members at one distance from each other, by which that of another place is known
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True):
@@ -47,7 +49,8 @@ def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list
     for name, state in sorted(joined.inits.items()):
         if len(state.complete) >= state.nranks or not (state.starting or state.connecting):
             continue
-        members = joined.members_of_group.get(name, ())
+        told = joined.members_of_group.get(name, ())
+        members = _laid_out(told)
         stages = {
             "absent": state.absent,
             "starting": state.starting,
@@ -55,6 +58,7 @@ def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list
             "complete": state.complete,
         }
         fields: dict[str, Any] = {"phase": "incomplete", "name": name, "nranks": state.nranks}
+        fields["rank_assumed"] = members != told
         for stage, numbers in stages.items():
             known = tuple(r for n in numbers if n < len(members) and (r := members[n]) is not None)
             fields[stage] = known
@@ -67,6 +71,17 @@ def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list
         )
         events.append(_event(first[name], text, fields))
     return events or _fewer(joined, communicators)
+
+
+def _laid_out(members: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    """Return the members (global ranks by local one) with those that nothing names, where the others stand at one distance from each other."""
+    known = [(place, rank) for place, rank in enumerate(members) if rank is not None]
+    if len(known) < _LAID_OUT or len(known) == len(members):
+        return members
+    (first, lowest), (last, highest) = known[0], known[-1]
+    step = (highest - lowest) // (last - first)
+    line = tuple(lowest + step * (place - first) for place in range(len(members)))
+    return line if step > 0 and line[0] >= 0 and all(line[p] == r for p, r in known) else members
 
 
 def _fewer(joined: Joined, communicators: Sequence[Communicator]) -> list[UnmadeCommunicator]:

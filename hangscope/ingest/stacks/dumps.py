@@ -10,7 +10,7 @@
     # Thread 139999273790336                                         Ray Train without py-spy; these print the outermost frame first
     === Rank 3: http://gpu07:25999 ===                               torch/distributed/debug/_debug_handlers.py, one file for all ranks
 
-All others print the innermost frame first. Whose a stack is, a line above it may tell (titles.py). Of several dumps in one file
+All others print the innermost frame first. Whose a stack is, a line above it may tell (lines/titles.py, command_lines.py). Of several dumps in one file
 the last one of each thread counts.
 """
 
@@ -25,6 +25,8 @@ from typing import BinaryIO
 from hangscope.dataclass import dataclass
 from hangscope.incident import Frame, Stack
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
+from hangscope.ingest.lines.titles import ranks_titled
+from hangscope.ingest.stacks.command_lines import local_ranks_of_commands, ranks_of_commands
 from hangscope.ingest.stacks.open_threads import OpenThread, finished
 from hangscope.ingest.stacks.spy_json import (
     FRAMES_KEPT,
@@ -34,7 +36,6 @@ from hangscope.ingest.stacks.spy_json import (
     looks_like_spy_json,
     spy_json,
 )
-from hangscope.ingest.stacks.titles import local_ranks_of_commands, ranks_of_commands, ranks_titled
 from hangscope.regex import regex
 
 _BYTES_READ = 1 << 26

@@ -15,9 +15,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from hangscope.ingest.lines.titles import ranks_titled
 from hangscope.ingest.recorder.flight_recorder import is_entry, reduce_dump
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.stacks.titles import ranks_titled
 from hangscope.regex import regex
 
 BYTES_READ = 1 << 22

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.ingest.lines.titles import ranks_titled
+from hangscope.ingest.stacks.command_lines import local_ranks_of_commands, ranks_of_commands
 from hangscope.ingest.stacks.dumps import read_processes
-from hangscope.ingest.stacks.titles import local_ranks_of_commands, ranks_of_commands, ranks_titled
 from tests.text_lines import short, told
 
 

@@ -1,21 +1,16 @@
-"""Whose stacks stand below a line that somebody wrote above them, and in a process whose command line says it.
+"""Whose text stands below a line that somebody wrote above it.
 
-    Stack of rank 3:                             whoever collects dumps into one text, right above a process's
-    ranks 1-3 all show                           one stack for several ranks
-    ==> dumps/rank3.txt <==                      a file of which the text is a copy
-    The one that prints nothing (rank 0) is at:  a sentence that ends in a colon and names one rank at its end or in brackets
-    Process 880: python fit.py --rank 2          py-spy's first line of a process; `# RANK=2`, `[rank 2]`
-
-A command line may also say the rank of a matrix (`--lora-rank 8`, `--rank 8`): then all processes say the same one.
+Stack of rank 3:                             whoever collects dumps into one text, right above a process's
+ranks 1-3 all show                           one stack for several ranks
+==> dumps/rank3.txt <==                      a file of which the text is a copy
+The one that prints nothing (rank 0) is at:  a sentence that ends in a colon and names one rank at its end or in brackets
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from hangscope.ingest.files.naming import rank_of_log, says_rank
-from hangscope.ingest.stacks.engine_titles import ranks_of_titles
 from hangscope.regex import regex
 
 _SENTENCE = 160  # characters of a line that may be a title
@@ -23,13 +18,13 @@ _TITLE_LIMIT = 80
 _MOST = 4096  # ranks that one stack is told to be of
 _OF_A_DUMP = (
     "the|global|py-?spy|cuda-?gdb|gdb|p|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|threads?"
-    "|process|processes|pid"
+    "|process|processes|pid|logs?|last|tail|lines?|std(?:err|out)|file"
 )
 _SOME = r"\d{1,7}(?:(?:-|–|\.{2,3}|, ?| ?& ?| and | to | und | et | bis )\d{1,7}){0,15}"
 _AFTER = r"all|both|is|are|show|shows|look|looks|like|this|same|the|stuck|waits?|at|here"
 _TITLE = regex(
     rf"^[\W_]{{0,12}}(?:(?:{_OF_A_DUMP}|of|for|on|from)[\W_]{{1,4}}){{0,8}}ranks?[\W_]{{0,3}}({_SOME})"
-    rf"(?:[\W_]{{1,4}}(?:{_OF_A_DUMP}|{_AFTER}|\d{{1,10}})){{0,8}}[\W_]{{0,8}}$",
+    rf"(?:[\W_]{{1,4}}(?:{_OF_A_DUMP}|{_AFTER}|\d{{1,10}})){{0,8}}(?: ?[(\[][^()\[\]]{{1,40}}[)\]])?[\W_]{{0,8}}$",
     re.IGNORECASE,
 )
 _ENDS = regex(
@@ -46,12 +41,10 @@ _FILE = regex(
     r"^(?:[=#*>-]{1,6} ?|\$ (?:cat|less|tail|head) (?:-\S{1,8} ){0,3})(\S{1,300}?)(?: ?[=#*<:-]{1,6})?$"
 )
 _STEP = regex(r"-|–|\.{2,3}| to | bis ")
-_IN_COMMAND = regex(r"(?:^|[\s\[(#,;])(--?)?(?:global[_-]?)?rank[\s=:_#]{0,2}(\d{1,7})\b", re.IGNORECASE)
-_LOCAL_IN_COMMAND = regex(r"(?:^|[\s\[(#,;])(?:--?)?local[_-]?rank[\s=:_#]{0,2}(\d{1,7})\b", re.IGNORECASE)
 
 
 def ranks_titled(text: str) -> tuple[int, ...]:
-    """Return the ranks (global, ascending) whose stack stands below a line like this; none where it is no title."""
+    """Return the ranks (global, ascending) whose stack or lines stand below a line like this; none where it is no title."""
     if len(text) > _SENTENCE or "ank" not in text.lower():
         return ()
     if len(text) <= _TITLE_LIMIT and (match := _TITLE.match(text)):
@@ -76,18 +69,3 @@ def _numbers(told: str) -> tuple[int, ...]:
             return ()
         ranks |= set(range(first, last + 1))
     return tuple(sorted(ranks))
-
-
-def ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:
-    """Return the rank of each process id that its command line or its name tells."""
-    found = {pid: match for pid, title in titles.items() if (match := _IN_COMMAND.search(title))}
-    ranks = {pid: int(match[2]) for pid, match in found.items()}
-    if len(set(ranks.values())) < len(ranks) or (len(ranks) == 1 and any(m[1] for m in found.values())):
-        ranks = {}
-    return {**ranks_of_titles(titles), **ranks}
-
-
-def local_ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:
-    """Return the local rank of each process id whose command line tells it."""
-    found = {pid: match for pid, title in titles.items() if (match := _LOCAL_IN_COMMAND.search(title))}
-    return {pid: int(match[1]) for pid, match in found.items()}
