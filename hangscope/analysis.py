@@ -43,13 +43,13 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     stated = digest(incident)
     incident = bounds.joined(incident, stated)
     views = frontier.frontiers(incident)
-    histories = divergence.histories(views)
+    histories = divergence.histories(views, incident.kinds)
     graph = waiting.build(
         incident, views, stated.of_trouble, bounds.idle(stated), bounds.overdue(incident, stated)
     )
     explanation = explain(Aligned(incident, views, histories, graph, stated))
     case = Case(incident, explanation, stated, graph, knowledge or own_knowledge())
-    return Analysis(incident, views, histories, case, judge(case))
+    return Analysis(incident, views, histories, case, judge(case, views))
 
 
 def surest(found: Sequence[Analysis]) -> int:

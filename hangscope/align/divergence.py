@@ -2,7 +2,7 @@
 
 Answers three questions about a group: at which seq do members first make calls that cannot match (`mismatch`); which
 ranks inserted or dropped calls that happened to fit (`edit_of`); which of several sides is the odd one (`odd_side`).
-Works on classes of ranks with equal sequences, so its cost follows the number of distinct behaviours and not the ranks.
+Ranks of one role share their columns, so that its cost follows the number of distinct behaviours and not the ranks.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import hard_keys, site_keys
 from hangscope.align.sequence_diff import Edit, continues, first_edit, left_out
 from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind
+from hangscope.incident import CallKind, Kinds
 
 _NONE = np.empty(0, np.int32)
-DIFFERENCES = 256  # of two members, that are looked at
+DIFFERENCES = 256  # between members, that are looked at
 IN_STEP = 3  # calls in common behind a difference after which it was a single one
 
 
@@ -48,21 +48,18 @@ class RankEdit:
 class GroupHistory:
     """The calls of one group over the window that its members' rows share at its start, which is at seq `first`.
 
-    By rank, from `first` to the last kept call without a gap: `tokens` (indexes of kinds), `hard` (equal where calls match) and
-    `site` (equal where they come from one line, too). A member whose window ends before the others' begins cannot be compared
-    and is left out.
+    `tokens`: by rank, the indexes of its kinds from `first` to the last kept call without a gap. By kind, `hard` is equal where
+    calls match and `site` where they come from one line, too. A member whose window ends before the others' begins cannot be
+    compared and is left out.
     """
 
     def __init__(self, view: GroupFrontier, hard: Any, site: Any) -> None:
-        self.view = view
-        self._keys = hard
+        self.view, self.hard, self.site = view, hard, site
         # What a line states of one call is compared with the others' at that call (`_sides`).
         windows = {r: m for r, m in view.members.items() if m.first_row and not m.queue.told}
         self.first = max((m.first_row for m in windows.values()), default=1)
         self.tokens: dict[int, Any] = {}
-        self.hard: dict[int, Any] = {}
-        self.site: dict[int, Any] = {}
-        shared: dict[tuple[int, int], tuple[Any, Any, Any]] = {}  # ranks of one role have the same columns
+        shared: dict[tuple[int, int], Any] = {}  # ranks of one role have the same columns
         for rank, member in windows.items():
             if member.last_row < self.first:
                 continue
@@ -72,17 +69,8 @@ class GroupHistory:
                 row = np.searchsorted(queue.seq, self.first)
                 # Gaps (seq counted for calls that a recorder does not keep) end what can be compared by position.
                 gaps = np.flatnonzero(np.diff(queue.seq[row:]) != 1)
-                tokens = queue.kind[row:][: gaps[0] + 1 if gaps.size else None]
-                shared[columns] = tokens, hard[tokens], site[tokens]
-            self.tokens[rank], self.hard[rank], self.site[rank] = shared[columns]
-
-    def classes(self, keys: dict[int, Any], length: int | None = None) -> list[list[int]]:
-        """Return the ranks grouped by equal first `length` keys, largest class first."""
-        content = {id(array): array[:length].tobytes() for array in keys.values()}
-        by_bytes: dict[bytes, list[int]] = defaultdict(list)
-        for rank in sorted(keys):
-            by_bytes[content[id(keys[rank])]].append(rank)
-        return sorted(by_bytes.values(), key=lambda ranks: (-len(ranks), ranks))
+                shared[columns] = queue.kind[row:][: gaps[0] + 1 if gaps.size else None]
+            self.tokens[rank] = shared[columns]
 
     def mismatch(self) -> Mismatch | None:
         """Return the first seq at which kept calls of two members cannot match, or None.
@@ -90,13 +78,12 @@ class GroupHistory:
         One that all sides completed, and behind which they are in step again, froze nothing: NCCL completes calls of
         different types or sizes, with wrong results.
         """
-        classes = [self.hard[ranks[0]] for ranks in self.classes(self.hard)]
-        differing: set[int] = set()
-        for i, a in enumerate(classes):
-            # Two short sequences may differ where the largest class has no call, so neighbours are compared as well.
-            for b in classes[i + 1 : None if i == 0 else i + 9]:
-                n = min(len(a), len(b))
-                differing.update(map(int, np.flatnonzero(a[:n] != b[:n])[:DIFFERENCES]))
+        distinct = {id(tokens): tokens for tokens in self.tokens.values()}.values()
+        least, most = np.full((2, max(map(len, distinct), default=0)), [[len(self.hard)], [-1]])
+        for tokens in distinct:
+            place, keys = slice(len(tokens)), self.hard[tokens]
+            least[place], most[place] = np.minimum(least[place], keys), np.maximum(most[place], keys)
+        differing = set(np.flatnonzero(least < most)[:DIFFERENCES].tolist())
         told = {seq for m in self.view.members.values() if m.queue.told for seq in m.queue.seq.tolist()}
         for seq in sorted({self.first + i for i in differing} | told):
             sides = self._sides(seq)
@@ -109,7 +96,7 @@ class GroupHistory:
         sides: dict[int, list[int]] = defaultdict(list)
         for rank in sorted(self.view.members):
             if (index := self.view.kind_index(rank, seq)) is not None:
-                sides[int(self._keys[index])].append(rank)
+                sides[int(self.hard[index])].append(rank)
         return tuple(sorted(map(tuple, sides.values()), key=lambda ranks: (-len(ranks), ranks)))
 
     def _was_survived(self, index: int, differing: set[int]) -> bool:
@@ -117,19 +104,22 @@ class GroupHistory:
         if any(index + step in differing for step in range(1, IN_STEP + 1)):
             return False
         return all(
-            len(keys) > index + IN_STEP and (self.view.members[rank].completed or 0) >= self.first + index
-            for rank, keys in self.hard.items()
+            len(calls) > index + IN_STEP and (self.view.members[rank].completed or 0) >= self.first + index
+            for rank, calls in self.tokens.items()
         )
 
     def edit_of(self, culprits: Collection[int]) -> RankEdit | None:
         """Return what culprits inserted or left out against the largest class of the others, call sites included, or None."""
-        classes = self.classes(self.site, min(map(len, self.site.values()), default=0))
-        own = next((tuple(ranks) for ranks in classes if not set(culprits).isdisjoint(ranks)), None)
-        base = next((tuple(ranks) for ranks in classes if set(culprits).isdisjoint(ranks)), None)
+        shortest, alike = min(map(len, self.tokens.values()), default=0), defaultdict[bytes, list[int]](list)
+        for rank, tokens in sorted(self.tokens.items()):
+            alike[self.site[tokens[:shortest]].tobytes()].append(rank)
+        classes = sorted(map(tuple, alike.values()), key=lambda ranks: (-len(ranks), ranks))
+        own = next((ranks for ranks in classes if not set(culprits).isdisjoint(ranks)), None)
+        base = next((ranks for ranks in classes if set(culprits).isdisjoint(ranks)), None)
         if own is None or base is None:
             return None
-        mine, theirs = (max(ranks, key=lambda r: (len(self.site[r]), -r)) for ranks in (own, base))
-        edit = first_edit(self.site[mine].tolist(), self.site[theirs].tolist())
+        mine, theirs = (max(ranks, key=lambda r: (len(self.tokens[r]), -r)) for ranks in (own, base))
+        edit = first_edit(*(self._sites(rank) for rank in (mine, theirs)))
         if edit is None or self.odd_side(self.first + edit.index, (own, base)) == base:
             return None  # there is none, or by their history the others made it
         made = self.tokens[mine if edit.kind == "extra" else theirs]
@@ -137,24 +127,29 @@ class GroupHistory:
         calls = made[edit.index : edit.index + edit.length] if edit.index or self.first == 1 else ()
         return RankEdit(own, edit, self.first + edit.index, tuple(map(int, calls)))
 
+    def _sites(self, rank: int) -> list[int]:
+        """Return the number of each of a rank's calls, site included; empty where it cannot be compared."""
+        sites: list[int] = self.site[self.tokens.get(rank, _NONE)].tolist()
+        return sites
+
     def goes_on(self, rank: int, seq: int) -> bool | None:
         """Return whether a rank's call at `seq` continues the pattern that the rank repeated before; None: cannot tell."""
-        keys, index = self.site.get(rank, _NONE), seq - self.first
-        return continues(keys[:index].tolist(), int(keys[index])) if 0 <= index < len(keys) else None
+        sites, index = self._sites(rank), seq - self.first
+        return continues(sites[:index], sites[index]) if 0 <= index < len(sites) else None
 
     def odd_side(self, seq: int, sides: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
         """Return the side that breaks the pattern repeated so far at `seq`, or None where history does not tell."""
-        continuing = [self.goes_on(next((r for r in ranks if r in self.site), -1), seq) for ranks in sides]
+        continuing = [self.goes_on(next((r for r in ranks if r in self.tokens), -1), seq) for ranks in sides]
         broken = [ranks for ranks, goes_on in zip(sides, continuing, strict=True) if goes_on is False]
         return broken[0] if len(broken) == 1 and any(continuing) else None
 
     def skipped(self, rank: int, peer: int, seq: int) -> list[CallKind]:
         """Return the calls that a rank left out before its call at `seq`, where its peer made the first of them, by its pattern."""
         index = seq - self.first
-        keys, others = (self.site.get(r, _NONE).tolist() for r in (rank, peer))
-        if not 0 < index < min(len(keys), len(others)):
+        own, others = self._sites(rank), self._sites(peer)
+        if not 0 < index < min(len(own), len(others)):
             return []
-        places = left_out(keys[:index], keys[index], others[index])
+        places = left_out(own[:index], own[index], others[index])
         return [self.view.kinds[int(self.tokens[rank][place])] for place in places]
 
     def stacks_before(self, rank: int, seq: int) -> list[CallKind]:
@@ -163,10 +158,8 @@ class GroupHistory:
         return [self.view.kinds[int(token)] for token in tokens[-512:]]
 
 
-def histories(views: Sequence[GroupFrontier]) -> dict[int, GroupHistory]:
+def histories(views: Sequence[GroupFrontier], kinds: Kinds) -> dict[int, GroupHistory]:
     """Return the history of every group that kept rows, by gid."""
-    if not views:
-        return {}
-    hard, site = hard_keys(views[0].kinds), site_keys(views[0].kinds)
+    hard, site = hard_keys(kinds), site_keys(kinds)
     kept = [view for view in views if any(len(member.queue) for member in view.members.values())]
     return {view.group.gid: GroupHistory(view, hard, site) for view in kept}

@@ -14,7 +14,7 @@ import numpy as np
 from hangscope.align.matching import hard_keys, match_key
 from hangscope.align.member import Member, member_of
 from hangscope.dataclass import dataclass
-from hangscope.incident import PROVING_OPS, Absence, CallKind, Group, Incident, Kinds, State
+from hangscope.incident import PROVING_OPS, CallKind, Group, Incident, Kinds, State
 
 _OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
 
@@ -169,5 +169,4 @@ def _clear_the_early(view: GroupFrontier) -> None:
     for rank, member in view.members.items():
         if member.enqueued is not None and member.enqueued < view.proven:
             view.early.add(rank)
-            member.absence = Absence.EARLY
             member.enqueued = None

@@ -44,12 +44,10 @@ def match_keys(kinds: Sequence[CallKind]) -> list[MatchKey]:
     A recorder of before version 2.1 kept no element types. Its calls take those of the equal call that another rank's
     recorder did keep them of (the first of several, in sorted order): what was not recorded is no difference.
     """
-    wanted = {_bare(kind) for kind in kinds if _lacks_types(kind)}
-    typed: dict[CallKind, CallKind] = {}
-    for kind in kinds if wanted else ():
-        if not _lacks_types(kind) and (bare := _bare(kind)) in wanted:
-            typed[bare] = min(typed.get(bare, kind), kind, key=lambda k: (k.input_dtypes, k.output_dtypes))
-    return [match_key(typed.get(_bare(k), k) if wanted and _lacks_types(k) else k) for k in kinds]
+    known = [kind for kind in kinds if not _lacks_types(kind)]
+    known.sort(key=lambda kind: (kind.input_dtypes, kind.output_dtypes), reverse=True)
+    typed = {_bare(kind): kind for kind in known} if len(known) < len(kinds) else {}
+    return [match_key(typed.get(_bare(k), k) if typed and _lacks_types(k) else k) for k in kinds]
 
 
 def hard_keys(kinds: Kinds) -> np.ndarray:

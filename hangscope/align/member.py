@@ -24,7 +24,6 @@ class Member:
 
     rank: int
     queue: Queue
-    absence: Absence | None
     enqueued: int | None = None
     completed: int | None = None
     pending: tuple[int, ...] = ()
@@ -45,7 +44,7 @@ def member_of(incident: Incident, group: Group, rank: int, p2p_numbers: bool) ->
     record = incident.ranks.get(rank) or RankRecord(rank, absence=Absence.NO_DUMP)
     nothing = Queue(rank, group.gid, _NONE, _NONE, _NONE, _NONE, _NONE)
     queue = record.queues.get(group.gid, nothing)
-    member = Member(rank, queue, record.absence)
+    member = Member(rank, queue)
     if not record.seen or (p2p_numbers and not len(queue)):
         return member
     if queue is nothing:
@@ -71,14 +70,12 @@ def member_of(incident: Incident, group: Group, rank: int, p2p_numbers: bool) ->
     member.enqueued = max(member.last_row, 0 if p2p_numbers and len(queue) else counted)
     member.completed = max(member.completed or 0, done if trusted else 0)
     beyond = queue.told or member.last_row < counted
-    if queue.frontier.completed is not None and (
-        (trusted and queue.overwritten) or (beyond and not p2p_numbers)
-    ):
+    lost = (trusted and queue.overwritten) or (beyond and not p2p_numbers)
+    if lost and queue.frontier.completed is not None:
         # Of open calls that the ring was too short for, or that were made behind the rows, the counters are all that is left.
         since = range(done + 1, min(member.enqueued, done + MAX_OPEN) + 1)
-        member.pending = tuple(
-            sorted({*member.pending, *since}.difference(queue.seq[queue.state > State.STARTED].tolist()))
-        )
+        over = queue.seq[queue.state > State.STARTED]
+        member.pending = tuple(sorted({*member.pending, *since}.difference(over.tolist())))
     if trusted:  # rows that a recorder left "scheduled" although later calls of the same stream completed
         member.pending = tuple(s for s in member.pending if s > member.completed)
     return member
@@ -93,9 +90,8 @@ def _unknown(kinds: Kinds, queue: Queue, retired: list[int]) -> tuple[int, ...]:
         return tuple(retired)
     begun = [int(queue.kind[-1])]  # a bucket that comes again is of the pass before
     last = kinds.without_sizes(begun[0])
-    for kind, state in (
-        zip(queue.kind[-2::-1], queue.state[-2::-1], strict=True) if runs_backward(last) else ()
-    ):
+    earlier = zip(queue.kind[-2::-1], queue.state[-2::-1], strict=True) if runs_backward(last) else ()
+    for kind, state in earlier:
         if state != State.DONE or int(kind) in begun or kinds.without_sizes(int(kind)).stack != last.stack:
             break
         begun.append(int(kind))

@@ -11,9 +11,20 @@ from collections import defaultdict
 
 import numpy as np
 
-from hangscope.align.nodes import PairInstance
 from hangscope.dataclass import dataclass
-from hangscope.incident import Column, Group, Incident, Queue, State
+from hangscope.incident import Column, Incident, Kinds, Queue, State
+
+Side = tuple[bool, int, int]  #: whether it sends, and the global ranks of source and destination
+
+
+@dataclass(frozen=True, slots=True)
+class PairInstance:
+    """One send with its receive: the `index`-th of a pair of ranks (global) on a group, counted from 0."""
+
+    gid: int
+    source: int
+    destination: int
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +79,17 @@ def pairs(incident: Incident) -> list[Pair]:
     result: list[Pair] = []
     nothing = np.empty(0, np.int64)
     for group in incident.groups:
-        sides: dict[tuple[bool, int, int], Halves] = {}
+        sides: dict[Side, Halves] = {}
         wrapped: set[int] = set()
+        known = enumerate(group.ranks) if group.members_known else zip(group.ranks, group.ranks, strict=True)
+        members: dict[int | None, int] = dict(known)
         for rank in group.ranks:
             queue = incident.ranks[rank].p2p.get(group.gid) if rank in incident.ranks else None
             if queue is None:
                 continue
             if queue.overwritten or int(queue.seq.min()) > 1:
                 wrapped.add(rank)
-            for side, kinds in _kinds_of_sides(incident, group, queue).items():
+            for side, kinds in _kinds_of_sides(incident.kinds, members, queue).items():
                 sides[side] = Halves(queue, np.flatnonzero(np.isin(queue.kind, kinds)))
         none = Halves(Queue(-1, group.gid, nothing, nothing, nothing, nothing, nothing), nothing)
         for source, destination in sorted({(source, destination) for _, source, destination in sides}):
@@ -87,32 +100,20 @@ def pairs(incident: Incident) -> list[Pair]:
     return result
 
 
-def _kinds_of_sides(incident: Incident, group: Group, queue: Queue) -> dict[tuple[bool, int, int], list[int]]:
-    """Return the indexes of a rank's kinds of call by side: whether they send, and the global ranks of both ends.
+def _kinds_of_sides(kinds: Kinds, members: dict[int | None, int], queue: Queue) -> dict[Side, list[int]]:
+    """Return the indexes of a rank's kinds of call by side.
 
-    An unknown end (`recv 0<-?`) or one outside the group pairs with nobody, nor does another rank's half.
+    `members`: global ranks by group-local ones. An unknown end (`recv 0<-?`) or one outside the group pairs with nobody, nor
+    does another rank's half.
     """
-    made: dict[tuple[bool, int, int], list[int]] = defaultdict(list)
+    made: dict[Side, list[int]] = defaultdict(list)
     for index in np.unique(queue.kind).tolist():
-        kind = incident.kinds.without_sizes(index)
-        source, destination = _global(group, kind.src), _global(group, kind.dst)
+        kind = kinds.without_sizes(index)
+        source, destination = (members.get(end, -1) for end in (kind.src, kind.dst))
         is_send = kind.op == "send"
-        if (
-            source is not None
-            and destination is not None
-            and queue.rank == (source if is_send else destination)
-        ):
+        if min(source, destination) >= 0 and queue.rank == (source if is_send else destination):
             made[is_send, source, destination].append(index)
     return made
-
-
-def _global(group: Group, local: int | None) -> int | None:
-    """Return the global rank of a group-local one."""
-    if local is None or local < 0:
-        return None
-    if not group.members_known:
-        return local if local in group.ranks else None
-    return group.ranks[local] if local < len(group.ranks) else None
 
 
 def _open_pairs(gid: int, source: int, destination: int, out: Halves, into: Halves, shift: int) -> list[Pair]:

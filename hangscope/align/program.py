@@ -81,10 +81,9 @@ class Programs:
     def _numbers(self, gid: Any, kind: Any, labels: dict[int, Any]) -> tuple[list[int], list[int]]:
         """Return the numbers of each call's site and of its token (site and what its group is for), equal for equal ones."""
         kinds = self.incident.kinds
-        plain = kinds.plain[kind]
-        _, first, places = np.unique(gid * len(kinds.alone) + plain, return_index=True, return_inverse=True)
+        calls, places = np.unique(gid * len(kinds.alone) + kinds.plain[kind], return_inverse=True)
         sites, tokens = [], []
-        for g, k in zip(gid[first].tolist(), plain[first].tolist(), strict=True):
+        for g, k in (divmod(call, len(kinds.alone)) for call in calls.tolist()):
             site = self._sites.setdefault((int(self._site[k]), self._offset(g, k)), len(self._sites))
             sites.append(site)
             tokens.append(self._tokens.setdefault((labels[g], site), len(self._tokens)))

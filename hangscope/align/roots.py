@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from hangscope.align.components import components
-from hangscope.align.nodes import Host, Node, PairInstance, Unnamed, Untold
-from hangscope.align.waitgraph import Root, WaitGraph
+from hangscope.align.p2p import PairInstance
+from hangscope.align.waitgraph import Host, Node, Root, Unnamed, Untold, WaitGraph
 from hangscope.incident import Incident
 
 
@@ -32,8 +31,48 @@ def find_roots(incident: Incident, graph: WaitGraph, idle: frozenset[int]) -> No
             reach[before] = waiting.intersection(_hosts(nodes[n] for n in _reaching(before, sources)))
         own = waiting.intersection(_hosts(nodes[n] for n in part))
         explains = reach[before] | own if own else reach[before]
-        graph.roots.append(_root(incident, graph, tuple(nodes[n] for n in part), explains, idle))
+        inner = tuple(nodes[n] for n in part)
+        kind, ranks = _kind(incident, graph, inner, idle)
+        certain = not any(assumed for node in inner for assumed in graph.edges[node].values())
+        graph.roots.append(Root(kind, inner, tuple(sorted(ranks)), explains, certain))
     graph.roots.sort(key=lambda r: (-len(r.explains), r.kind, r.ranks, str(r.nodes)))
+
+
+def components(edges: Sequence[Collection[int]]) -> list[list[int]]:
+    """Return the strongly connected components, each after the components that it reaches (Tarjan, iterative, linear).
+
+    `edges[i]` holds the targets of node i.
+    """
+    count = len(edges)
+    number, lowest = [-1] * count, [0] * count  # of a node whose component is known, `lowest` is `count`
+    stack: list[int] = []
+    result: list[list[int]] = []
+    found = 0
+    for start in range(count):
+        work = [(start, iter(edges[start]))] if number[start] < 0 else []
+        while work:
+            node, targets = work[-1]
+            if number[node] < 0:
+                number[node] = lowest[node] = found
+                found += 1
+                stack.append(node)
+            for target in targets:
+                if number[target] < 0:
+                    work.append((target, iter(edges[target])))
+                    break
+                lowest[node] = min(lowest[node], lowest[target])
+            else:
+                work.pop()
+                if lowest[node] == number[node]:
+                    part: list[int] = []
+                    while node not in part[-1:]:
+                        part.append(stack.pop())
+                        lowest[part[-1]] = count
+                    result.append(sorted(part))
+                if work:
+                    parent = work[-1][0]
+                    lowest[parent] = min(lowest[parent], lowest[node])
+    return result
 
 
 def _reaching(part: Iterable[int], sources: list[list[int]]) -> set[int]:
@@ -52,25 +91,21 @@ def _hosts(nodes: Iterable[Node]) -> Iterator[int]:
     return (node.rank for node in nodes if isinstance(node, Host))
 
 
-def _root(
-    incident: Incident,
-    graph: WaitGraph,
-    nodes: tuple[Node, ...],
-    explains: frozenset[int],
-    idle: frozenset[int],
-) -> Root:
-    hosts = tuple(sorted(_hosts(nodes)))
+def _kind(
+    incident: Incident, graph: WaitGraph, nodes: tuple[Node, ...], idle: frozenset[int]
+) -> tuple[str, set[int]]:
+    """Return the kind of a root and its ranks, as `Root` has them."""
+    hosts = set(_hosts(nodes))
     if hosts and len(nodes) == 1:
-        record = incident.ranks[hosts[0]]
-        whole = record.seen and hosts[0] not in graph.early and not any(q.cut for q in record.queues.values())
-        kind = "host" if whole or hosts[0] in idle else "unseen"
-        return Root(kind, nodes, hosts, explains - set(hosts), True)
-    certain = not any(assumed for node in nodes for assumed in graph.edges[node].values())
+        (rank,) = hosts
+        record = incident.ranks[rank]
+        whole = record.seen and rank not in graph.early and not any(q.cut for q in record.queues.values())
+        return "host" if whole or rank in idle else "unseen", hosts
     if len(nodes) > 1 and not all(isinstance(node, PairInstance) for node in nodes):
-        return Root("cycle", nodes, hosts, explains, certain)
+        return "cycle", hosts
     # One call, one batch, or batches that meet each other, with every half there: a call that all joined.
-    members = tuple(sorted({rank for node in nodes for rank, _ in graph.calls_of(node)}))
-    return Root("cycle" if _face_each_other(graph, nodes) else "call", nodes, members, explains, certain)
+    members = {rank for node in nodes for rank, _ in graph.calls_of(node)}
+    return "cycle" if _face_each_other(graph, nodes) else "call", members
 
 
 def _face_each_other(graph: WaitGraph, nodes: Sequence[Node]) -> bool:

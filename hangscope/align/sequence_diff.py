@@ -39,20 +39,16 @@ def first_edit(own: Sequence[int], reference: Sequence[int]) -> Edit | None:
         behind = slice(i + 1, i + 1 + MAX_EDIT)
         if own[i] == reference[i] or (reference[i] not in own[behind] and own[i] not in reference[behind]):
             continue  # alike, or neither side comes to what the other calls here: a call from another line
-        in_step = 0
-        best: Edit | None = None
+        in_step, found = 0, []
         for size in range(1, MAX_EDIT + 1):
             in_step = max(in_step, _agreement(own, i + size, reference, i + size))
             for kind, a, b in (("extra", i + size, i), ("missing", i, i + size)):
                 matched = _agreement(own, a, reference, b)
-                better = best is None or matched > best.confirmed + 2 * (size - best.length)
                 # As many other calls in their place explain the rest as well: then nothing was inserted.
-                if matched >= 2 and matched > in_step and better:
-                    best = Edit(kind, i, size, matched)
-            if best is not None and best.confirmed >= length - i - best.length:
-                break  # everything that is left matches
-        if best is not None:
-            return best
+                if matched >= 2 and matched > in_step:
+                    found.append(Edit(kind, i, size, matched))
+        if found:
+            return max(found, key=lambda edit: edit.confirmed - 2 * edit.length)
     return None
 
 

@@ -9,16 +9,49 @@ an open half) and hosts. All edges mean "waits for all of":
 - host -> its earliest open call (assumed: the host may be elsewhere in Python).
 
 Strongly connected components are condensed; components without a way out are roots. The graph is bipartite and its size
-is the number of open calls plus the members of stuck instances.
+is the number of open calls plus the members of stuck instances. Ranks are global; nodes are values: two that say the same
+are one.
 """
 
 from __future__ import annotations
 
 from dataclasses import field
 
-from hangscope.align.nodes import Node, PairInstance, Unnamed, Untold
-from hangscope.align.p2p import Pair
+from hangscope.align.p2p import Pair, PairInstance
 from hangscope.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The host of one rank."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One collective: the call at a seq of a group."""
+
+    gid: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """The call that a rank waits in and that no line names."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unnamed:
+    """The members of a group that no line names."""
+
+    gid: int
+
+
+Called = Instance | PairInstance
+Node = Host | Called | Untold | Unnamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +111,10 @@ class WaitGraph:
         told = {rank: [c for c in calls if c.node in known] for rank, calls in self.open_calls.items()}
         return WaitGraph(edges, {r: calls for r, calls in told.items() if calls}, self.pairs, self.roots)
 
-    def add(self, node: Node) -> dict[Node, bool]:
-        """Return what a node waits for, adding the node when it is new."""
-        return self.edges.setdefault(node, {})
-
     def connect(self, source: Node, target: Node, assumed: bool) -> None:
         """Add an edge, and its nodes; one that is certain for any rank is certain."""
-        targets = self.add(source)
-        self.add(target)
+        targets = self.edges.setdefault(source, {})
+        self.edges.setdefault(target, {})
         targets[target] = assumed and targets.get(target, True)
 
     def calls_of(self, node: Node) -> list[tuple[int, OpenCall]]:

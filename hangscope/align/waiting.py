@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.nodes import Called, Host, Instance, PairInstance, Unnamed, Untold
-from hangscope.align.p2p import pairs
+from hangscope.align.p2p import PairInstance, pairs
 from hangscope.align.roots import find_roots
-from hangscope.align.waitgraph import OpenCall, WaitGraph
-from hangscope.incident import Incident, State
+from hangscope.align.waitgraph import Called, Host, Instance, OpenCall, Unnamed, Untold, WaitGraph
+from hangscope.incident import Group, Incident, State
 
 MOST_EDGES = 2**18  # beyond them only the first open call of a group waits for members that were not seen
 
@@ -36,12 +35,8 @@ def build(
         _connect_in_order(graph, Host(rank), calls)
     by_gid = {view.group.gid: view for view in views}
     called = [node for node in graph.edges if isinstance(node, Called)]
-    first: dict[int, int] = {}
-    for node in called:
-        if isinstance(node, Instance):
-            first[node.gid] = min(node.seq, first.get(node.gid, node.seq))
-    edges = 0
-    for node in called:
+    edges, first = 0, dict[int, int]()
+    for node in sorted(called, key=lambda n: n.index if isinstance(n, PairInstance) else n.seq):
         if isinstance(node, PairInstance):
             pair = graph.pairs[node]
             ends = (node.source, pair.send), (node.destination, pair.recv)
@@ -50,7 +45,8 @@ def build(
             view = by_gid[node.gid]
             absent = [r for r in view.seen if (view.members[r].enqueued or 0) < node.seq]
             # Later calls of a group wait behind its first.
-            if node.seq > view.proven and (edges < MOST_EDGES or node.seq == first[node.gid]):
+            is_first = node.seq == first.setdefault(node.gid, node.seq)
+            if node.seq > view.proven and (is_first or edges < MOST_EDGES):
                 absent += view.unseen
             if view.group.partial:
                 graph.connect(node, Unnamed(node.gid), True)
@@ -58,7 +54,7 @@ def build(
         for rank in absent:
             graph.connect(node, Host(rank), False)
         if isinstance(node, Instance) and not graph.edges[node]:
-            _wait_for_unknown_members(incident, graph, node, by_gid[node.gid])
+            _wait_for_unknown_members(incident, graph, node, by_gid[node.gid].group)
     find_roots(incident, graph, idle)
     return graph
 
@@ -100,7 +96,7 @@ def _connect_in_order(graph: WaitGraph, host: Host, calls: Sequence[OpenCall]) -
     for _, batch in groupby(calls, lambda call: call.batch):
         current = list(batch)
         for call in current:
-            graph.add(call.node)
+            graph.edges.setdefault(call.node, {})
             for before in earlier:
                 graph.connect(call.node, before.node, before.gid != call.gid)
             if not earlier:
@@ -111,20 +107,17 @@ def _connect_in_order(graph: WaitGraph, host: Host, calls: Sequence[OpenCall]) -
         earlier = current
 
 
-def _wait_for_unknown_members(
-    incident: Incident, graph: WaitGraph, node: Instance, view: GroupFrontier
-) -> None:
+def _wait_for_unknown_members(incident: Incident, graph: WaitGraph, node: Instance, group: Group) -> None:
     """Let a call that all known members joined wait for those that its group may have besides: all else is in it.
 
     These are ranks that were not seen and are in none of the groups beside it.
     """
-    group, size = view.group, incident.world_size
     if group.members_known or group.partial:
         return
-    alike = [g.ranks for g in incident.groups if g.desc == group.desc and len(g.ranks) < size]
+    alike = [g.ranks for g in incident.groups if g.desc == group.desc and len(g.ranks) < incident.world_size]
     others = {rank for ranks in (group.ranks, *alike) for rank in ranks}
     may_be = [r for r, record in sorted(incident.ranks.items()) if not record.seen and r not in others]
-    for rank in may_be if len(group.ranks) != size else ():
+    for rank in may_be:
         graph.connect(node, Host(rank), True)
     if not may_be and len(group.ranks) == 1:
         graph.connect(node, Unnamed(group.gid), True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.align.nodes import Untold
+from hangscope.align.waitgraph import Untold
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Late, Nothing, Unseen

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from hangscope.align.divergence import GroupHistory
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.nodes import Called, Host, Node, PairInstance
+from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
-from hangscope.align.waitgraph import Root, WaitGraph
+from hangscope.align.waitgraph import Called, Host, Node, Root, WaitGraph
 from hangscope.explain.finding import AnyFinding, OwnCall, StuckCall
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import Incident

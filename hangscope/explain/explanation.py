@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope import incident
-from hangscope.align.nodes import Instance, Untold
+from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
     Absent,
@@ -101,18 +101,15 @@ def _by_calls(aligned: Aligned, found: Sequence[Finding], lagging: frozenset[int
 def _by_text(aligned: Aligned) -> list[Weighed]:
     """Return what text tells, held against the calls that are open."""
     replay = Replay(aligned.graph)
-    # Of whom no line tells for whom they wait, every root may be the one.
-    opened = aligned.graph.open_calls.items()
-    waiting = frozenset(rank for rank, calls in opened if calls and not isinstance(calls[0].node, Untold))
     weighed = []
     for finding, source in told(aligned.incident, aligned.stated):
         if source is Source.REPORT and isinstance(finding, Absent):
             finding = _in_its_own_call(aligned, finding)
         culprits = frozenset(finding.culprits)
-        if source is Source.SILENCE and culprits and culprits <= waiting:
+        if source is Source.SILENCE and culprits and culprits <= replay.waiting:
             continue  # it printed no error, and its dump shows it in a call all the same
-        left = replay.stuck(culprits) & waiting - culprits if culprits else frozenset()
-        share = 1 - len(left) / max(1, len(waiting - culprits))
+        left = replay.stuck(culprits) - culprits if culprits else frozenset()
+        share = 1 - len(left) / max(1, len(replay.waiting - culprits))
         weighed.append(Weighed(finding, source, share - price(finding, source)))
     return weighed
 

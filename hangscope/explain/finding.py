@@ -8,9 +8,8 @@ from typing import ClassVar, TypeVar
 
 from hangscope.align.divergence import GroupHistory, RankEdit
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.nodes import Instance, PairInstance
-from hangscope.align.p2p import Pair
-from hangscope.align.waitgraph import Root
+from hangscope.align.p2p import Pair, PairInstance
+from hangscope.align.waitgraph import Instance, Root
 from hangscope.dataclass import dataclass
 from hangscope.incident import CallKind, Event, Group
 

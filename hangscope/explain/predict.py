@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import groupby, pairwise
 
-from hangscope.align.nodes import Host, Node, Unnamed, Untold
-from hangscope.align.waitgraph import WaitGraph
+from hangscope.align.waitgraph import Host, Node, Unnamed, Untold, WaitGraph
 
 MOST_REPLAYED = 64  # ranks of an explanation whose undoing is tried
 
@@ -20,7 +19,9 @@ class Replay:
     """One wait-for graph, ready to be run on."""
 
     def __init__(self, graph: WaitGraph) -> None:
-        self.waiting = frozenset(graph.waiting)
+        # Of whom no line tells for whom they wait, every root may be the one: they count for none, and against none.
+        nowhere = {r for r, calls in graph.open_calls.items() if calls and isinstance(calls[0].node, Untold)}
+        self.waiting = frozenset(graph.waiting) - nowhere
         self._batches: dict[
             int, list[list[Node]]
         ] = {}  # a rank's open calls, those that run at the same time together

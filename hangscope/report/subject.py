@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.nodes import Instance, Node, PairInstance, Unnamed
-from hangscope.align.waitgraph import OpenCall, WaitGraph
+from hangscope.align.p2p import PairInstance
+from hangscope.align.waitgraph import Instance, Node, OpenCall, Unnamed, WaitGraph
 from hangscope.analysis import Analysis
 from hangscope.conclusion import Verdict
 from hangscope.incident import CallKind, Incident, State

@@ -1,15 +1,15 @@
 """How sure a verdict may be: what lowers its confidence, each doubt by its name, and what was missing that would have made it surer.
 
 Confidence starts from what the rule itself can establish and falls with everything that is missing or assumed. A doubt is a
-function from the case and its match to the level that it leaves at most (0 low, 1 medium) and why, or None where it does not
-apply. They are asked in the order of `DOUBTS`, and only those that lower the level are told.
+function that yields the levels that a case leaves its match at most (0 low, 1 medium), each with its reason. They are asked in
+the order of `DOUBTS`, and only those that lower the level are told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 
-from hangscope.align.nodes import Untold
 from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
@@ -36,17 +36,16 @@ _OF_PROGRAMS = frozenset(
     }
 )  # fmt: skip
 
-Doubt = tuple[int, str] | None
+Doubts = Iterator[tuple[int, str]]
 
 
 def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     """Return the level (2 high, 1 medium, 0 low) that a match has earned, and the reasons of each step."""
     level, reasons = match.strength, [_BY_STRENGTH[match.strength]]
-    for asks in DOUBTS:
-        doubt = asks(case, match) if level > LOW else None
-        if doubt is not None and doubt[0] < level:
-            level = doubt[0]
-            reasons.append(doubt[1])
+    for most, why in chain.from_iterable(asks(case, match) for asks in DOUBTS if level > LOW):
+        if most < level:
+            level = most
+            reasons.append(why)
     dumps = case.finding.stuck.view is not None and any(r.dump_file for r in case.incident.ranks.values())
     kinds = sorted({*(item.kind for item in match.evidence), *(("dump",) if dumps else ())})
     if len(kinds) > 1:
@@ -88,150 +87,140 @@ def _unseen(case: Case, match: Match) -> set[int]:
     return ranks - set(match.culprits)
 
 
-def damaged(case: Case, match: Match) -> Doubt:
-    """Files are damaged or lines torn, or on an error that a peer's end brings about as well."""
-    why = damage(case, match) or doubtful_death(case, match)
-    return (MEDIUM, why) if why else None
+def damaged(case: Case, match: Match) -> Doubts:
+    """Files are damaged or lines torn, or an error is one that a peer's end brings about as well."""
+    if why := damage(case, match) or doubtful_death(case, match):
+        yield MEDIUM, why
 
 
-def went_on(case: Case, match: Match) -> Doubt:
+def went_on(case: Case, match: Match) -> Doubts:
     """Who waits counts further steps behind its timeout, or says that its loop is over and no line tells of trouble."""
     gave_up = {(e.file, e.rank): e.line for e in case.statements.all(WatchdogTimeout)}
     for e in case.statements.all(Progress) if _by_calls(case, match) and match.cause != "slow_rank" else ():
         if e.step is not None and gave_up.get((e.file, e.rank), e.line) < e.line:
-            return LOW, f"{e.file} counts further steps behind the line of a timeout"
+            yield LOW, f"{e.file} counts further steps behind the line of a timeout"
         if e.done and match.cause == "stuck_rank" and e.rank not in match.culprits and not trouble(case):
-            return LOW, "a line says that the loop ended, and none tells of trouble"
-    return None
+            yield LOW, "a line says that the loop ended, and none tells of trouble"
 
 
-def even_sides(case: Case, match: Match) -> Doubt:
+def even_sides(case: Case, match: Match) -> Doubts:
     """Nobody is named, for the sides are even: surely so where others' lines are not here, who may be of either side."""
-    if not case.finding.tie:
-        return None
     unread = beyond_the_text(case.incident, case.statements) | without_a_log(case.incident, case.statements)
-    if case.from_text and unread:
-        return LOW, f"the sides are even, and the lines of {ranks_phrase(unread)} are not here"
-    why = "the sides are even and history does not tell which is wrong"
-    return (MEDIUM, why) if not match.culprits else None
+    if case.finding.tie and case.from_text and unread:
+        yield LOW, f"the sides are even, and the lines of {ranks_phrase(unread)} are not here"
+    if case.finding.tie and not match.culprits:
+        yield MEDIUM, "the sides are even and history does not tell which is wrong"
 
 
-def leaves_waiting(case: Case, match: Match) -> Doubt:
+def leaves_waiting(case: Case, match: Match) -> Doubts:
     """Ranks would still wait if the named ones, and those that were not seen, did what is expected of them."""
     if not _by_calls(case, match) or not 0 < len(match.culprits) <= MOST_REPLAYED:
-        return None
+        return
     freed = {*match.culprits, *_unseen(case, match)}
-    # Of some only text says that they waited, and not for whom.
-    nowhere = {r for r, calls in case.graph.open_calls.items() if isinstance(calls[0].node, Untold)}
-    left = Replay(case.graph).stuck(freed) - freed - nowhere
+    left = Replay(case.graph).stuck(freed) - freed
     if len(left) <= LEFT * len(case.graph.waiting):
-        return None
+        return
     for root in case.graph.roots:
         if root.ranks and freed.isdisjoint(root.ranks) and left <= root.explains:
-            return LOW, f"{ranks_phrase(root.ranks)} would keep {ranks_phrase(left)} waiting without it"
-    return MEDIUM, f"it leaves unexplained why {ranks_phrase(left)} would wait"
+            yield LOW, f"{ranks_phrase(root.ranks)} would keep {ranks_phrase(left)} waiting without it"
+    yield MEDIUM, f"it leaves unexplained why {ranks_phrase(left)} would wait"
 
 
-def guessed(case: Case, match: Match) -> Doubt:
+def guessed(case: Case, match: Match) -> Doubts:
     """Nothing but what ranks printed last tells, or what was so for a moment; or who waits for whom is assumed."""
     end, told = case.statements.external, case.solid or match.cause in TOLD
     signalled = end is not None and end.signal is not None and not told and shows_a_wait(case)
     if signalled or (_by_calls(case, match) and case.finding.guess):
-        return LOW, "it rests on what the ranks printed last, or on counts or stacks of one moment"
-    why = "it rests on an assumption about who waits for whom, or about which group a log line means"
-    return (MEDIUM, why) if _by_calls(case, match) and case.finding.assumed else None
+        yield LOW, "it rests on what the ranks printed last, or on counts or stacks of one moment"
+    if _by_calls(case, match) and case.finding.assumed:
+        yield (
+            MEDIUM,
+            "it rests on an assumption about who waits for whom, or about which group a log line means",
+        )
 
 
-def of_one_moment(case: Case, match: Match) -> Doubt:
+def of_one_moment(case: Case, match: Match) -> Doubts:
     """Ranks are in no call by dumps alone: so are several of a job that moves, and those whose dumps are older than others'."""
     if not isinstance(case.finding, Absent) or case.from_text:
-        return None
-    waited, stood = (
-        case.frame_of(case.finding.stuck.kind),
-        map(case.statements.whereabouts.get, match.culprits),
-    )
+        return
+    waited = case.frame_of(case.finding.stuck.kind)
+    stood = map(case.statements.whereabouts.get, match.culprits)
     raised = [where.stack for where in stood if where is not None and where.kind == "log" and where.op]
     if waited is not None and any(waited not in stack for stack in raised):
-        return LOW, "a traceback stands in another call, so that its rank's dump may be older than the freeze"
+        yield LOW, "a traceback stands in another call, so that its rank's dump may be older than the freeze"
     if case.graph.early and not trouble(case):
-        return LOW, "another dump is older than its peers', and so may be what shows it in no call"
-    why = "several ranks are in no call by their dumps alone, which may be of a moment"
-    return (MEDIUM, why) if len(match.culprits) > 1 and not trouble(case) else None
+        yield LOW, "another dump is older than its peers', and so may be what shows it in no call"
+    if len(match.culprits) > 1 and not trouble(case):
+        yield MEDIUM, "several ranks are in no call by their dumps alone, which may be of a moment"
 
 
-def died_beside(case: Case, match: Match) -> Doubt:
+def died_beside(case: Case, match: Match) -> Doubts:
     """Another rank died of its own fault: its peers wait for it, or abort their communicators, which finishes calls unevenly.
 
     Or who is said to lag had nothing overdue when the others timed out: its dump is older than that.
     """
     died = {death.rank for death in case.statements.deaths} - set(match.culprits)
     if match.cause == "stuck_rank" and isinstance(case.finding, Absent) and died:
-        return LOW, f"{ranks_phrase(died)} died of a fault of its own"
+        yield LOW, f"{ranks_phrase(died)} died of a fault of its own"
     if match.cause != "gpu_stall" or not isinstance(case.finding, Lagging):
-        return None
+        return
     if gone := _unseen(case, match) | died:
         why = "may have died, whose peers' communicators then finish calls unevenly"
-        return LOW, f"{ranks_phrase(gone)} {why}"
-    early = idle(case.statements).intersection(match.culprits)
-    why = f"the log of {ranks_phrase(early)} tells of nothing overdue, so its dump may be older"
-    return (LOW, why) if early else None
+        yield LOW, f"{ranks_phrase(gone)} {why}"
+    if early := idle(case.statements).intersection(match.culprits):
+        yield LOW, f"the log of {ranks_phrase(early)} tells of nothing overdue, so its dump may be older"
 
 
-def others_unseen(case: Case, match: Match) -> Doubt:
-    """Other ranks that calls wait for left no usable dump, or half of the group's members.
+def others_unseen(case: Case, match: Match) -> Doubts:
+    """Other ranks that calls wait for left no usable dump, or half of the group's members, or nobody recorded its members.
 
     Where a device is said to lag, any of them: one may have broken the call.
     """
     finding, view, ranks = case.finding, case.finding.stuck.view, case.incident.ranks
     if not _by_calls(case, match):
-        return None
+        return
     if (gone := _unseen(case, match)) and not isinstance(finding, Different):
-        return MEDIUM, f"calls also lack {ranks_phrase(gone)}, of which no usable dump was seen"
+        yield MEDIUM, f"calls also lack {ranks_phrase(gone)}, of which no usable dump was seen"
     if view is None:
-        return None
+        return
     # Of a group with sends and receives a frontier is not always known, although the rank was seen.
     others = [r for r in view.unseen if not (ranks[r].seen and view.group.gid in ranks[r].p2p)]
-    few = f"{len(others)} of {len(view.members)} members of the group were not seen ({ranks_phrase(others)})"
-    doubtful = 2 * len(others) >= len(view.members) or (others and isinstance(finding, Lagging))
-    return (MEDIUM, few) if doubtful else None
+    if 2 * len(others) >= len(view.members) or (others and isinstance(finding, Lagging)):
+        few = f"{len(others)} of {len(view.members)} members of the group were not seen"
+        yield MEDIUM, f"{few} ({ranks_phrase(others)})"
+    if isinstance(finding, Absent | Unseen) and not view.group.members_known and not match.frame:
+        why = "the members of the group are not recorded, so that nobody can be called absent for certain"
+        yield MEDIUM, why
 
 
-def members_unknown(case: Case, match: Match) -> Doubt:
-    """Somebody is called absent from a group whose members nobody recorded."""
-    group, absent = case.finding.stuck.group, isinstance(case.finding, Absent | Unseen)
-    unknown = group is not None and not group.members_known and not match.frame and _by_calls(case, match)
-    why = "the members of the group are not recorded, so that nobody can be called absent for certain"
-    return (MEDIUM, why) if unknown and absent else None
-
-
-def mostly_silent(case: Case, match: Match) -> Doubt:
-    """Where text is all there is, most ranks left none, and no line tells of a wait or an end: the job may have gone on."""
+def text_alone(case: Case, match: Match) -> Doubts:
+    """No call was recorded; or, of most ranks not even text, and no line tells of a wait or an end: the job may have gone on."""
     records, told = case.incident.ranks.values(), case.statements
     silent = sum(not record.files and not record.events for record in records)
-    doubtful = case.from_text and 2 * silent > len(records) and not (told.exits or told.witnesses)
-    return (MEDIUM, f"most ranks left no text ({silent} of {len(records)})") if doubtful else None
+    if case.from_text and 2 * silent > len(records) and not (told.exits or told.witnesses):
+        yield MEDIUM, f"most ranks left no text ({silent} of {len(records)})"
+    if case.from_text and not case.solid and match.cause not in TOLD | {"slow_rank"}:
+        yield MEDIUM, "there is no record of the calls: it rests on lines of text"
 
 
-def text_alone(case: Case, match: Match) -> Doubt:
-    """No call was recorded."""
-    alone = case.from_text and not case.solid and match.cause not in TOLD | {"slow_rank"}
-    return (MEDIUM, "there is no record of the calls: it rests on lines of text") if alone else None
-
-
-def no_history(case: Case, match: Match) -> Doubt:
-    """Lines tell the odd call, and nothing of what was called before it."""
+def no_history(case: Case, match: Match) -> Doubts:
+    """Lines tell the odd call, and nothing of what was called before it; or no frames tell calls of one op apart."""
     finding, ranks = case.finding, case.incident.ranks
+    if match.cause not in _OF_PROGRAMS or finding.stuck.view is None:
+        return
     own, peer = finding.own.kind, finding.stuck.kind
     other_op = own is not None and peer is not None and own.op != peer.op
-    told = all(ranks[r].absence is Absence.TOLD for r in match.culprits if r in ranks)
-    rests = match.cause in _OF_PROGRAMS and match.culprits and told and finding.stuck.view is not None
-    if not rests or (other_op and not finding.change.elsewhere and not finding.assumed):
-        return None
-    why = "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well"
-    return LOW, why
+    told = match.culprits and all(ranks[r].absence is Absence.TOLD for r in match.culprits if r in ranks)
+    if told and (not other_op or finding.change.elsewhere or finding.assumed):
+        why = "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well"
+        yield LOW, why
+    if not case.frames_recorded and not case.from_text:
+        shown = finding.change.edit is not None or match.cause == "collective_order_mismatch"
+        why = "no frames were recorded, so that calls of one op from other lines look alike"
+        yield MEDIUM if shown else LOW, why
 
 
-def not_here(case: Case, match: Match) -> Doubt:
+def not_here(case: Case, match: Match) -> Doubts:
     """Nothing was collected of ranks for whom the named one may wait in its turn."""
     gone = not_collected(case.incident, case.statements) - set(match.culprits)
     placed = any(case.statements.of(r, DumpObserved) for r in match.culprits)
@@ -239,21 +228,11 @@ def not_here(case: Case, match: Match) -> Doubt:
     absent = isinstance(case.finding, Absent) and len(gone) > 1 and not placed
     lags = isinstance(case.finding, Lagging) and match.cause == "gpu_stall"
     doubtful = absent or ((lags or isinstance(case.finding, Unseen)) and not own_words)
-    why = f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn"
-    return (LOW, why) if gone and doubtful and not case.from_text else None
+    if gone and doubtful and not case.from_text:
+        yield LOW, f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn"
 
 
-def no_frames(case: Case, match: Match) -> Doubt:
-    """No frames tell calls of one op apart."""
-    recorded = case.frames_recorded or case.from_text or case.finding.stuck.view is None
-    why = "no frames were recorded, so that calls of one op from other lines look alike"
-    if recorded or match.cause not in _OF_PROGRAMS:
-        return None
-    shown = case.finding.change.edit is not None or match.cause == "collective_order_mismatch"
-    return MEDIUM if shown else LOW, why
-
-
-DOUBTS: tuple[Callable[[Case, Match], Doubt], ...] = (
-    damaged, went_on, even_sides, leaves_waiting, guessed, of_one_moment, died_beside, others_unseen, members_unknown, mostly_silent,
-    text_alone, no_history, not_here, no_frames,
+DOUBTS: tuple[Callable[[Case, Match], Doubts], ...] = (
+    damaged, went_on, even_sides, leaves_waiting, guessed, of_one_moment, died_beside, others_unseen, text_alone, no_history,
+    not_here,
 )  # fmt: skip

@@ -77,12 +77,7 @@ def doubtful_death(case: Case, match: Match) -> str:
             return f"the traceback of {who} is not whole: its last line may be of an error that was caught"
         place = event.frames[0].file.replace("\\", "/") if event.frames else ""
         of_peers = place.endswith(_COMMUNICATION) or _ITS_WORDS.search(event.message)
-        if (
-            of_peers
-            and event.type.rsplit(".", 1)[-1] not in _ARGUMENT_ERRORS
-            and death.rank in match.culprits
-        ):
-            return (
-                f"{who}'s error came out of the communication layer, which also raises it for what a peer did"
-            )
+        argument = event.type.rsplit(".", 1)[-1] in _ARGUMENT_ERRORS
+        if of_peers and not argument and death.rank in match.culprits:
+            return f"the communication layer raised {who}'s error, as it also does for what a peer did"
     return ""

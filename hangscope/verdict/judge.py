@@ -1,21 +1,18 @@
-"""From findings and rules to one verdict: who, what, why, how sure, and what speaks against it.
-
-Confidence is earned: it starts from what the rule itself can establish and falls with everything that is missing or
-assumed. The reasons of each step are kept for the report.
-"""
+"""From findings and rules to one verdict: who, what, why, how sure, and what speaks against it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
 
+from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.conclusion import Hypothesis, Verdict
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Candidate, Circular, Different, Late
 from hangscope.explain.text.stop import find_stop
-from hangscope.verdict import ledger, verdicts
+from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.confidence import confidence, missing_inputs
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
@@ -38,8 +35,8 @@ class Judgement:
     hypotheses: Sequence[Hypothesis] = ()
 
 
-def judge(case: Case) -> Judgement:
-    """Return the verdict on a case and the status of its job."""
+def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
+    """Return the verdict on a case and the status of its job; `views` are how far the members of each group came."""
     if ended_well(case) or serves(case):
         return Judgement("no_hang", None)
     missing, set_aside = missing_inputs(case), case.explanation.set_aside
@@ -50,7 +47,7 @@ def judge(case: Case) -> Judgement:
         if isinstance(case.finding, Different) and case.solid and half:
             matches.insert(0, replace(first, culprits=()))  # they prove the freeze, whoever is wrong
     if not matches:
-        status, stop = status_without_verdict(case), find_stop(case.statements)
+        status, stop = status_without_verdict(case, views), find_stop(case.statements)
         if status == "no_hang":
             return Judgement(status, None)
         if stop is None:
@@ -64,7 +61,7 @@ def judge(case: Case) -> Judgement:
         status = "inconclusive" if damage(case, best) else "no_hang"
         return Judgement(status, verdict, reasons, missing, set_aside)
     status = "hang" if verdict.cause != "unknown" or verdict.culprit_ranks else "inconclusive"
-    weighed = ledger.hypotheses(case, best, matches[1:], verdict)
+    weighed = substantiation.hypotheses(case, best, matches[1:], verdict)
     return Judgement(status, verdict, reasons, missing, set_aside, weighed)
 
 
@@ -84,10 +81,8 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
     finding = case.finding
     told = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Calls at one number of their group that cannot match wait for ever.
-    misfit = (
-        isinstance(finding, Different) and finding.own.gid is None and finding.own.seq == finding.stuck.seq
-    )
-    if case.incident.momentary and not told and not misfit:
+    at_one = finding.own.gid is None and finding.own.seq == finding.stuck.seq
+    if case.incident.momentary and not told and not (isinstance(finding, Different) and at_one):
         return not trouble(case)
     # Where no recorder shows a call open, a stack beside it is of a moment as well.
     momentary = not (told or isinstance(finding, Circular)) or not case.graph.waiting

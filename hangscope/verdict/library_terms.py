@@ -59,21 +59,14 @@ def _advice(
     here = _situation(case, match, own, peer)
     fitting = [rule for rule in case.knowledge.advice if rule.fits(here)]
     site = [rule for rule in fitting if not rule.built_in]
-    general = min(
-        (rule for rule in fitting if rule.built_in),
-        key=lambda r: min(_depth(r, own), _depth(r, peer)),
-        default=None,
-    )
-    told = [line for rule in (alone, general) if rule is not None for line in _lines(rule, words)]
+    general = sorted((r for r in fitting if r.built_in), key=lambda r: min(_depth(r, own), _depth(r, peer)))
+    told = _lines([*filter(None, [alone]), *general[:1]], words)
     if told and match.cause in _ALONE:
         told.append("Every rank must reach each collective of a step, or none.")
-    whom = []
-    for rule in (*site, reading.call):
-        if rule is not None:
-            whom += [f"Ask {rule.owner}, who own this."] if rule.owner else []
-            whom += [f"Runbook: {rule.runbook}"] if rule.runbook else []
-    own_words = [line for rule in site for line in _lines(rule, words)]
-    return list(dict.fromkeys([*own_words, *whom, *(told or match.advice)]))
+    owned = [*site, *filter(None, [reading.call])]
+    whom = [f"Ask {rule.owner}, who own this." for rule in owned if rule.owner]
+    whom += [f"Runbook: {rule.runbook}" for rule in owned if rule.runbook]
+    return list(dict.fromkeys([*_lines(site, words), *whom, *(told or match.advice)]))
 
 
 def _depth(rule: Rule, stack: Stack) -> int:
@@ -95,15 +88,15 @@ def _situation(case: Case, match: Match, own: Stack, peer: Stack) -> Situation:
     )
 
 
-def _lines(rule: Rule, words: dict[str, str]) -> Sequence[str]:
-    """Return a rule's advice with its link behind the first sentence."""
+def _lines(rules: Sequence[Rule], words: dict[str, str]) -> list[str]:
+    """Return the advice of rules, each with its link behind the first sentence."""
     lines = []
-    for line in rule.advice:
-        for key, word in words.items():
-            line = line.replace(key, word)
-        lines.append(line[:1].upper() + line[1:])
-    if lines and rule.docs:
-        lines[0] += f" See {rule.docs}"
+    for rule in rules:
+        for place, line in enumerate(rule.advice):
+            for key, word in words.items():
+                line = line.replace(key, word)
+            link = f" See {rule.docs}" if rule.docs and not place else ""
+            lines.append(line[:1].upper() + line[1:] + link)
     return lines
 
 

@@ -27,9 +27,8 @@ def with_the_others(case: Case, best: Match) -> Match:
     answers = [_about(case, rival, first) for rival in case.explanation.rivals[:MOST] if alone]
     others = [match for match in answers if match is not None]
     added = {rank for match in others for rank in match.culprits}
-    left = replay.stuck(first | added) & alone if others else alone
     # Else nobody but they themselves would be freed.
-    return best if left >= alone - added else _joined(best, others)
+    return best if replay.stuck(first | added) >= alone - added else _joined(best, others)
 
 
 def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:

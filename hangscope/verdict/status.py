@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
+from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case
 from hangscope.events import Event
 from hangscope.explain.finding import Lagging
@@ -43,11 +44,11 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     reached = finding.explained if lag and len(finding.culprits) != 1 else max(finding.explained, len(two))
     if (lag and not finding.culprits) or 2 * reached < len(waiting):
         return True
-    # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
-    early = finding.stuck.view.early if finding.stuck.view is not None else ()
     stood = case.statements.whereabouts.items()  # who is blocked in another call than the named is not free
     blocked = {rank for rank, where in stood if where.inside} if named else set()
-    free = seen - waiting - blocked - set(early)
+    # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
+    early = finding.stuck.view.early if finding.stuck.view is not None else set[int]()
+    free = seen - waiting - blocked - early
     alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)
     return not alone and len(free) >= len(waiting)
 
@@ -77,11 +78,9 @@ def serves(case: Case) -> bool:
     last = max(case.statements.all(Served), key=lambda e: (e.file, e.line), default=None)
     if last is None or not last.well or case.graph.waiting:
         return False
-    if any(not isinstance(e, NoProgress) and not _harmless_at_an_end(e) for e in trouble(case)):
-        return False
-    return all(
-        e.file == last.file and e.line <= last.line for e in _lines(case) if not isinstance(e, Progress)
-    )
+    told = (e for e in _lines(case) if not isinstance(e, Progress))
+    harmless = all(isinstance(e, NoProgress) or _harmless_at_an_end(e) for e in trouble(case))
+    return harmless and all(e.file == last.file and e.line <= last.line for e in told)
 
 
 def _lines(case: Case) -> list[Event]:
@@ -91,11 +90,10 @@ def _lines(case: Case) -> list[Event]:
 
 def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
     """Return whether all ranks speak in the log of a good end, in no other one, and not behind it; of whom it counts all, those who speak."""
-    counts_all, ranks = end.of_a_script and end.everywhere, set(case.incident.ranks)
+    counts_all = end.of_a_script and end.everywhere
     told = [e for e in _lines(case) if (counts_all if e.rank is None else not e.by_launcher)]
     behind = any(e.file != end.file or (e.line > end.line and end.of_a_script) for e in told)
-    all_speak = {e.rank for e in told} == ranks == set(range(len(ranks))) != set()
-    return not behind and (counts_all or all_speak)
+    return bool(told) and not behind and (counts_all or {e.rank for e in told} == set(case.incident.ranks))
 
 
 def _all_processes_ended(case: Case) -> bool:
@@ -115,15 +113,13 @@ def _all_processes_ended(case: Case) -> bool:
 
 def _all_took_their_leave(case: Case) -> bool:
     """Return whether the last that every rank printed is that its job is over, and no stack shows it anywhere."""
-    ranks = case.incident.ranks
-    if len(ranks) < 2 or sorted(ranks) != list(range(len(ranks))):
-        return False
-    for record in ranks.values():
+    records = case.incident.ranks.values()
+    for record in records:
         told = [e for e in record.events if not e.by_launcher and not isinstance(e, PrintedTail)]
         last = max(told, key=lambda e: e.line, default=None)
         if record.threads or not (isinstance(last, Progress) and last.over):
             return False
-    return True
+    return len(records) > 1
 
 
 def _harmless_at_an_end(event: Event) -> bool:
@@ -140,7 +136,7 @@ def trouble(case: Case) -> list[Event]:
     return [e for e in found if not (isinstance(e, Exit) and e.code == 0)]
 
 
-def status_without_verdict(case: Case) -> str:
+def status_without_verdict(case: Case, views: Sequence[GroupFrontier]) -> str:
     """Return no_hang only with positive proof, else inconclusive."""
     incident = case.incident
     if trouble(case) or case.graph.waiting or damaged_files(incident) or not incident.ranks:
@@ -149,18 +145,10 @@ def status_without_verdict(case: Case) -> str:
     blind = any(n.code == "detail_recording" for n in incident.notes)
     all_seen = not blind and all(r.seen and r.dump_file for r in incident.ranks.values())
     all_exited = case.statements.left_quietly.keys() >= incident.ranks.keys()
-    return "no_hang" if (all_seen and _equal_frontiers(case)) or all_exited else "inconclusive"
+    return "no_hang" if (all_seen and _equal_frontiers(views)) or all_exited else "inconclusive"
 
 
-def _equal_frontiers(case: Case) -> bool:
+def _equal_frontiers(views: Sequence[GroupFrontier]) -> bool:
     """Return whether all members of every group stand at the same seq, with calls made at all."""
-    made, ranks = False, case.incident.ranks
-    for group in case.incident.groups:
-        queues = [ranks[rank].queues.get(group.gid) if rank in ranks else None for rank in group.ranks]
-        ends = {
-            max(int(q.seq.max(initial=0)), q.frontier.enqueued or 0) if q is not None else 0 for q in queues
-        }
-        if len(ends) > 1:
-            return False
-        made = made or any(ends)
-    return made
+    ends = [{member.enqueued or 0 for member in view.members.values()} for view in views]
+    return all(len(seqs) <= 1 for seqs in ends) and any(map(any, ends))

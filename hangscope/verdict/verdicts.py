@@ -16,7 +16,7 @@ from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.verdict import ledger, substantiation
+from hangscope.verdict import substantiation
 
 _ONCE_MORE = (
     "Take the stacks of all ranks twice, a minute apart (py-spy dump): who has moved in between does not hang.",
@@ -94,19 +94,16 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
     finding, stuck = case.finding, case.finding.stuck
     culprits = tuple(sorted(set(match.culprits)))
     # Text shows ranks waiting that timed out or lost a peer, or sat in a monitored barrier.
-    barrier = {e.rank for e in case.statements.all(MonitoredBarrier) if e.rank is not None}
-    waited = case.graph.waiting or finding.waiting or sorted(case.statements.witnesses | barrier)
+    told = case.statements.witnesses | case.statements.ranks(MonitoredBarrier)
+    waited = case.graph.waiting or finding.waiting or sorted(told)
     waiting = tuple(r for r in waited if r not in culprits)
     # Others wait behind those that the graph has in the very call that the verdict names.
     inside = {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set()
-    in_call = waiting
-    if stuck.view is not None and stuck.seq is not None and case.graph.open_calls:
-        # Where all have left it (a device that did not end it), they are its members and wait behind it.
-        members = stuck.view.members
-        in_call = tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in members)
+    # Where all have left it (a device that did not end it), they are its members and wait behind it.
+    members = stuck.view.members if stuck.view is not None and case.graph.open_calls else waiting
+    in_call = tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in members)
     frame = match.frame or case.frame_of(finding.own.kind)
-    whose = match.frame_rank if match.frame is not None else None
-    whose = culprits[0] if whose is None and culprits else whose
+    whose = match.frame_rank if match.frame_rank is not None else next(iter(culprits), None)
     location = Location(frame.file, frame.line, frame.name, whose) if frame is not None else None
     opened = [calls[0].created for r in in_call if (calls := case.graph.open_calls.get(r))]
     ends = (*case.statements.all(Exit), *case.statements.all(ExternalEnd))
@@ -114,7 +111,8 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
     label = case.incident.groups[finding.own.gid].label if finding.own.gid is not None else None
     explained = finding.explained
     if set(culprits) != set(finding.culprits):
-        explained = len(set(waiting) - Replay(case.graph).stuck(culprits or finding.culprits))
+        replay = Replay(case.graph)
+        explained = len(replay.waiting.intersection(waiting) - replay.stuck(culprits or finding.culprits))
     return replace(
         unknown(case, missing),
         cause=match.cause,
@@ -129,7 +127,7 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
         location=location,
         api=match.api,
         evidence=evidence,
-        deciding=ledger.deciding(case, match, evidence),
+        deciding=substantiation.deciding(case, match, evidence),
         since=min(filter(None, opened), default=None),
         until=max((_ns(e.time) or 0 for e in ends if e.time is not None), default=None),
         advice=match.advice[:3],

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangscope.align.nodes import Host, Instance, Unnamed
-from hangscope.align.waitgraph import OpenCall, Root, WaitGraph
+from hangscope.align.waitgraph import Host, Instance, OpenCall, Root, Unnamed, Untold, WaitGraph
 from hangscope.explain.predict import Replay
 
 #: per rank the group of each of its open calls, in its own order; groups hold all ranks
@@ -22,7 +21,7 @@ def graph_of(queues: Queues, size: int, partial: frozenset[int] = frozenset()) -
         calls = [OpenCall(node, n, 0, node.gid, (node.gid, 1)) for n, node in enumerate(made)]
         graph.open_calls[rank] = calls
         for before, call, instance in zip([None, *calls], calls, made, strict=False):
-            graph.add(call.node)
+            graph.edges.setdefault(call.node, {})
             callers.setdefault(instance, set()).add(rank)
             if before is None:
                 graph.connect(Host(rank), call.node, True)
@@ -53,6 +52,13 @@ def test_opposite_orders_are_undone_by_either_side() -> None:
 
 def test_a_call_that_all_joined_stands_still_by_itself() -> None:
     assert Replay(graph_of({0: [1], 1: [1]}, 2)).stuck([]) == {0, 1}
+
+
+def test_whose_call_no_line_names_speaks_against_no_explanation() -> None:
+    graph = graph_of({0: [7], 1: [7]}, 3)
+    graph.open_calls[4] = [OpenCall(Untold(4), 0, 0, -1, (-1, 4))]
+    replay = Replay(graph)
+    assert replay.stuck([2]) == frozenset() and replay.stuck([]) == {0, 1}
 
 
 def test_members_that_no_line_names_are_not_taken_for_present() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.align.nodes import Called, Instance, PairInstance
+from hangscope.align.p2p import PairInstance
+from hangscope.align.waitgraph import Called, Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall, Unpaired, Unseen
 from hangscope.explain.generate.pair_faults import astray

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hangscope.align.nodes import Called, Instance, Node, PairInstance
-from hangscope.align.waitgraph import Root
+from hangscope.align.p2p import PairInstance
+from hangscope.align.waitgraph import Called, Instance, Node, Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Stalled, Unpaired
 from hangscope.explain.generate.pair_faults import guilty_half, may_be_over

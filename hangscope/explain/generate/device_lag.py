@@ -8,7 +8,7 @@ enqueued before, outside of any call: else the wait-for graph would lead to that
 from __future__ import annotations
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.nodes import Called, Instance
+from hangscope.align.waitgraph import Called, Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall, Stalled, Unstarted
 from hangscope.incident import PROVING_OPS, State

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.align.divergence import GroupHistory, Mismatch
-from hangscope.align.nodes import Instance
+from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
 from hangscope.explain.generate.peer_groups import one_fault, outlier_among_peers

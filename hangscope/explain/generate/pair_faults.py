@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.align.matching import numel
-from hangscope.align.nodes import Called, PairInstance
-from hangscope.align.p2p import Half
-from hangscope.align.waitgraph import Root
+from hangscope.align.p2p import Half, PairInstance
+from hangscope.align.waitgraph import Called, Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import OwnCall, Unpaired
 from hangscope.explain.generate.peer_groups import one_fault

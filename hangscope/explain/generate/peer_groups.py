@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import match_key
-from hangscope.align.nodes import PairInstance
+from hangscope.align.p2p import PairInstance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import AnyFinding, Finding
 from hangscope.incident import Group

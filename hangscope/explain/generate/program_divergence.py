@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from hangscope.align.nodes import Host, Instance, Node
+from hangscope.align.waitgraph import Host, Instance, Node
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall, Unpaired
 from hangscope.explain.generate.interleaving import Parting, part

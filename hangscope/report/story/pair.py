@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.align.nodes import PairInstance
-from hangscope.align.p2p import Half
+from hangscope.align.p2p import Half, PairInstance
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.schema.stories import HalfPart, PairStory
 from hangscope.report.subject import Subject, site_of, sizes_of, state_word

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.align.nodes import Node
+from hangscope.align.waitgraph import Node
 from hangscope.report.pictures.call_diff.alignment import align
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.subject import Subject

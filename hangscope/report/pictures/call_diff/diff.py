@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.align.nodes import PairInstance
+from hangscope.align.p2p import PairInstance
 from hangscope.align.rankset import compress
 from hangscope.incident import State
 from hangscope.report.pictures.call_diff.alignment import Alignment, align

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangscope.align.components import components
+from hangscope.align.roots import components
 
 nx = __import__("pytest").importorskip("networkx")
 

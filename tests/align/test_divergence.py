@@ -1,0 +1,18 @@
+"""The first call of a group on which its members do not agree."""
+
+from __future__ import annotations
+
+from hangscope.align.divergence import histories
+from tests.align.test_frontier import views
+from tests.dump_writer import job
+
+
+def test_two_short_histories_may_differ_where_the_largest_class_has_no_call() -> None:
+    recorders = job(4)
+    for recorder in recorders:
+        recorder.call("all_reduce", times=5)
+        if recorder.rank > 1:
+            recorder.call("all_reduce", dtype="Half" if recorder.rank == 2 else "Float", state="scheduled")
+    (view,) = views(recorders)
+    mismatch = histories([view], view.kinds)[view.group.gid].mismatch()
+    assert mismatch is not None and (mismatch.seq, mismatch.sides) == (6, ((2,), (3,)))
