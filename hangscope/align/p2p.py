@@ -8,9 +8,11 @@ aligned at their last completed call, because a send and its receive complete to
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 
+from hangscope.align.matching import numel
 from hangscope.dataclass import dataclass
 from hangscope.incident import Column, Incident, Kinds, Queue, State
 
@@ -64,6 +66,10 @@ class Halves:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def kind(self, index: int) -> int:
+        """Return the index of the kind of one of them."""
+        return int(self._queue.kind[self._rows[index]])
+
     def at(self, index: int, met: bool) -> Half | None:
         """Return one of them, None where there is none. One that has not `met` another waits, whatever its log tells."""
         if not 0 <= index < len(self):
@@ -96,8 +102,21 @@ def pairs(incident: Incident) -> list[Pair]:
             out, into = (sides.get((is_send, source, destination), none) for is_send in (True, False))
             # Where a ring lost the beginning: what to add to a receive's index to get the index of its send.
             shift = out.last_done - into.last_done if wrapped & {source, destination} else 0
-            result += _open_pairs(group.gid, source, destination, out, into, shift)
+            unlike = _first_unlike(incident.kinds, out, into, shift)
+            first = PairInstance(group.gid, source, destination, 0)
+            result += _open_pairs(first, out, into, shift, unlike)
     return result
+
+
+def _first_unlike(kinds: Kinds, out: Halves, into: Halves, shift: int) -> int | None:
+    """Return the index of the first send that is not as long as its receive, where no recorder tells which are over; None: there is none."""
+    if out.tells_completion and into.tells_completion:
+        return None
+    for index in range(max(0, shift), min(len(out), len(into) + shift)):
+        lengths = [numel(kinds[half].input_sizes) for half in (out.kind(index), into.kind(index - shift))]
+        if all(lengths) and lengths[0] != lengths[1]:
+            return index
+    return None
 
 
 def _kinds_of_sides(kinds: Kinds, members: dict[int | None, int], queue: Queue) -> dict[Side, list[int]]:
@@ -116,15 +135,17 @@ def _kinds_of_sides(kinds: Kinds, members: dict[int | None, int], queue: Queue) 
     return made
 
 
-def _open_pairs(gid: int, source: int, destination: int, out: Halves, into: Halves, shift: int) -> list[Pair]:
+def _open_pairs(first: PairInstance, out: Halves, into: Halves, shift: int, unlike: int | None) -> list[Pair]:
     waiting = {*out.waits.tolist(), *(into.waits + shift).tolist()}
     sent, received = range(len(out)), range(shift, len(into) + shift)
     if not (out.tells_completion and into.tells_completion):
         waiting |= set(sent) ^ set(received)
+    if unlike is not None:
+        waiting.add(unlike)
     result = []
     for index in sorted(waiting):
-        met = index in sent and index in received
+        met = index in sent and index in received and index != unlike
         send, recv = out.at(index, met), into.at(index - shift, met)
         if any(half is not None and half.state <= State.STARTED for half in (send, recv)):
-            result.append(Pair(PairInstance(gid, source, destination, index), send, recv))
+            result.append(Pair(replace(first, index=index), send, recv))
     return result

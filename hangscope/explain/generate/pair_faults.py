@@ -46,7 +46,7 @@ def _unlike_before(aligned: Aligned, half: Half, gid: int) -> bool:
     """Return whether a half is of another size than what its rank exchanged most often with this peer before."""
     queue, kinds = aligned.incident.ranks[half.rank].p2p[gid], aligned.incident.kinds
     this = kinds[half.kind]
-    before = (kinds[k] for k in queue.kind[queue.state == State.DONE].tolist())
+    before = (kinds[k] for k in queue.kind[queue.state >= State.DONE].tolist())
     sizes = Counter(
         numel(k.input_sizes) for k in before if (k.op, k.src, k.dst) == (this.op, this.src, this.dst)
     )
