@@ -31,6 +31,8 @@ class Difference:
         self.known = case.finding.own.kind is not None and case.finding.stuck.kind is not None
         self.own = case.finding.own.kind or UNKNOWN
         self.peer = case.finding.stuck.kind or UNKNOWN
+        self.own_stack = case.stack_of(self.own, case.finding.culprits)
+        self.peer_stack = case.stack_of(self.peer, case.finding.waiting)
         self.differs = difference(self.own, self.peer) if self.known else ""  # op, dtype, shape, root or ""
         self.own_gradient, self.peer_gradient = (self.gradients([kind]) for kind in (self.own, self.peer))
 
