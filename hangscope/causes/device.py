@@ -22,10 +22,9 @@ _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVI
 def device_fault(case: Case) -> Match | None:
     """A sticky CUDA error, an Xid, or a device that lags behind what its peers completed with it."""
     finding, statements = case.finding, case.statements
-    warned = [e for e in statements.all(NcclWarn) if e.fault == "cuda"]
-    told: list[Event] = [*statements.all(Xid, CudaError)]
-    faults = [e for e in told if e.rank is not None] or [e for e in warned if e.rank is not None]
-    faults = [e for e in faults if not of_the_program(e)]
+    told = (statements.all(Xid, CudaError), case.warned("cuda"))
+    named_by = ([e for e in events if e.rank is not None] for events in told)
+    faults = [e for e in next(filter(None, named_by), ()) if not of_the_program(e)]
     broken_path = any(e.tier < 3 for e in statements.all(NcclWarn) if e.of_transport)
     if isinstance(finding, Lagging) and 0 < len(finding.culprits) <= _AT_ONCE and not broken_path:
         return _lags(case, finding, faults)

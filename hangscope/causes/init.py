@@ -14,7 +14,6 @@ from hangscope.incident import Event
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
-from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import PortInUse, RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
@@ -58,7 +57,7 @@ def _binds(error: RankException) -> bool:
 
 
 def _duplicate(case: Case) -> Match | None:
-    events = [e for e in case.statements.all(NcclWarn) if e.fault == "duplicate_gpu"]
+    events = case.warned("duplicate_gpu")
     by_device: dict[tuple[object, object], set[int]] = defaultdict(set)
     for event in case.statements.all(NcclInit):
         if event.bus_id and event.rank is not None:
@@ -85,7 +84,7 @@ def _ran(case: Case) -> bool:
 
 def _versions(case: Case) -> Match | None:
     """NCCL's refusal to join ranks of two versions: those of the rarer one are odd, where so many ranks are known that it is rare."""
-    events = [e for e in case.statements.all(NcclWarn) if e.fault == "version_mismatch"]
+    events = case.warned("version_mismatch")
     if not events:
         return None
     # Whose numbers are the job's own where its printer's are: those of a smaller communicator count its members.
@@ -111,7 +110,7 @@ def _versions(case: Case) -> Match | None:
 
 def _bootstrap(case: Case) -> Match | None:
     """NCCL's own word on ranks that could not begin together."""
-    warnings = [e for e in case.statements.all(NcclWarn) if e.fault == "bootstrap"]
+    warnings = case.warned("bootstrap")
     if not warnings or _ran(case):
         return None
     twice = sorted({e.peer_rank for e in warnings if e.peer_rank is not None})

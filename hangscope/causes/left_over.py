@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangscope.align.nodes import Untold
 from hangscope.causes.case import Case, Match, answer, at, who
-from hangscope.conclusion import Evidence, Source
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Late, Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.incident import Stack, State
@@ -59,8 +59,8 @@ def held_at_its_exit(case: Case) -> Match | None:
     if not isinstance(finding, Nothing | Absent | Unseen) or set(finding.culprits).difference(held):
         return None
     left = bool(case.graph.waiting) or any(w.inside for w in case.statements.whereabouts.values())
-    threads = [(r, name, stack) for r in held for name, stack in ranks[r].threads[1:] if user_frame(stack)]
-    frame = user_frame(threads[0][2]) if threads else None
+    threads = [(r, thread) for r in held for thread in ranks[r].threads[1:] if user_frame(thread[1])]
+    frame = user_frame(threads[0][1][1]) if threads else None
     its = "their processes do" if len(held) > 1 else "its process does"
     busy = f": a thread is at {frame}" if frame is not None and not left else ""
     advice = f"End that thread when the script ends: let it see a flag or a deadline, and join it; or start it with daemon=True ({frame or 'py-spy dump shows which it is'})."
@@ -71,8 +71,8 @@ def held_at_its_exit(case: Case) -> Match | None:
         "Leave together: agree on the end over all ranks before any returns." if left else advice,
         strength=0 if not left or finding.guess else 1,
         evidence=[
-            *(_thread(case, r, *ranks[r].threads[0]) for r in held[:4]),
-            *(_thread(case, *thread) for thread in threads[:4]),
+            *(case.stands(r, ranks[r].threads[0]) for r in held[:4]),
+            *(case.stands(r, thread) for r, thread in threads[:4]),
         ],
         frame=frame,
         frame_rank=threads[0][0] if threads else None,
@@ -82,11 +82,6 @@ def held_at_its_exit(case: Case) -> Match | None:
 def _at_exit(stack: Stack) -> bool:
     """Return whether a main thread is past the script, in what Python does at the end of a process."""
     return bool(stack) and stack[-1].name in _EXITS and not any(is_user(frame) for frame in stack)
-
-
-def _thread(case: Case, rank: int, name: str, stack: Stack) -> Evidence:
-    text = f"rank {rank}'s thread {name}: " + " <- ".join(str(frame) for frame in stack[:4])
-    return Evidence("stack", text, rank, Source(case.incident.ranks[rank].stack_file or ""))
 
 
 def late(case: Case) -> Match | None:

@@ -85,7 +85,7 @@ def _lost_a_peer(case: Case) -> list[Event]:
     statements = case.statements
     return [
         *statements.all(GlooClosed),
-        *(e for e in statements.all(NcclWarn) if e.fault == "closed_by_peer"),
+        *case.warned("closed_by_peer"),
         *(e for e in statements.all(AsyncError) if e.error == "remote"),
     ]
 
@@ -139,7 +139,7 @@ def lost_by_peers(case: Case) -> Match | None:
         return None
     rank = died.culprits[0]
     host = case.incident.ranks[rank].host
-    closed = [e for e in case.statements.all(NcclWarn) if e.fault == "closed_by_peer"]
+    closed = case.warned("closed_by_peer")
     lost = [e for e in closed if host is not None and host in (e.peer_node, e.peer_host)]
     if not lost or case.statements.of(rank, NcclWarn):
         return None

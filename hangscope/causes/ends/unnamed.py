@@ -12,7 +12,6 @@ from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.ray import WorkerDied
-from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
 from hangscope.ingest.torch_logs.store import FsdpOrder
@@ -78,8 +77,8 @@ _FAULTS: tuple[tuple[str, tuple[str | type[Event], ...], str, str, int], ...] = 
 def _plain(case: Case) -> Match | None:
     """Return the answer for a line that tells its fault by itself."""
     for cause, kinds, what, advice, strength in _FAULTS:
-        told: list[Event] = [e for e in case.statements.all(NcclWarn) if e.fault in kinds]
-        told[:0] = [e for kind in kinds if isinstance(kind, type) for e in case.statements.all(kind)]
+        told: list[Event] = [e for kind in kinds if isinstance(kind, type) for e in case.statements.all(kind)]
+        told += case.warned(*(fault for fault in kinds if isinstance(fault, str)))
         told = [e for e in told if not (isinstance(e, OomCuda) and e.implausible)]
         if events := [e for e in told if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
             why = f"{what} ({events[0].text[:120]})" if cause == "gpu_stall" else what
