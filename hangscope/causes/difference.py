@@ -89,7 +89,7 @@ class Difference:
     @cached_property
     def position(self) -> tuple[str, Frame] | None:
         """Return where the culprit's call stands to the loop that its peers are in (`callsite.position_to_loop`)."""
-        return self._place(self.own.stack, self.peer.stack) if self.known else None
+        return self._place(self.own.stack, self.peer.stack)
 
     def _place(self, stack: Stack, theirs: Stack) -> tuple[str, Frame] | None:
         """Return where a stack stands to the loop of another: without frames (autograd's thread) that of the last framed calls."""
@@ -135,7 +135,7 @@ class Difference:
             return False
         if self.times_before(self.peer):
             return self._made_per_epoch(self.peer)
-        place = self._place(self.peer.stack, self.own.stack) if self.known else None
+        place = self._place(self.peer.stack, self.own.stack)
         return place is not None and place[0] == "beyond"
 
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
@@ -163,7 +163,7 @@ class Difference:
     @property
     def too_soon(self) -> bool:
         """Return whether several whole steps lie before the culprit's call by the pattern: it left out none of them on its way."""
-        return self.finding.change.edit is None and 0 < self.period < len(self.skipped)
+        return self.finding.change.edit is None and 0 < self.period < len(self.finding.change.skipped)
 
     @cached_property
     def stays_inside(self) -> bool:
@@ -172,10 +172,10 @@ class Difference:
         return self.skipped_part_of_a_step or steps.ran_further or steps.mid_epoch or bool(steps.skips)
 
     @cached_property
-    def in_loop_before(self) -> bool:
-        """Return whether the culprit's call is one of the loop's own, made about as often as the one the others wait in."""
+    def of_the_loop(self) -> bool:
+        """Return whether the culprit's call stands in the loop, or is one of its own: made about as often as the one the others wait in."""
         own, peer = self.times_before(self.own), self.times_before(self.peer)
-        return own >= 1 and own * 2 > peer
+        return self.inside or (own >= 1 and own * 2 > peer)
 
     @cached_property
     def cut_short(self) -> bool:
@@ -193,7 +193,8 @@ class Difference:
     @property
     def skipped(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit left out, as far as the repeated pattern or what follows shows it."""
-        return self.finding.change.skipped if self.finding.change.edit is None else self._edited("missing")
+        by_pattern = self.finding.change.skipped if not self.too_soon else ()
+        return by_pattern if self.finding.change.edit is None else self._edited("missing")
 
     @property
     def added(self) -> tuple[CallKind, ...]:

@@ -43,10 +43,9 @@ def gradient_sets(case: Case) -> Match | None:
         return None
     d = Difference(case)
     culprits = case.finding.culprits
-    missing, extra = d.gradients(d.skipped) and not d.too_soon, d.gradients(d.added)
+    missing, extra = d.gradients(d.skipped), d.gradients(d.added)
     other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op")
-    placed = d.in_loop_before or (d.inside and d.steps.loop_over is None)
-    goes_on = d.peer_gradient and not d.own_gradient and placed
+    goes_on = d.peer_gradient and not d.own_gradient and d.of_the_loop and d.steps.loop_over is None
     if not (d.cut_short or missing or extra or other_buckets or goes_on):
         return None
     if not d.cut_short and (d.ends_epochs or _by_hand(d)):

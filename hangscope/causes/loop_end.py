@@ -72,7 +72,7 @@ def _by_its_call(d: Difference) -> Match | None:
     if told is not None:
         return _left(culprits, 1 if d.beyond is None else 2, _OVER, _lines(told))
     # What rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call.
-    if d.in_loop_before or d.beyond is None or culprits == (0,):
+    if d.of_the_loop or d.beyond is None or culprits == (0,):
         return None
     if not (d.peer_gradient or finding.stuck.history is None or _forward(d)):
         return None  # a loop of hand-made calls: an extra call at its end looks the same

@@ -23,11 +23,10 @@ def one_sided_call(case: Case) -> Match | None:
     culprits, edited = finding.culprits, finding.change.edit is not None
     made, theirs, usual = describe(d.own), describe(d.peer), d.times_before(d.own)
     skips = d.steps.skips
-    left_out = bool(d.skipped) and not d.too_soon
     strength = 0
     if isinstance(finding, Extra):
         strength, what = int(not finding.tie), f"made {made}, which the others did not make"
-    elif left_out and (edited or usual):
+    elif d.skipped and (edited or usual):
         # Who leaves out a whole step may have left the loop.
         strength = 2 if edited or d.skipped_part_of_a_step or not d.period else 1
         what = f"left out {_several(d.skipped)} and went on"
@@ -45,9 +44,9 @@ def one_sided_call(case: Case) -> Match | None:
         what = f"{'is' if len(culprits) < 2 else 'are'} in {made} at {line}, where the others are in {theirs}"
     else:
         return None
-    odd = d.added[0] if d.added and not left_out else d.own
+    odd = d.added[0] if d.added and not d.skipped else d.own
     advice = f"Call {odd.op or 'it'} on every rank and gate only the side effect around it (the write, the print), not the collective."
-    if left_out or skips:
+    if d.skipped or skips:
         advice = f"Let all ranks skip together: all_reduce the flag that made {who(culprits)} skip, or run the step with a zero loss."
     crossed = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
     order = ("collective_order_mismatch", "the call that it did not make may have come next")
