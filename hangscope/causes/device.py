@@ -34,12 +34,11 @@ def device_fault(case: Case) -> Match | None:
     if not isinstance(finding, Nothing | Stalled | Unseen | Absent):
         return None
     first = min(faults, key=_before)
-    culprits = [rank for rank in (first.rank,) if rank is not None]
     return answer(
         "gpu_stall",
-        culprits,
-        f"{who(culprits)} reported a device error: {first.text[:120]}",
-        f"Drain the GPU of {who(culprits)}: {first.text[:120]}",
+        [rank for rank in (first.rank,) if rank is not None],
+        f"rank {first.rank} reported a device error: {first.text[:120]}",
+        f"Drain the GPU of rank {first.rank}: {first.text[:120]}",
         strength=2,
         evidence=faults[:4],
     )

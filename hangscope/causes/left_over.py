@@ -35,16 +35,14 @@ def made_after_the_end(case: Case) -> Match | None:
         return None  # of whom nothing was collected may have been on another node, with a launcher of its own
     where = statements.whereabouts.get(failed[0])
     stack = where.stack if where is not None and where.inside else ()
-    frame = user_frame(stack)
     listed = f"the launcher lists {who(failed)} alone as failed: the others ended well"
     return answer(
         "rank_conditional_collective",
         failed,
-        f"{who(failed)} still waited in a call{at(frame)} when {who(others)} had ended without an error",
+        f"{who(failed)} still waited in a call{at(user_frame(stack))} when {who(others)} had ended without an error",
         "Let every rank make the same calls up to the very end: what one rank does behind the loop must not call a collective.",
         strength=1 if all(records[r].files for r in others) else 0,
         evidence=[Evidence("exit", listed), *(statements.exits[r] for r in failed[:2])],
-        frame=frame,
         rivals=[("early_exit", "the others may have left before a call that all should have made")],
         stack=stack,
     )

@@ -43,10 +43,10 @@ def called_from_a_library(case: Case) -> Match | None:
     if told is None:
         return None
     cause, why, strength = told
-    line = d.own_stack
+    frame = None
     if cause == "uneven_loader" and (even := _even_loader(d)) is not None:
         # Of a backward pass that was left out the line is where the others are in it.
-        cause, line = "gradient_sync_mismatch", d.peer_stack
+        cause, frame = "gradient_sync_mismatch", user_frame(d.peer_stack)
         why += f"; the loader of that loop ({even}) deals out equally many batches, so that it left out a backward pass"
     rivals = [rival for rival in _RIVALS if rival[0] != cause and strength < 2]
     return answer(
@@ -54,7 +54,7 @@ def called_from_a_library(case: Case) -> Match | None:
         finding.culprits,
         why,
         strength=strength,
-        frame=user_frame(line),
+        frame=frame,
         rivals=rivals,
         evidence=finding.events[:3],
     )

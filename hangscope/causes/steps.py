@@ -35,22 +35,21 @@ class Steps:
     def ran_further(self) -> bool:
         """Return whether a culprit's output counts a step of the same epoch that no waiting rank has reached."""
         own, reached = (
-            [step for rank in ranks if (step := self._reached(rank)) is not None]
-            for ranks in (self.case.finding.culprits, self.waiting)
+            max(map(self._reached, ranks), default=()) for ranks in (self.case.finding.culprits, self.waiting)
         )
-        return bool(own and reached) and max(own) > max(reached)
+        return own > reached > ()
 
-    def _reached(self, rank: int) -> tuple[int, int] | None:
-        """Return (epoch, step) of the last line of a rank that counts a step."""
-        counted = [e for e in self.statements.of(rank, Progress) if e.step is not None]
-        last = max(counted, key=lambda e: (e.file, e.line), default=None)
-        return (last.epoch or 0, last.step or 0) if last is not None else None
+    def _reached(self, rank: int) -> tuple[int, ...]:
+        """Return (epoch, step) of the last line of a rank that counts a step, empty where none does."""
+        told = self.statements.of(rank, Progress)
+        counted = ((e.file, e.line, e.epoch or 0, e.step) for e in told if e.step is not None)
+        return max(counted, default=())[2:]
 
     @cached_property
     def mid_epoch(self) -> bool:
         """Return whether a culprit's last output counts a step well before the last of its own loop (`step 10/18`)."""
-        counted = ((e.step, e.total) for e in self.own.values() if not e.done)
-        return any(step is not None and total is not None and step + 1 < total for step, total in counted)
+        counted = (e for e in self.own.values() if e.step is not None and not e.done)
+        return any(e.total is not None and (e.step or 0) + 1 < e.total for e in counted)
 
     @cached_property
     def skips(self) -> list[Event]:
