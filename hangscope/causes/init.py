@@ -179,37 +179,35 @@ def _store(case: Case) -> Match | None:
     running = case.statements.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
     if not waits or running or (case.finding.culprits and not case.from_text):
         return None
-    world = range(len(case.incident.ranks))
-    tellers, reached = _ranks(waits), _ranks(answered)
+    world, tellers, reached = range(len(case.incident.ranks)), _ranks(waits), _ranks(answered)
     others = tuple(r for r in world if r not in tellers)  # who does not wait for anybody to join
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
     asked = [e for e in unreachable if e.store_host or e.port]
     apart, address = _ranks(asked), next((f"{e.store_host or '?'}:{e.port or '?'}" for e in asked), "?")
-    missing: tuple[int, ...] = ()
     counts = [(e.joined, e.expected) for e in timeouts] + [(e.joined, e.world_size) for e in barriers]
     joined, of = next(((n, of) for n, of in counts if n is not None and of), (None, 0))
     # Who still waits where the text ends may have waited for moments only.
     still = all(isinstance(e, StoreBarrier) and e.waiting for e in waits)
-    if apart and reached and set(apart).isdisjoint(reached) and (joined is None or len(apart) == of - joined):
-        missing = apart
-        why = f"{who(apart)} found no store at {address}, while others wait at theirs"
+    if apart and reached and set(apart).isdisjoint(reached):
+        missing, why = apart, f"{who(apart)} found no store at {address}, while others wait at theirs"
     elif joined is not None:
         # The host of the store may be the only one that tells of its wait.
-        named = others if set(tellers) - {0} else tuple(r for r in world if r not in logged)
-        missing = named if len(named) == of - joined else ()
+        missing = others if set(tellers) - {0} else tuple(r for r in world if r not in logged)
         why = f"{joined} of {of} ranks {'had joined when the text ends' if still else 'joined'}"
     elif unreachable:
         missing = (0,) if apart and 0 not in apart else ()
         why = f"nobody answered at the store's address {address}"
     else:
-        waited = sorted({r for e in timeouts if (r := e.waited_rank) is not None})
         # Rank 0 serves the store that answered: where its log is not here, it may be waiting for others itself.
-        missing = tuple(r for r in waited if r not in tellers and (r or r in logged))
+        keys = {r for e in timeouts if (r := e.waited_rank) is not None and r not in tellers}
+        missing = tuple(sorted(r for r in keys if r or r in logged))
         # One log of all of them holds whoever waits: who does not wait is the one for whom they do.
         one_log = len({e.file for e in waits}) == 1 and len(tellers) >= _WITNESSES
         if not missing and len(others) == 1 and (one_log or logged.issuperset(others)):
             missing = others
         why = f"the rendezvous did not complete{f': others wait for {who(missing)}' if missing else ''}"
+    if joined is not None and len(missing) != of - joined:
+        missing = ()
     check = f"Check which of the {len(world)} ranks was not started: its log is the one that is missing (logs seen of {compress(logged)})."
     if missing:
         check = f"Check that {who(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."

@@ -56,13 +56,13 @@ def _counted(d: Difference) -> Match | None:
 
 def _by_its_call(d: Difference) -> Match | None:
     """Return what the culprits' call tells, where nothing shows that they went on inside the loop."""
-    finding, culprits, more, told = d.finding, d.finding.culprits, d.steps.others_over, d.steps.loop_over
+    finding, culprits, told = d.finding, d.finding.culprits, d.steps.loop_over
     if finding.change.edit is not None or finding.tie:
         return None  # its calls match again behind the edit
-    if d.peer_ends_epochs or more is not None:
+    if d.peer_ends_epochs:
         # A rank that leaves out the call behind the loop and begins the next epoch leaves the same record.
         what = "began one more step while the others are already in the call behind the loop"
-        return _left(culprits, 2 if more is not None else 0, what, _lines(more))
+        return _left(culprits, 0, what)
     if d.ends_epochs:
         # A step that it skipped leaves the same calls: only its own output tells of one.
         what = "is already in the call that ends an epoch, after fewer steps"

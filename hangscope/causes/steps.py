@@ -77,13 +77,6 @@ class Steps:
         return None
 
     @cached_property
-    def others_over(self) -> Progress | None:
-        """Return a culprit's last output where it counts a step beyond all that the waiting ranks made, who all say that their loop is over."""
-        over = bool(self.waiting) and all(r in self.last and self.last[r].done for r in self.waiting)
-        own = next(iter(self.own.values()), None)
-        return own if over and own is not None and not own.done and self.ran_further else None
-
-    @cached_property
     def uneven(self) -> tuple[Progress, Progress] | None:
         """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
         totals = batches(self.statements)
