@@ -70,12 +70,12 @@ def _by_its_call(d: Difference) -> Match | None:
     if d.stays_inside:
         return None
     if told is not None:
-        return _left(culprits, 1 if d.beyond is None else 2, _OVER, _lines(told))
+        return _left(culprits, 1, _OVER, _lines(told))
     # What rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call.
     if d.of_the_loop or d.beyond is None or culprits == (0,):
         return None
-    if not (d.peer_gradient or finding.stuck.history is None or _forward(d)):
-        return None  # a loop of hand-made calls: an extra call at its end looks the same
+    if not (d.peer_gradient or any("/torch/nn/" in frame.file for frame in d.peer.stack)):
+        return None  # a loop of calls made by hand, not in a model's forward or backward: an extra one at its end looks the same
     # Who of two made a step too many is not told.
     view = finding.stuck.view
     even = view is not None and len(view.members) == 2 * len(culprits)
@@ -87,8 +87,3 @@ def _by_its_call(d: Difference) -> Match | None:
 
 def _lines(told: Progress | None) -> tuple[Evidence, ...]:
     return (quote(told, f"rank {told.rank}'s output: {told.text}"),) if told is not None else ()
-
-
-def _forward(d: Difference) -> bool:
-    """Return whether the peers wait in something that a model's forward or backward calls, not a line of the user's."""
-    return any("/torch/nn/" in frame.file or "fsdp" in frame.file.lower() for frame in d.peer.stack)
