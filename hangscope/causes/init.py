@@ -64,8 +64,7 @@ def _duplicate(case: Case) -> Match | None:
             by_device[(event.host, event.bus_id)].add(event.rank)
     shared = sorted(r for ranks in by_device.values() if len(ranks) > 1 for r in ranks)
     named = shared or sorted({r for e in events for r in (e.rank_a, e.peer_rank) if r is not None})
-    # Hosts may share a name; a job whose communicators came to work had a GPU for each rank.
-    if not events and (not shared or _ran(case)):
+    if not events and not shared:
         return None
     return answer(
         "init_hang",
@@ -75,11 +74,6 @@ def _duplicate(case: Case) -> Match | None:
         strength=2 if events else 1,
         evidence=events[:3],
     )
-
-
-def _ran(case: Case) -> bool:
-    """Return whether ranks came to work: one tells of a step or a call."""
-    return bool(case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls)
 
 
 def _versions(case: Case) -> Match | None:
@@ -111,7 +105,7 @@ def _versions(case: Case) -> Match | None:
 def _bootstrap(case: Case) -> Match | None:
     """NCCL's own word on ranks that could not begin together."""
     warnings = case.warned("bootstrap")
-    if not warnings or _ran(case):
+    if not warnings or case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls:
         return None
     twice = sorted({e.peer_rank for e in warnings if e.peer_rank is not None})
     return answer(
