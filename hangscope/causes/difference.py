@@ -179,16 +179,9 @@ class Difference:
 
     @cached_property
     def cut_short(self) -> bool:
-        """Return whether the culprit left a backward pass before its last gradient reductions.
-
-        Where the call just before the difference is a bucket after which nothing but buckets ever came, this pass was not
-        over. In the first pass of all, the peers' next bucket is one that nobody made before.
-        """
-        if not self.peer_gradient or self.own_gradient or not self.known or not self.history:
-            return False
-        reduces = [self.gradients([kind]) for kind in self.history]
-        ends = {self.history[i] for i in range(len(reduces) - 1) if reduces[i] and not reduces[i + 1]}
-        return reduces[-1] and (self.history[-1] not in ends if ends else not self.times_before(self.peer))
+        """Return whether the culprit left the first backward pass of all behind a bucket, where its peers reduce one that nobody made before."""
+        behind = self.known and self.gradients(self.history[-1:]) and not self.times_before(self.peer)
+        return behind and self.peer_gradient and not self.own_gradient
 
     @property
     def skipped(self) -> tuple[CallKind, ...]:

@@ -133,16 +133,6 @@ def _communicator(case: Case) -> Match | None:
     return None
 
 
-def lacks_a_member(case: Case) -> bool:
-    """Return whether all but few ranks wait in a communicator for members that never began it, and no step was made."""
-    unproved = beyond_the_text(case.incident, case.statements)
-    return not case.statements.all(Progress) and any(
-        e.phase == "incomplete" and e.absent and not e.absent_unknown and not unproved.intersection(e.absent)
-        and len(e.absent) < len(e.starting) + len(e.connecting)
-        for e in case.statements.all(UnmadeCommunicator)
-    )  # fmt: skip
-
-
 def _incomplete(case: Case, event: UnmadeCommunicator, unproved: bool) -> Match:
     """Return the answer for a communicator whose members began it: the absent are to blame, or those who cannot connect.
 

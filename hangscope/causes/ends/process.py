@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case, Match, answer, quote, who
-from hangscope.causes.init import lacks_a_member
+from hangscope.causes.init import never_formed
 from hangscope.conclusion import Evidence
 from hangscope.events import Event
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Unseen
@@ -45,7 +45,7 @@ def ended_from_outside(case: Case) -> Match | None:
     waits = (case.graph.waiting and not of_host) or (finding.waiting and not isinstance(finding, Nothing))
     if still and waits:
         return None  # it was frozen, whoever ended it
-    if event.reason in _BY_PEOPLE and still is not False and lacks_a_member(case):
+    if event.reason in _BY_PEOPLE and still is not False and (start := never_formed(case)) and start.culprits:
         return None  # a start takes moments, and who cancels a job looked at it for longer
     waited = still is not False and shows_a_wait(case)
     if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
