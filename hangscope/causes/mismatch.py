@@ -140,21 +140,10 @@ def different_calls(case: Case) -> Match | None:
     if not isinstance(finding, Different):
         return None
     d = Difference(case)
-    if finding.change.elsewhere and d.known:
-        return answer(
-            "collective_order_mismatch",
-            finding.culprits,
-            f"{who(finding.culprits)} entered {describe(d.own)} on another group first, where the others entered {describe(d.peer)}",
-            "Let every rank enter these two groups in one order; no call on a group inside a branch that ranks take differently.",
-            strength=0,
-            rivals=[
-                ("rank_conditional_collective", "whether it would make the others' call next is not known")
-            ],
-        )
     return answer(
         "collective_mismatch",
         finding.culprits,
-        f"{_meeting(case, d)} at the same seq",
+        f"{_meeting(case, d)} {'on another group' if finding.change.elsewhere else 'at the same seq'}",
         "Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead.",
         evidence=aspects(case),
     )

@@ -80,11 +80,10 @@ class Steps:
     def uneven(self) -> tuple[Progress, Progress] | None:
         """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
         totals = batches(self.statements)
-        others = sorted((totals[r], r) for r in self.waiting if r in totals and r in self.last)
-        for rank, last in self.own.items():
-            if rank in totals and others and totals[rank] not in {total for total, _ in others}:
-                nearest = min(others, key=lambda other: (abs(other[0] - totals[rank]), other))[1]
-                return last, self.last[nearest]
+        others = {totals[r]: self.last[r] for r in self.waiting if r in totals and r in self.last}
+        for rank, line in self.own.items():
+            if others and totals.get(rank) not in (None, *others):
+                return line, others[min(others, key=lambda total: abs(total - totals[rank]))]
         return None
 
     def _says_over(self, rank: int, done: Progress) -> bool:
