@@ -13,7 +13,7 @@ from math import prod
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
 from hangscope.causes.steps import Steps
-from hangscope.incident import CallKind, Frame, Stack
+from hangscope.incident import CallKind, Frame
 from hangscope.knowledge.callsite import is_gradient, position_to_loop, user_frame, user_frames
 
 _NUMBERS = 8  # elements of a flag, a loss or a metric
@@ -88,14 +88,13 @@ class Difference:
 
     @cached_property
     def position(self) -> tuple[str, Frame] | None:
-        """Return where the culprit's call stands to the loop that its peers are in (`callsite.position_to_loop`)."""
-        return self._place(self.own.stack, self.peer.stack)
+        """Return where the culprit's call stands to the loop that its peers are in (`callsite.position_to_loop`).
 
-    def _place(self, stack: Stack, theirs: Stack) -> tuple[str, Frame] | None:
-        """Return where a stack stands to the loop of another: without frames (autograd's thread) that of the last framed calls."""
+        Where theirs has no frames (autograd's thread), that loop is the one of the last calls that have some.
+        """
         stacks = [kind.stack for kind in self.history if kind.stack]
-        references = [theirs] if theirs else stacks[: -MET - 1 : -1]
-        found = (position_to_loop(stack, reference, stacks) for reference in references)
+        references = [self.peer.stack] if self.peer.stack else stacks[: -MET - 1 : -1]
+        found = (position_to_loop(self.own.stack, reference, stacks) for reference in references)
         return next(filter(None, found), None)
 
     @property
@@ -130,13 +129,9 @@ class Difference:
 
     @cached_property
     def peer_ends_epochs(self) -> bool:
-        """Return whether the waiting call stands behind the loop, while the culprit's is one of the loop."""
-        if self.times_before(self.own) < 2 or self.added or self._made_per_epoch(self.own):
-            return False
-        if self.times_before(self.peer):
-            return self._made_per_epoch(self.peer)
-        place = self._place(self.peer.stack, self.own.stack)
-        return place is not None and place[0] == "beyond"
+        """Return whether the waiting call is one that ends an epoch, while the culprit's is one of the loop."""
+        of_the_loop = self.times_before(self.own) > 1 and not self._made_per_epoch(self.own)
+        return of_the_loop and not self.added and self._made_per_epoch(self.peer)
 
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
         """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.
