@@ -9,12 +9,11 @@ from hangscope.explain.finding import Absent, Late, Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.incident import Stack, State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, MonitoredBarrier
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user, user_frame
 
 #: what Python runs at the end of a process: threading.py, multiprocessing/util.py and concurrent/futures (CPython 3.8 to 3.14)
 _EXITS = frozenset({"_shutdown", "_exit_function", "_python_exit"})
-_LOOPBACK = ("[127.", "127.", "[::1]", "::1")
 
 
 def made_after_the_end(case: Case) -> Match | None:
@@ -29,9 +28,7 @@ def made_after_the_end(case: Case) -> Match | None:
         return None
     if statements.witnesses & set(records) != set(failed) or len(failed) * 2 >= len(records):
         return None
-    unheard = beyond_the_text(case.incident, statements) & others - set(statements.left_quietly)
-    closed = (event.peer or "" for event in statements.all(GlooClosed))
-    if unheard and not any(peer.startswith(_LOOPBACK) for peer in closed):
+    if beyond_the_text(case.incident, statements) & others - set(statements.left_quietly):
         return None  # of whom nothing was collected may have been on another node, with a launcher of its own
     where = statements.whereabouts.get(failed[0])
     stack = where.stack if where is not None and where.inside else ()
