@@ -116,11 +116,9 @@ def network_fault(case: Case) -> Match | None:
     minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # the size is the program's own
     if isinstance(finding, Nothing) and (tier > 2 or (minor and not culprits)):
         return None
-    why = (
-        "every member joined the call, and not all complete it"
-        if joined
-        else "the transport reported a fault"
-    )
+    why = "the transport reported a fault"
+    if joined:
+        why = "every member joined the call, and not all complete it"
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
     where = f" between {' and '.join(nodes)}" if 1 < len(nodes) <= 4 else ""
     if len(nodes) == 1:

@@ -24,7 +24,7 @@ def left_the_loop(case: Case) -> Match | None:
         own = {e.rank for e in exhausted if e.rank is not None and e.group_rank is not None}
         return _left(sorted(own) or culprits, 2, "ran out of inputs", exhausted[:2])
     if isinstance(finding, Different):
-        return None if d.steps.skips else _counted(d) or _by_its_call(d)
+        return None if d.steps.skips else _by_its_call(d)
     if not isinstance(finding, Absent | Unseen) or over is None:
         return None
     others = [e for r in culprits for e in case.statements.of(r, GlooSizeMismatch)[:1]]
@@ -45,18 +45,12 @@ def _left(
     )
 
 
-def _counted(d: Difference) -> Match | None:
-    """Return what the output of the culprits and of those who wait counts, where the totals differ."""
-    if d.steps.uneven is None:
-        return None
-    own, theirs = (line.total for line in d.steps.uneven)
-    what = f"left the loop: its output counts {own} steps, and that of others {theirs}"
-    return _left(d.finding.culprits, 2, what, d.steps.uneven)
-
-
 def _by_its_call(d: Difference) -> Match | None:
-    """Return what the culprits' call tells, where nothing shows that they went on inside the loop."""
+    """Return what the culprits' count of steps or their call tells, where nothing shows that they went on inside the loop."""
     finding, culprits, told = d.finding, d.finding.culprits, d.steps.loop_over
+    if d.steps.uneven is not None:
+        counts = "left the loop: its output counts {} steps, and that of others {}"
+        return _left(culprits, 2, counts.format(*(line.total for line in d.steps.uneven)), d.steps.uneven)
     if finding.change.edit is not None or finding.tie:
         return None  # its calls match again behind the edit
     if d.peer_ends_epochs:

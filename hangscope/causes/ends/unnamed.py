@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from hangscope.causes.case import Case, Match, answer, who
 from hangscope.events import Event
 from hangscope.explain.finding import Nothing, Stalled
+from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.ray import WorkerDied
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
@@ -20,7 +20,6 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _KILLED = frozenset({-9, -11, -7, -4, -8})
-_NO_FAULT = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
 
 
 def fault_without_rank(case: Case) -> Match | None:
@@ -115,10 +114,10 @@ def _ended(case: Case) -> Match | None:
 def _exception(case: Case) -> Match | None:
     statements = case.statements
     raised = [e for e in statements.all(RankException) if e.type and not e.symptom and not e.truncated]
-    events: list[Event] = [e for e in raised if e.type not in _NO_FAULT]
+    events: list[Event] = [e for e in raised if e.type not in INTERRUPTS]
     events += [e for e in statements.all(Terminate) if not is_symptom(e.type or "", e.what)]
     events += statements.all(WorkerDied)
-    events = [e for e in events if e.rank is None and not _went_on(case, e)]
+    events = [e for e in events if e.rank is None]
     if not events:
         return None
     first = events[0]
@@ -139,10 +138,9 @@ def _swept(case: Case) -> Match | None:
     swept = case.statements.all(WorkersSwept)
     signals = [e for e in case.statements.all(CleanupSignal) if e.signal != "restart"]
     events: list[Event] = [*swept, *signals]
-    if not events or find_stop(case.statements) is not None or any(_went_on(case, e) for e in events):
+    # That the signal came from outside is for another rule to say.
+    if not events or find_stop(case.statements) is not None or case.statements.external is not None:
         return None
-    if case.statements.external is not None:
-        return None  # that rule has its say: the signal came from outside
     failed = next((e.failed for e in swept if e.failed), None)
     what = "the launcher ended its workers: one failed, or it got a signal"
     return _match(
@@ -153,9 +151,3 @@ def _swept(case: Case) -> Match | None:
         strength=1 if failed else 0,
         category=None if failed else "external",
     )
-
-
-def _went_on(case: Case, event: Event) -> bool:
-    """Return whether the file goes on counting steps after an error, so that it was caught."""
-    counted = (e for e in case.statements.all(Progress) if e.step is not None)
-    return any(e.file == event.file and e.line > event.line for e in counted)
