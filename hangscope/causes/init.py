@@ -12,7 +12,6 @@ from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import PortInUse, RendezvousTimeout, StoreTimeout, StoreUnreachable
@@ -58,20 +57,17 @@ def _binds(error: RankException) -> bool:
 
 def _duplicate(case: Case) -> Match | None:
     events = case.warned("duplicate_gpu")
-    by_device: dict[tuple[object, object], set[int]] = defaultdict(set)
-    for event in case.statements.all(NcclInit):
-        if event.bus_id and event.rank is not None:
-            by_device[(event.host, event.bus_id)].add(event.rank)
-    shared = sorted(r for ranks in by_device.values() if len(ranks) > 1 for r in ranks)
-    named = shared or sorted({r for e in events for r in (e.rank_a, e.peer_rank) if r is not None})
-    if not events and not shared:
+    if not events:
         return None
+    # Ranks of a smaller communicator are numbered anew.
+    own = [e for e in events if e.rank in (None, e.rank_a)]
+    named = sorted({r for e in own for r in (e.rank_a, e.peer_rank) if r is not None})
     return answer(
         "init_hang",
         named,
         f"{who(named)} share GPUs with each other" if named else "two ranks use one GPU",
         "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process.",
-        strength=2 if events else 1,
+        strength=2,
         evidence=events[:3],
     )
 
