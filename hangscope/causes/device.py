@@ -28,10 +28,8 @@ def device_fault(case: Case) -> Match | None:
     broken_path = any(e.tier < 3 for e in statements.all(NcclWarn) if e.of_transport)
     if isinstance(finding, Lagging) and 0 < len(finding.culprits) <= _AT_ONCE and not broken_path:
         return _lags(case, finding, faults)
-    named = {e.rank for e in faults}
-    if not 0 < len(named) * 2 <= len(case.incident.ranks):
-        return None
-    if not isinstance(finding, Nothing | Stalled | Unseen | Absent):
+    few = 0 < 2 * len({e.rank for e in faults}) <= len(case.incident.ranks)
+    if not few or not isinstance(finding, Nothing | Stalled | Unseen | Absent):
         return None
     first = min(faults, key=_before)
     return answer(

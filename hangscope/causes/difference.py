@@ -181,20 +181,19 @@ class Difference:
     @property
     def skipped(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit left out, as far as the repeated pattern or what follows shows it."""
-        by_pattern = self.finding.change.skipped if not self.too_soon else ()
-        return by_pattern if self.finding.change.edit is None else self._edited("missing")
+        return self._edited("missing", self.finding.change.skipped if not self.too_soon else ())
 
     @property
     def added(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit made in addition, as far as what follows shows it."""
-        return self.finding.change.added if self.finding.change.edit is None else self._edited("extra")
+        return self._edited("extra", self.finding.change.added)
 
-    def _edited(self, how: str) -> tuple[CallKind, ...]:
-        """Return the calls that make up the edit behind which everything matches again, where it is of this kind."""
-        edit = self.finding.change.edit
-        return (
-            tuple(self.case.incident.kinds[i] for i in edit.calls) if edit and edit.edit.kind == how else ()
-        )
+    def _edited(self, how: str, by_pattern: tuple[CallKind, ...]) -> tuple[CallKind, ...]:
+        """Return the calls of the edit behind which everything matches again, where it is of this kind; without one, those by the pattern."""
+        edit, kinds = self.finding.change.edit, self.case.incident.kinds
+        if edit is None:
+            return by_pattern
+        return tuple(kinds[i] for i in edit.calls) if edit.edit.kind == how else ()
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

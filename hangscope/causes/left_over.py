@@ -7,7 +7,7 @@ from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Late, Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
-from hangscope.incident import Stack, State
+from hangscope.incident import State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user, user_frame
@@ -30,8 +30,7 @@ def made_after_the_end(case: Case) -> Match | None:
         return None
     if beyond_the_text(case.incident, statements) & others - set(statements.left_quietly):
         return None  # of whom nothing was collected may have been on another node, with a launcher of its own
-    where = statements.whereabouts.get(failed[0])
-    stack = where.stack if where is not None and where.inside else ()
+    stack = case.stack_of(None, failed[:1])
     listed = f"the launcher lists {who(failed)} alone as failed: the others ended well"
     return answer(
         "rank_conditional_collective",
@@ -48,7 +47,9 @@ def made_after_the_end(case: Case) -> Match | None:
 def held_at_its_exit(case: Case) -> Match | None:
     """A rank whose script is over, and whose process does not end: the interpreter waits for a thread or a child of it."""
     finding, ranks = case.finding, case.incident.ranks
-    held = [r for r, where in case.stacks.items() if _at_exit(where.stack)]
+    # A main thread past the script is in what Python does at the end of a process.
+    past = ((r, w.stack) for r, w in case.stacks.items() if w.stack and w.stack[-1].name in _EXITS)
+    held = [r for r, stack in past if not any(map(is_user, stack))]
     if not held or 2 * len(held) > len(ranks) or case.statements.deaths:
         return None
     if not isinstance(finding, Nothing | Absent | Unseen) or set(finding.culprits).difference(held):
@@ -72,11 +73,6 @@ def held_at_its_exit(case: Case) -> Match | None:
         frame=frame,
         frame_rank=threads[0][0] if threads else None,
     )
-
-
-def _at_exit(stack: Stack) -> bool:
-    """Return whether a main thread is past the script, in what Python does at the end of a process."""
-    return bool(stack) and stack[-1].name in _EXITS and not any(is_user(frame) for frame in stack)
 
 
 def late(case: Case) -> Match | None:

@@ -87,7 +87,9 @@ def _in_the_users_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str,
         return "uneven_loader", why, 1
     if own.kind == "step" or d.times_before(d.own):
         return None  # everybody calls it: who is early or late there is no matter of what the call is
-    behind = d.beyond is not None or (not d.history and _after(d))
+    # Without calls before, the line that stands behind the others' in the function that both are in.
+    shared = shared_line(d.own_stack, d.peer_stack) if not d.history else None
+    behind = d.beyond is not None or (shared is not None and shared[0].line > shared[1].line)
     if behind and d.finding.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
         why = f"{whose} came to {here} behind the loop, while the others are in it"
         return "uneven_loader", why, 0  # or at the end of its body
@@ -104,9 +106,3 @@ def _even_loader(d: Difference) -> Frame | None:
     lines = (r.caller for r in starts if r.kind == "epoch start" and r.by_user and r.caller is not None)
     around = (c for c in lines if inside is not None and (c.name, c.file) == (inside.name, inside.file))
     return next(around, None)
-
-
-def _after(d: Difference) -> bool:
-    """Return whether the culprits' line stands behind the others' in the function that both are in."""
-    shared = shared_line(d.own_stack, d.peer_stack)
-    return shared is not None and shared[0].line > shared[1].line

@@ -204,10 +204,8 @@ def other_roots(case: Case) -> Match | None:
 def _all_at_one_line(case: Case) -> CallKind | None:
     """Return the call that all ranks timed out in at one line of the user's, of a job of which only text is left."""
     places = case.statements.whereabouts
-    if not isinstance(case.finding, Nothing) or len(places) < 2 or set(places) != set(case.incident.ranks):
-        return None
-    stood = list(places.values())
-    lines = {(where.op, user_frames(where.stack)) for where in stood}
-    if len(lines) > 1 or not all(where.inside and where.kind == "log" for where in stood):
-        return None
-    return stood[0].call if case.statements.witnesses else None
+    stood = [where for where in places.values() if where.inside and where.kind == "log"]
+    everybody = len(stood) > 1 and len(stood) == len(places) and set(places) == set(case.incident.ranks)
+    one_line = len({(where.op, user_frames(where.stack)) for where in stood}) == 1
+    told = isinstance(case.finding, Nothing) and case.statements.witnesses
+    return stood[0].call if told and everybody and one_line else None
