@@ -48,7 +48,6 @@ def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
     behind = "has not finished calls that its peers' completions prove to be over"
     if unstarted := isinstance(finding, Unstarted):
         behind = "enqueued the call, and its device has not begun it, while those of all others have"
-    timeouts = [e for r in culprits for e in case.statements.of(r, WatchdogTimeout)]
     one = len(culprits) == 1
     sure = one and not unstarted and not finding.tie and _is_no_older_dump(case, culprits[0])
     return answer(
@@ -61,7 +60,12 @@ def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
         evidence=[
             *(Evidence("dump", f"rank {rank} {behind}", rank) for rank in culprits),
             *[e for e in faults if e.rank in culprits][:4],
-            *(e for e in timeouts if e.seq == finding.own.seq),
+            *(
+                e
+                for r in culprits
+                for e in case.statements.of(r, WatchdogTimeout)
+                if e.seq == finding.own.seq
+            ),
         ],
     )
 

@@ -111,10 +111,8 @@ class Difference:
     def out_of_their_function(self) -> bool:
         """Return whether the culprit's call stands in a function that called the one in which its peers are."""
         stacks = (kind.stack for kind in (self.peer, *reversed(self.history)) if kind.stack)
-        inner, outer = user_frame(next(stacks, ())), self.beyond
-        return (
-            inner is not None and outer is not None and (inner.file, inner.name) != (outer.file, outer.name)
-        )
+        frames = (user_frame(next(stacks, ())), self.beyond)
+        return len({(frame.file, frame.name) for frame in frames if frame is not None}) == 2
 
     def times_before(self, kind: CallKind) -> int:
         """Return how often the members made this very call, site included, before the divergence."""

@@ -88,7 +88,6 @@ class Steps:
 
     def _says_over(self, rank: int, done: Progress) -> bool:
         """Return whether a rank's last output says that a loop is over, or it said so of that same epoch and went on."""
-        told = self.statements.of(rank, Progress)
-        return (rank in self.last and self.last[rank].done) or any(
-            e.done and e.epoch == done.epoch is not None for e in told
-        )
+        told, last = self.statements.of(rank, Progress), self.last.get(rank)
+        of_that_epoch = any(e.done and e.epoch == done.epoch is not None for e in told)
+        return of_that_epoch or (last is not None and last.done)

@@ -137,8 +137,7 @@ def lost_by_peers(case: Case) -> Match | None:
         return None
     rank = died.culprits[0]
     host = case.incident.ranks[rank].host
-    closed = case.warned("closed_by_peer")
-    lost = [e for e in closed if host is not None and host in (e.peer_node, e.peer_host)]
+    lost = [e for e in case.warned("closed_by_peer") if host and host in (e.peer_node, e.peer_host)]
     if not lost or case.statements.of(rank, NcclWarn):
         return None
     why = f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections"
