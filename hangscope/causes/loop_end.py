@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hangscope.causes.case import Case, Match, answer, quote, who
+from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.difference import Difference
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Unseen
 from hangscope.incident import Event
-from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 
@@ -28,7 +27,7 @@ def left_the_loop(case: Case) -> Match | None:
     if not isinstance(finding, Absent | Unseen) or over is None:
         return None
     others = [e for r in culprits for e in case.statements.of(r, GlooSizeMismatch)[:1]]
-    return _left(culprits, 1 if isinstance(finding, Unseen) else 2, _OVER, [*_lines(over), *others])
+    return _left(culprits, 1 if isinstance(finding, Unseen) else 2, _OVER, [over, *others])
 
 
 def _left(
@@ -60,11 +59,11 @@ def _by_its_call(d: Difference) -> Match | None:
     if d.ends_epochs:
         # A step that it skipped leaves the same calls: only its own output tells of one.
         what = "is already in the call that ends an epoch, after fewer steps"
-        return _left(culprits, 2 if len(d.steps.own) == len(culprits) else 0, what, _lines(told))
+        return _left(culprits, 2 if len(d.steps.own) == len(culprits) else 0, what, filter(None, [told]))
     if d.stays_inside:
         return None
     if told is not None:
-        return _left(culprits, 1, _OVER, _lines(told))
+        return _left(culprits, 1, _OVER, filter(None, [told]))
     # What rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call.
     if d.of_the_loop or d.beyond is None or culprits == (0,):
         return None
@@ -77,7 +76,3 @@ def _by_its_call(d: Difference) -> Match | None:
     sure = int(not even and (len(culprits) > 1 or d.out_of_their_function))
     where = f"its call stands at {d.beyond}, beyond the lines of the loop that the others are in"
     return _left(culprits, sure, f"left the loop: {where}")
-
-
-def _lines(told: Progress | None) -> tuple[Evidence, ...]:
-    return (quote(told, f"rank {told.rank}'s output: {told.text}"),) if told is not None else ()
