@@ -137,9 +137,7 @@ def answer(
 ) -> Match:
     """Return a match, with what to do behind its reason, and with lines among its evidence quoted; `rest` are its other fields."""
     facts = [quote(item) if isinstance(item, Event) else item for item in evidence]
-    return Match(
-        cause, tuple(culprits), why, evidence=facts, advice=list(advice), rivals=list(rivals), **rest
-    )
+    return Match(cause, tuple(culprits), why, evidence=facts, advice=[*advice], rivals=[*rivals], **rest)
 
 
 def who(ranks: Iterable[int], nobody: str = "one side") -> str:

@@ -9,11 +9,12 @@ from hangscope.explain.finding import Absent, Late, Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.incident import State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user, user_frame
 
 #: what Python runs at the end of a process: threading.py, multiprocessing/util.py and concurrent/futures (CPython 3.8 to 3.14)
 _EXITS = frozenset({"_shutdown", "_exit_function", "_python_exit"})
+_LOOPBACK = ("[127.", "127.", "[::1]", "::1")
 
 
 def made_after_the_end(case: Case) -> Match | None:
@@ -28,7 +29,8 @@ def made_after_the_end(case: Case) -> Match | None:
         return None
     if statements.witnesses & set(records) != set(failed) or len(failed) * 2 >= len(records):
         return None
-    if beyond_the_text(case.incident, statements) & others - set(statements.left_quietly):
+    unheard = beyond_the_text(case.incident, statements) & others - set(statements.left_quietly)
+    if unheard and not any((e.peer or "").startswith(_LOOPBACK) for e in statements.all(GlooClosed)):
         return None  # of whom nothing was collected may have been on another node, with a launcher of its own
     stack = case.stack_of(None, failed[:1])
     listed = f"the launcher lists {who(failed)} alone as failed: the others ended well"

@@ -127,9 +127,11 @@ def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> list[int]:
 
 def received(case: Case) -> list[Evidence]:
     """Return what gloo says of messages that did not fit."""
-    innocent = "the aborted process is the receiver and may be innocent"
     return [
-        quote(e, f"gloo received {e.received} bytes for a buffer of {e.expected}; {innocent}")
+        quote(
+            e,
+            f"gloo received {e.received} bytes for a buffer of {e.expected}; the aborted process is the receiver and may be innocent",
+        )
         for e in case.statements.all(GlooSizeMismatch)[:2]
     ]
 
@@ -140,11 +142,13 @@ def different_calls(case: Case) -> Match | None:
     if not isinstance(finding, Different):
         return None
     d = Difference(case)
+    crossed = finding.change.elsewhere and d.known
     return answer(
-        "collective_mismatch",
+        "collective_order_mismatch" if crossed else "collective_mismatch",
         finding.culprits,
-        f"{_meeting(case, d)} {'on another group' if finding.change.elsewhere else 'at the same seq'}",
+        f"{_meeting(case, d)} {'on another group' if crossed else 'at the same seq'}",
         "Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead.",
+        strength=int(not crossed),
         evidence=aspects(case),
     )
 
@@ -184,7 +188,6 @@ def other_roots(case: Case) -> Match | None:
     if kind is None or kind.op not in ROOTED or kind.root is not None:
         return None
     frame, root = case.frame_of(kind), "src" if kind.op in _FROM else "dst"
-    backends = {k.backend for k in case.incident.kinds if k.backend}
     unknown = "recorders do not keep the root of a call: that all ranks pass the same one is not known"
     return answer(
         "collective_mismatch",
@@ -192,7 +195,7 @@ def other_roots(case: Case) -> Match | None:
         f"every rank is in the same {kind.op}{at(frame)} and none finishes it: the ranks may disagree about `{root}`",
         f"Print `{root}` on every rank in front of that line: it must be the same global rank everywhere, taken from something that all ranks agree on and not from a rank's own values.",
         f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
-        strength=1 if backends <= {"gloo"} else 0,
+        strength=int({k.backend for k in case.incident.kinds} <= {"gloo", ""}),
         evidence=[*case.statements.all(GlooTimeout)[:4], Evidence("method", unknown)],
         frame=frame,
         frame_rank=finding.stuck.rank,
