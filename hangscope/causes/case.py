@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
+from typing import Any
 
 from hangscope.align.rankset import ranks_phrase
 from hangscope.align.waitgraph import WaitGraph
@@ -14,6 +15,7 @@ from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.incident import CallKind, Event, Frame, Incident, Stack
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import Knowledge, own_knowledge
 
@@ -82,11 +84,16 @@ class Case:
         source = Source(record.calls_file or "") if record is not None else None
         return Evidence(record.recorder if record is not None else "dump", text, rank, source)
 
-    def stands(self, rank: int) -> Evidence:
-        """Return where the stack or traceback of a rank shows it."""
+    def stands(self, rank: int, thread: tuple[str, Stack] | None = None) -> Evidence:
+        """Return where the stack or traceback of a rank shows it, or one of its threads."""
         where = self.statements.whereabouts[rank]
-        text = f"rank {rank}'s stack: " + " <- ".join(str(frame) for frame in where.stack[:4])
+        name, stack = (f"thread {thread[0]}", thread[1]) if thread is not None else ("stack", where.stack)
+        text = f"rank {rank}'s {name}: " + " <- ".join(str(frame) for frame in stack[:4])
         return Evidence(where.kind, text, rank, Source(where.source))
+
+    def warned(self, *faults: str) -> list[NcclWarn]:
+        """Return NCCL's warnings of these faults."""
+        return [e for e in self.statements.all(NcclWarn) if e.fault in faults]
 
     def frame_of(self, kind: CallKind | None) -> Frame | None:
         """Return the user frame of a call."""
@@ -124,18 +131,13 @@ def answer(
     culprits: Iterable[int],
     why: str,
     *advice: str,
-    strength: int = 1,
-    category: str | None = None,
     evidence: Iterable[Evidence | Event] = (),
-    frame: Frame | None = None,
-    frame_rank: int | None = None,
-    stack: Stack = (),
     rivals: Iterable[tuple[str, str]] = (),
+    **rest: Any,
 ) -> Match:
-    """Return a match, with what to do behind its reason, and with lines among its evidence quoted."""
+    """Return a match, with what to do behind its reason, and with lines among its evidence quoted; `rest` are its other fields."""
     facts = [quote(item) if isinstance(item, Event) else item for item in evidence]
-    given = (tuple(culprits), why, strength, category, facts, list(advice), frame, frame_rank, stack)
-    return Match(cause, *given, list(rivals))
+    return Match(cause, tuple(culprits), why, evidence=facts, advice=[*advice], rivals=[*rivals], **rest)
 
 
 def who(ranks: Iterable[int], nobody: str = "one side") -> str:

@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from hangscope.causes.case import Case, Match, last_output, quote
 from hangscope.causes.mismatch import received
 from hangscope.conclusion import Evidence
+from hangscope.explain.statements.statements import WAITED
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import Skip
-from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import DumpObserved
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.knowledge.callsite import user_frames
 
 _MOST = 8
-_WAITED: tuple[type[Event], ...] = (WatchdogTimeout, GlooTimeout, GlooClosed)
 _NOT_WAITING = frozenset({"crashed_rank", "stuck_rank", "early_exit"})
 
 
@@ -42,12 +40,12 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
         for idle in statements.of(rank, DumpObserved)[:1]:
             yield quote(idle, f"rank {rank} had nothing overdue when the others timed out: {idle.text}")
         words = last_output(case, rank)
-        if words is not None and (words.done or words.leaving or _apart(case, words)):
+        if words is not None and (words.done or words.leaving):
             yield quote(words, f"rank {rank} printed last: {words.text}")
         for raised in statements.of(rank, RankException)[:1]:
             if raised.symptom and match.frame is not None and match.frame in user_frames(raised.frames):
                 yield quote(raised, f"rank {rank}'s traceback goes through {match.frame}, too: {raised.text}")
-        for waited in statements.of(rank, *_WAITED)[:1] if match.cause in _NOT_WAITING else ():
+        for waited in statements.of(rank, *WAITED)[:1] if match.cause in _NOT_WAITING else ():
             lived = f"rank {rank} still lived when it timed out or lost a peer: {waited.text}"
             yield quote(waited, lived, stance="against")
 
@@ -57,14 +55,7 @@ def _of_waiting(case: Case, match: Match) -> Iterator[Evidence]:
     yield from received(case)
     seen: set[type[Event]] = set()
     for rank in case.finding.waiting:
-        for event in case.statements.of(rank, *_WAITED)[:1] if rank not in match.culprits else ():
+        for event in case.statements.of(rank, *WAITED)[:1] if rank not in match.culprits else ():
             if type(event) not in seen:
                 seen.add(type(event))
                 yield quote(event, f"rank {rank} waited until it timed out or lost a peer: {event.text}")
-
-
-def _apart(case: Case, words: Progress) -> bool:
-    """Return whether most waiting ranks counted on to another step than a culprit's last line."""
-    place = (words.epoch, words.step)
-    others = [e for r in case.finding.waiting[:64] if (e := last_output(case, r)) is not None]
-    return bool(others) and sum((e.epoch, e.step) != place for e in others) * 2 > len(others)

@@ -22,25 +22,21 @@ _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVI
 def device_fault(case: Case) -> Match | None:
     """A sticky CUDA error, an Xid, or a device that lags behind what its peers completed with it."""
     finding, statements = case.finding, case.statements
-    warned = [e for e in statements.all(NcclWarn) if e.fault == "cuda"]
-    told: list[Event] = [*statements.all(Xid, CudaError)]
-    faults = [e for e in told if e.rank is not None] or [e for e in warned if e.rank is not None]
-    faults = [e for e in faults if not of_the_program(e)]
+    told = (statements.all(Xid, CudaError), case.warned("cuda"))
+    named_by = ([e for e in events if e.rank is not None] for events in told)
+    faults = [e for e in next(filter(None, named_by), ()) if not of_the_program(e)]
     broken_path = any(e.tier < 3 for e in statements.all(NcclWarn) if e.of_transport)
     if isinstance(finding, Lagging) and 0 < len(finding.culprits) <= _AT_ONCE and not broken_path:
         return _lags(case, finding, faults)
-    named = {e.rank for e in faults}
-    if not 0 < len(named) * 2 <= len(case.incident.ranks):
-        return None
-    if not isinstance(finding, Nothing | Stalled | Unseen | Absent):
+    few = 0 < 2 * len({e.rank for e in faults}) <= len(case.incident.ranks)
+    if not few or not isinstance(finding, Nothing | Stalled | Unseen | Absent):
         return None
     first = min(faults, key=_before)
-    culprits = [rank for rank in (first.rank,) if rank is not None]
     return answer(
         "gpu_stall",
-        culprits,
-        f"{who(culprits)} reported a device error: {first.text[:120]}",
-        f"Drain the GPU of {who(culprits)}: {first.text[:120]}",
+        [rank for rank in (first.rank,) if rank is not None],
+        f"rank {first.rank} reported a device error: {first.text[:120]}",
+        f"Drain the GPU of rank {first.rank}: {first.text[:120]}",
         strength=2,
         evidence=faults[:4],
     )
@@ -52,7 +48,6 @@ def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
     behind = "has not finished calls that its peers' completions prove to be over"
     if unstarted := isinstance(finding, Unstarted):
         behind = "enqueued the call, and its device has not begun it, while those of all others have"
-    timeouts = [e for r in culprits for e in case.statements.of(r, WatchdogTimeout)]
     one = len(culprits) == 1
     sure = one and not unstarted and not finding.tie and _is_no_older_dump(case, culprits[0])
     return answer(
@@ -65,7 +60,12 @@ def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
         evidence=[
             *(Evidence("dump", f"rank {rank} {behind}", rank) for rank in culprits),
             *[e for e in faults if e.rank in culprits][:4],
-            *(e for e in timeouts if e.seq == finding.own.seq),
+            *(
+                e
+                for r in culprits
+                for e in case.statements.of(r, WatchdogTimeout)
+                if e.seq == finding.own.seq
+            ),
         ],
     )
 
@@ -118,11 +118,9 @@ def network_fault(case: Case) -> Match | None:
     minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # the size is the program's own
     if isinstance(finding, Nothing) and (tier > 2 or (minor and not culprits)):
         return None
-    why = (
-        "every member joined the call, and not all complete it"
-        if joined
-        else "the transport reported a fault"
-    )
+    why = "the transport reported a fault"
+    if joined:
+        why = "every member joined the call, and not all complete it"
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
     where = f" between {' and '.join(nodes)}" if 1 < len(nodes) <= 4 else ""
     if len(nodes) == 1:

@@ -31,6 +31,8 @@ class Difference:
         self.known = case.finding.own.kind is not None and case.finding.stuck.kind is not None
         self.own = case.finding.own.kind or UNKNOWN
         self.peer = case.finding.stuck.kind or UNKNOWN
+        self.own_stack = case.stack_of(self.own, case.finding.culprits)
+        self.peer_stack = case.stack_of(self.peer, case.finding.waiting)
         self.differs = difference(self.own, self.peer) if self.known else ""  # op, dtype, shape, root or ""
         self.own_gradient, self.peer_gradient = (self.gradients([kind]) for kind in (self.own, self.peer))
 
@@ -87,7 +89,7 @@ class Difference:
     @cached_property
     def position(self) -> tuple[str, Frame] | None:
         """Return where the culprit's call stands to the loop that its peers are in (`callsite.position_to_loop`)."""
-        return self._place(self.own.stack, self.peer.stack) if self.known else None
+        return self._place(self.own.stack, self.peer.stack)
 
     def _place(self, stack: Stack, theirs: Stack) -> tuple[str, Frame] | None:
         """Return where a stack stands to the loop of another: without frames (autograd's thread) that of the last framed calls."""
@@ -110,10 +112,8 @@ class Difference:
     def out_of_their_function(self) -> bool:
         """Return whether the culprit's call stands in a function that called the one in which its peers are."""
         stacks = (kind.stack for kind in (self.peer, *reversed(self.history)) if kind.stack)
-        inner, outer = user_frame(next(stacks, ())), self.beyond
-        return (
-            inner is not None and outer is not None and (inner.file, inner.name) != (outer.file, outer.name)
-        )
+        frames = (user_frame(next(stacks, ())), self.beyond)
+        return len({(frame.file, frame.name) for frame in frames if frame is not None}) == 2
 
     def times_before(self, kind: CallKind) -> int:
         """Return how often the members made this very call, site included, before the divergence."""
@@ -133,7 +133,7 @@ class Difference:
             return False
         if self.times_before(self.peer):
             return self._made_per_epoch(self.peer)
-        place = self._place(self.peer.stack, self.own.stack) if self.known else None
+        place = self._place(self.peer.stack, self.own.stack)
         return place is not None and place[0] == "beyond"
 
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
@@ -164,7 +164,7 @@ class Difference:
     @property
     def too_soon(self) -> bool:
         """Return whether several whole steps lie before the culprit's call by the pattern: it left out none of them on its way."""
-        return self.finding.change.edit is None and 0 < self.period < len(self.skipped)
+        return self.finding.change.edit is None and 0 < self.period < len(self.finding.change.skipped)
 
     @cached_property
     def stays_inside(self) -> bool:
@@ -173,40 +173,33 @@ class Difference:
         return self.skipped_part_of_a_step or steps.ran_further or steps.mid_epoch or bool(steps.skips)
 
     @cached_property
-    def in_loop_before(self) -> bool:
-        """Return whether the culprit's call is one of the loop's own, made about as often as the one the others wait in."""
+    def of_the_loop(self) -> bool:
+        """Return whether the culprit's call stands in the loop, or is one of its own: made about as often as the one the others wait in."""
         own, peer = self.times_before(self.own), self.times_before(self.peer)
-        return own >= 1 and own * 2 > peer
+        return self.inside or (own >= 1 and own * 2 > peer)
 
     @cached_property
     def cut_short(self) -> bool:
-        """Return whether the culprit left a backward pass before its last gradient reductions.
-
-        Where the call just before the difference is a bucket after which nothing but buckets ever came, this pass was not
-        over. In the first pass of all, the peers' next bucket is one that nobody made before.
-        """
-        if not self.peer_gradient or self.own_gradient or not self.known or not self.history:
-            return False
-        reduces = [self.gradients([kind]) for kind in self.history]
-        ends = {self.history[i] for i in range(len(reduces) - 1) if reduces[i] and not reduces[i + 1]}
-        return reduces[-1] and (self.history[-1] not in ends if ends else not self.times_before(self.peer))
+        """Return whether the culprit left the first backward pass of all behind a bucket, where its peers reduce one that nobody made before."""
+        behind = self.known and self.gradients(self.history[-1:]) and not self.times_before(self.peer)
+        return behind and self.peer_gradient and not self.own_gradient
 
     @property
     def skipped(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit left out, as far as the repeated pattern or what follows shows it."""
-        return self.finding.change.skipped if self.finding.change.edit is None else self._edited("missing")
+        return self._edited("missing", self.finding.change.skipped if not self.too_soon else ())
 
     @property
     def added(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit made in addition, as far as what follows shows it."""
-        return self.finding.change.added if self.finding.change.edit is None else self._edited("extra")
+        return self._edited("extra", self.finding.change.added)
 
-    def _edited(self, how: str) -> tuple[CallKind, ...]:
-        """Return the calls that make up the edit behind which everything matches again, where it is of this kind."""
-        edit = self.finding.change.edit
-        return (
-            tuple(self.case.incident.kinds[i] for i in edit.calls) if edit and edit.edit.kind == how else ()
-        )
+    def _edited(self, how: str, by_pattern: tuple[CallKind, ...]) -> tuple[CallKind, ...]:
+        """Return the calls of the edit behind which everything matches again, where it is of this kind; without one, those by the pattern."""
+        edit, kinds = self.finding.change.edit, self.case.incident.kinds
+        if edit is None:
+            return by_pattern
+        return tuple(kinds[i] for i in edit.calls) if edit.edit.kind == how else ()
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

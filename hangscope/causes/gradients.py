@@ -43,13 +43,14 @@ def gradient_sets(case: Case) -> Match | None:
         return None
     d = Difference(case)
     culprits = case.finding.culprits
-    missing, extra = d.gradients(d.skipped) and not d.too_soon, d.gradients(d.added)
+    missing, extra = d.gradients(d.skipped), d.gradients(d.added)
     other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op")
-    placed = d.in_loop_before or (d.inside and d.steps.loop_over is None)
-    goes_on = d.peer_gradient and not d.own_gradient and placed
+    goes_on = d.peer_gradient and not d.own_gradient and d.of_the_loop and d.steps.loop_over is None
     if not (d.cut_short or missing or extra or other_buckets or goes_on):
         return None
-    if not d.cut_short and (d.ends_epochs or _by_hand(d)):
+    # The user's own all_reduce calls are made by a line of theirs and not by autograd.
+    by_hand = d.known and not d.gradients((*d.skipped, *d.added, d.peer))
+    if not d.cut_short and (d.ends_epochs or by_hand):
         return None  # it left the loop behind a whole step, the reductions of the next with it
     if other_buckets:
         what = f"reduces gradient bucket {describe(d.own)} where the others reduce {describe(d.peer)}"
@@ -67,11 +68,6 @@ def gradient_sets(case: Case) -> Match | None:
         strength=2 if sure else 1,
         evidence=aspects(case),
     )
-
-
-def _by_hand(d: Difference) -> bool:
-    """Return whether the reductions are the user's own all_reduce calls, made by a line of theirs and not by autograd."""
-    return d.known and not d.gradients((*d.skipped, *d.added, d.peer))
 
 
 def different_models(case: Case) -> Match | None:

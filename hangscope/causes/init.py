@@ -12,9 +12,7 @@ from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
-from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import PortInUse, RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
@@ -59,34 +57,25 @@ def _binds(error: RankException) -> bool:
 
 
 def _duplicate(case: Case) -> Match | None:
-    events = [e for e in case.statements.all(NcclWarn) if e.fault == "duplicate_gpu"]
-    by_device: dict[tuple[object, object], set[int]] = defaultdict(set)
-    for event in case.statements.all(NcclInit):
-        if event.bus_id and event.rank is not None:
-            by_device[(event.host, event.bus_id)].add(event.rank)
-    shared = sorted(r for ranks in by_device.values() if len(ranks) > 1 for r in ranks)
-    named = shared or sorted({r for e in events for r in (e.rank_a, e.peer_rank) if r is not None})
-    # Hosts may share a name; a job whose communicators came to work had a GPU for each rank.
-    if not events and (not shared or _ran(case)):
+    events = case.warned("duplicate_gpu")
+    if not events:
         return None
+    # Ranks of a smaller communicator are numbered anew.
+    own = [e for e in events if e.rank in (None, e.rank_a)]
+    named = sorted({r for e in own for r in (e.rank_a, e.peer_rank) if r is not None})
     return answer(
         "init_hang",
         named,
         f"{who(named)} share GPUs with each other" if named else "two ranks use one GPU",
         "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process.",
-        strength=2 if events else 1,
+        strength=2,
         evidence=events[:3],
     )
 
 
-def _ran(case: Case) -> bool:
-    """Return whether ranks came to work: one tells of a step or a call."""
-    return bool(case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls)
-
-
 def _versions(case: Case) -> Match | None:
     """NCCL's refusal to join ranks of two versions: those of the rarer one are odd, where so many ranks are known that it is rare."""
-    events = [e for e in case.statements.all(NcclWarn) if e.fault == "version_mismatch"]
+    events = case.warned("version_mismatch")
     if not events:
         return None
     # Whose numbers are the job's own where its printer's are: those of a smaller communicator count its members.
@@ -112,8 +101,8 @@ def _versions(case: Case) -> Match | None:
 
 def _bootstrap(case: Case) -> Match | None:
     """NCCL's own word on ranks that could not begin together."""
-    warnings = [e for e in case.statements.all(NcclWarn) if e.fault == "bootstrap"]
-    if not warnings or _ran(case):
+    warnings = case.warned("bootstrap")
+    if not warnings or case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls:
         return None
     twice = sorted({e.peer_rank for e in warnings if e.peer_rank is not None})
     return answer(
@@ -139,16 +128,6 @@ def _communicator(case: Case) -> Match | None:
             continue  # the text may end, or begin, in the middle of a start that went well
         return _incomplete(case, event, bool(unproved))
     return None
-
-
-def lacks_a_member(case: Case) -> bool:
-    """Return whether all but few ranks wait in a communicator for members that never began it, and no step was made."""
-    unproved = beyond_the_text(case.incident, case.statements)
-    return not case.statements.all(Progress) and any(
-        e.phase == "incomplete" and e.absent and not e.absent_unknown and not unproved.intersection(e.absent)
-        and len(e.absent) < len(e.starting) + len(e.connecting)
-        for e in case.statements.all(UnmadeCommunicator)
-    )  # fmt: skip
 
 
 def _incomplete(case: Case, event: UnmadeCommunicator, unproved: bool) -> Match:
@@ -181,37 +160,35 @@ def _store(case: Case) -> Match | None:
     running = case.statements.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
     if not waits or running or (case.finding.culprits and not case.from_text):
         return None
-    world = range(len(case.incident.ranks))
-    tellers, reached = _ranks(waits), _ranks(answered)
+    world, tellers, reached = range(len(case.incident.ranks)), _ranks(waits), _ranks(answered)
     others = tuple(r for r in world if r not in tellers)  # who does not wait for anybody to join
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
     asked = [e for e in unreachable if e.store_host or e.port]
     apart, address = _ranks(asked), next((f"{e.store_host or '?'}:{e.port or '?'}" for e in asked), "?")
-    missing: tuple[int, ...] = ()
     counts = [(e.joined, e.expected) for e in timeouts] + [(e.joined, e.world_size) for e in barriers]
     joined, of = next(((n, of) for n, of in counts if n is not None and of), (None, 0))
     # Who still waits where the text ends may have waited for moments only.
     still = all(isinstance(e, StoreBarrier) and e.waiting for e in waits)
-    if apart and reached and set(apart).isdisjoint(reached) and (joined is None or len(apart) == of - joined):
-        missing = apart
-        why = f"{who(apart)} found no store at {address}, while others wait at theirs"
+    if apart and reached and set(apart).isdisjoint(reached):
+        missing, why = apart, f"{who(apart)} found no store at {address}, while others wait at theirs"
     elif joined is not None:
         # The host of the store may be the only one that tells of its wait.
-        named = others if set(tellers) - {0} else tuple(r for r in world if r not in logged)
-        missing = named if len(named) == of - joined else ()
+        missing = others if set(tellers) - {0} else tuple(r for r in world if r not in logged)
         why = f"{joined} of {of} ranks {'had joined when the text ends' if still else 'joined'}"
     elif unreachable:
         missing = (0,) if apart and 0 not in apart else ()
         why = f"nobody answered at the store's address {address}"
     else:
-        waited = sorted({r for e in timeouts if (r := e.waited_rank) is not None})
         # Rank 0 serves the store that answered: where its log is not here, it may be waiting for others itself.
-        missing = tuple(r for r in waited if r not in tellers and (r or r in logged))
+        keys = {r for e in timeouts if (r := e.waited_rank) is not None and r not in tellers}
+        missing = tuple(sorted(r for r in keys if r or r in logged))
         # One log of all of them holds whoever waits: who does not wait is the one for whom they do.
         one_log = len({e.file for e in waits}) == 1 and len(tellers) >= _WITNESSES
         if not missing and len(others) == 1 and (one_log or logged.issuperset(others)):
             missing = others
         why = f"the rendezvous did not complete{f': others wait for {who(missing)}' if missing else ''}"
+    if joined is not None and len(missing) != of - joined:
+        missing = ()
     check = f"Check which of the {len(world)} ranks was not started: its log is the one that is missing (logs seen of {compress(logged)})."
     if missing:
         check = f"Check that {who(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."

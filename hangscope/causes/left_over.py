@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hangscope.align.waitgraph import Untold
 from hangscope.causes.case import Case, Match, answer, at, who
-from hangscope.conclusion import Evidence, Source
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Late, Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
-from hangscope.incident import Stack, State
+from hangscope.incident import State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user, user_frame
@@ -30,21 +30,17 @@ def made_after_the_end(case: Case) -> Match | None:
     if statements.witnesses & set(records) != set(failed) or len(failed) * 2 >= len(records):
         return None
     unheard = beyond_the_text(case.incident, statements) & others - set(statements.left_quietly)
-    closed = (event.peer or "" for event in statements.all(GlooClosed))
-    if unheard and not any(peer.startswith(_LOOPBACK) for peer in closed):
+    if unheard and not any((e.peer or "").startswith(_LOOPBACK) for e in statements.all(GlooClosed)):
         return None  # of whom nothing was collected may have been on another node, with a launcher of its own
-    where = statements.whereabouts.get(failed[0])
-    stack = where.stack if where is not None and where.inside else ()
-    frame = user_frame(stack)
+    stack = case.stack_of(None, failed[:1])
     listed = f"the launcher lists {who(failed)} alone as failed: the others ended well"
     return answer(
         "rank_conditional_collective",
         failed,
-        f"{who(failed)} still waited in a call{at(frame)} when {who(others)} had ended without an error",
+        f"{who(failed)} still waited in a call{at(user_frame(stack))} when {who(others)} had ended without an error",
         "Let every rank make the same calls up to the very end: what one rank does behind the loop must not call a collective.",
         strength=1 if all(records[r].files for r in others) else 0,
         evidence=[Evidence("exit", listed), *(statements.exits[r] for r in failed[:2])],
-        frame=frame,
         rivals=[("early_exit", "the others may have left before a call that all should have made")],
         stack=stack,
     )
@@ -53,14 +49,16 @@ def made_after_the_end(case: Case) -> Match | None:
 def held_at_its_exit(case: Case) -> Match | None:
     """A rank whose script is over, and whose process does not end: the interpreter waits for a thread or a child of it."""
     finding, ranks = case.finding, case.incident.ranks
-    held = [r for r, where in case.stacks.items() if _at_exit(where.stack)]
+    # A main thread past the script is in what Python does at the end of a process.
+    past = ((r, w.stack) for r, w in case.stacks.items() if w.stack and w.stack[-1].name in _EXITS)
+    held = [r for r, stack in past if not any(map(is_user, stack))]
     if not held or 2 * len(held) > len(ranks) or case.statements.deaths:
         return None
     if not isinstance(finding, Nothing | Absent | Unseen) or set(finding.culprits).difference(held):
         return None
     left = bool(case.graph.waiting) or any(w.inside for w in case.statements.whereabouts.values())
-    threads = [(r, name, stack) for r in held for name, stack in ranks[r].threads[1:] if user_frame(stack)]
-    frame = user_frame(threads[0][2]) if threads else None
+    threads = [(r, thread) for r in held for thread in ranks[r].threads[1:] if user_frame(thread[1])]
+    frame = user_frame(threads[0][1][1]) if threads else None
     its = "their processes do" if len(held) > 1 else "its process does"
     busy = f": a thread is at {frame}" if frame is not None and not left else ""
     advice = f"End that thread when the script ends: let it see a flag or a deadline, and join it; or start it with daemon=True ({frame or 'py-spy dump shows which it is'})."
@@ -71,22 +69,12 @@ def held_at_its_exit(case: Case) -> Match | None:
         "Leave together: agree on the end over all ranks before any returns." if left else advice,
         strength=0 if not left or finding.guess else 1,
         evidence=[
-            *(_thread(case, r, *ranks[r].threads[0]) for r in held[:4]),
-            *(_thread(case, *thread) for thread in threads[:4]),
+            *(case.stands(r, ranks[r].threads[0]) for r in held[:4]),
+            *(case.stands(r, thread) for r, thread in threads[:4]),
         ],
         frame=frame,
         frame_rank=threads[0][0] if threads else None,
     )
-
-
-def _at_exit(stack: Stack) -> bool:
-    """Return whether a main thread is past the script, in what Python does at the end of a process."""
-    return bool(stack) and stack[-1].name in _EXITS and not any(is_user(frame) for frame in stack)
-
-
-def _thread(case: Case, rank: int, name: str, stack: Stack) -> Evidence:
-    text = f"rank {rank}'s thread {name}: " + " <- ".join(str(frame) for frame in stack[:4])
-    return Evidence("stack", text, rank, Source(case.incident.ranks[rank].stack_file or ""))
 
 
 def late(case: Case) -> Match | None:

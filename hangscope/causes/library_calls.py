@@ -6,38 +6,18 @@ made before. No name of the user's is looked at, and no script.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from hangscope.causes.case import Case, Match, answer, at, quote, who
+from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.difference import Difference
-from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Different
-from hangscope.incident import Frame, Stack
+from hangscope.incident import Frame
 from hangscope.knowledge.callsite import shared_line, user_frame
-from hangscope.knowledge.library import Knowledge, Reading
+from hangscope.knowledge.library import Reading
 
 #: Stages that a library's loop reaches only when its batches are over.
 _BEHIND = frozenset({"epoch start", "epoch end", "evaluation", "teardown"})
 #: Calls that no loop ends with: one rank alone makes them because a condition told it to.
 _CONDITIONAL = frozenset({"turns", "construction", "gradients", "logging"})
 _ALONE = "rank_conditional_collective"
-
-
-@dataclass(frozen=True, slots=True)
-class Meeting:
-    """Two calls that met: the culprits' and the one that the others wait in, and what was called until then.
-
-    `history`: a waiting rank's calls before, oldest first (empty: unknown); `before`: how often all had made the culprits'
-    (global ranks); `position`: where that stands to the loop (`callsite.position_to_loop`), None if unknown.
-    """
-
-    own: Stack
-    peer: Stack
-    culprits: tuple[int, ...]
-    history: tuple[Stack, ...] = ()
-    before: int = 0
-    position: str | None = None
-
 
 #: What leaves the same record: cause, and why.
 _RIVALS = (
@@ -47,100 +27,82 @@ _RIVALS = (
 )  # fmt: skip
 
 
-def tell(meeting: Meeting, knowledge: Knowledge) -> Match | None:
-    """Return what the libraries' calls say about two calls that met, or None where they say nothing."""
-    own, peer = knowledge.read(meeting.own), knowledge.read(meeting.peer)
-    if not meeting.peer:  # autograd's thread has no Python frames: a backward pass of the others' loop
-        peer = Reading(stage="step", loop=own.loop)
-    if own.loop is not None and peer.loop is not None:
-        return _in_a_librarys_loop(meeting, own, peer)
-    if own.call is None or not own.by_user or (own.call is peer.call and own.caller == peer.caller):
-        return None
-    return _in_the_users_loop(meeting, own, knowledge)
-
-
-def _in_a_librarys_loop(meeting: Meeting, own: Reading, peer: Reading) -> Match | None:
-    """Compare where one library's loop stands on both sides."""
-    loop = own.loop.api if own.loop is not None else "the loop"
-    whose = who(meeting.culprits)
-    in_step = peer.stage == "step"
-    if own.by_user:
-        if own.stage in ("step", "") or (own.stage in _BEHIND and meeting.culprits == (0,)):
-            why = f"{whose} alone called {own.api}{at(own.caller)}, in the {own.stage or 'body'} of {loop}"
-            return _match(meeting, _ALONE, why, 2 if own.stage == "step" and in_step else 1)
-        return None
-    if own.kind in _CONDITIONAL and own.stage not in _BEHIND and in_step:
-        return _match(meeting, _ALONE, f"{whose} alone called {own.api}, inside {loop}", 1)
-    if own.stage in _BEHIND and in_step:
-        why = f"{whose} came to the {own.stage} of {loop}, while the others are in a step"
-        return _match(meeting, "uneven_loader", why, 1)
-    return None
-
-
-def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> Match | None:
-    """Compare two calls of a loop that the user wrote."""
-    whose = who(meeting.culprits)
-    here = f"{own.api}{at(own.caller)}"
-    behind = meeting.position == "beyond" or (not meeting.history and _after(meeting))
-    if own.kind == "step":
-        return None
-    if own.kind == "epoch start":
-        why = f"{whose} came to {here} and has begun the next loop, while the others are still inside one"
-        return _left(why, 1, meeting, knowledge)
-    if meeting.before:
-        return None  # everybody calls it: who is early or late there is no matter of what the call is
-    if behind and meeting.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
-        why = f"{whose} came to {here} behind the loop, while the others are in it"
-        return _left(why, 0, meeting, knowledge)  # or at the end of its body
-    sure = meeting.position == "inside" and own.kind not in _CONDITIONAL
-    return _match(meeting, _ALONE, f"{whose} alone called {here}", 2 if sure else 1)
-
-
-def _match(meeting: Meeting, cause: str, why: str, strength: int) -> Match:
-    # Of a backward pass that was left out the line is where the others are in it.
-    line = meeting.peer if cause == "gradient_sync_mismatch" else meeting.own
-    rivals = [rival for rival in _RIVALS if rival[0] != cause and strength < 2]
-    return answer(cause, meeting.culprits, why, strength=strength, frame=user_frame(line), rivals=rivals)
-
-
-def _left(why: str, strength: int, meeting: Meeting, knowledge: Knowledge) -> Match:
-    """Return that a rank left its loop before the others: with fewer batches, or with as many and a step less."""
-    even = _even_loader(meeting, knowledge)
-    if even is None:
-        return _match(meeting, "uneven_loader", why, strength)
-    why += f"; the loader of that loop ({even}) deals out equally many batches, so that it left out a backward pass"
-    return _match(meeting, "gradient_sync_mismatch", why, strength)
-
-
-def _even_loader(meeting: Meeting, knowledge: Knowledge) -> Frame | None:
-    """Return the line at which the others' loop began over a loader that gives every rank equally many batches, or None.
-
-    A loader whose library synchronises the order of its samples over the ranks deals that one order out to all of them.
-    """
-    inside = user_frame(meeting.peer)
-    starts = (knowledge.read(stack) for stack in reversed(meeting.history))
-    lines = (r.caller for r in starts if r.kind == "epoch start" and r.by_user and r.caller is not None)
-    around = (c for c in lines if inside is not None and (c.name, c.file) == (inside.name, inside.file))
-    return next(around, None)
-
-
-def _after(meeting: Meeting) -> bool:
-    """Return whether the culprits' line stands behind the others' in the function that both are in."""
-    shared = shared_line(meeting.own, meeting.peer)
-    return shared is not None and shared[0].line > shared[1].line
-
-
 def called_from_a_library(case: Case) -> Match | None:
     """A call whose library says what it is: made alone, or behind a loop that the others are still in."""
     finding = case.finding
     if not isinstance(finding, Different) or finding.tie or finding.change.edit is not None:
         return None
     d = Difference(case)
-    own, peer = case.stack_of(d.own, finding.culprits), case.stack_of(d.peer, finding.waiting)
-    if not own or (not peer and not d.peer_gradient) or d.steps.skips:
+    if not d.own_stack or not (d.peer_stack or d.peer_gradient) or d.steps.skips:
         return None
-    position = d.position[0] if d.position is not None else None
-    history = tuple(kind.stack for kind in d.history)
-    meeting = Meeting(own, peer, finding.culprits, history, d.times_before(d.own), position)
-    told = tell(meeting, case.knowledge)
-    return replace(told, evidence=[quote(e) for e in finding.events[:3]]) if told is not None else None
+    own, peer = case.knowledge.read(d.own_stack), case.knowledge.read(d.peer_stack)
+    if not d.peer_stack:  # autograd's thread has no Python frames: a backward pass of the others' loop
+        peer = Reading(stage="step", loop=own.loop)
+    both = own.loop is not None and peer.loop is not None
+    told = (_in_a_librarys_loop if both else _in_the_users_loop)(d, own, peer)
+    if told is None:
+        return None
+    cause, why, strength = told
+    frame = None
+    if cause == "uneven_loader" and (even := _even_loader(d)) is not None:
+        # Of a backward pass that was left out the line is where the others are in it.
+        cause, frame = "gradient_sync_mismatch", user_frame(d.peer_stack)
+        why += f"; the loader of that loop ({even}) deals out equally many batches, so that it left out a backward pass"
+    rivals = [rival for rival in _RIVALS if rival[0] != cause and strength < 2]
+    return answer(
+        cause,
+        finding.culprits,
+        why,
+        strength=strength,
+        frame=frame,
+        rivals=rivals,
+        evidence=finding.events[:3],
+    )
+
+
+def _in_a_librarys_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str, str, int] | None:
+    """Return cause, reason and strength from where one library's loop stands on both sides."""
+    culprits, in_step = d.finding.culprits, peer.stage == "step"
+    loop = own.loop.api if own.loop is not None else "the loop"
+    if own.by_user:
+        if own.stage in ("step", "") or (own.stage in _BEHIND and culprits == (0,)):
+            why = f"{who(culprits)} alone called {own.api}{at(own.caller)}, in the {own.stage or 'body'} of {loop}"
+            return _ALONE, why, 2 if own.stage == "step" and in_step else 1
+        return None
+    if own.kind in _CONDITIONAL and own.stage not in _BEHIND and in_step:
+        return _ALONE, f"{who(culprits)} alone called {own.api}, inside {loop}", 1
+    if own.stage in _BEHIND and in_step:
+        why = f"{who(culprits)} came to the {own.stage} of {loop}, while the others are in a step"
+        return "uneven_loader", why, 1
+    return None
+
+
+def _in_the_users_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str, str, int] | None:
+    """Return cause, reason and strength from two calls of a loop that the user wrote."""
+    whose, here = who(d.finding.culprits), f"{own.api}{at(own.caller)}"
+    if own.call is None or not own.by_user or (own.call is peer.call and own.caller == peer.caller):
+        return None
+    if own.kind == "epoch start":
+        why = f"{whose} came to {here} and has begun the next loop, while the others are still inside one"
+        return "uneven_loader", why, 1
+    if own.kind == "step" or d.times_before(d.own):
+        return None  # everybody calls it: who is early or late there is no matter of what the call is
+    # Without calls before, the line that stands behind the others' in the function that both are in.
+    shared = shared_line(d.own_stack, d.peer_stack) if not d.history else None
+    behind = d.beyond is not None or (shared is not None and shared[0].line > shared[1].line)
+    if behind and d.finding.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
+        why = f"{whose} came to {here} behind the loop, while the others are in it"
+        return "uneven_loader", why, 0  # or at the end of its body
+    return _ALONE, f"{whose} alone called {here}", 2 if d.inside and own.kind not in _CONDITIONAL else 1
+
+
+def _even_loader(d: Difference) -> Frame | None:
+    """Return the line at which the others' loop began over a loader that gives every rank equally many batches, or None.
+
+    A loader whose library synchronises the order of its samples over the ranks deals that one order out to all of them.
+    """
+    inside = user_frame(d.peer_stack)
+    starts = (d.case.knowledge.read(kind.stack) for kind in reversed(d.history))
+    lines = (r.caller for r in starts if r.kind == "epoch start" and r.by_user and r.caller is not None)
+    around = (c for c in lines if inside is not None and (c.name, c.file) == (inside.name, inside.file))
+    return next(around, None)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hangscope.causes.case import Case, Match, answer, quote, who
+from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.difference import Difference
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Unseen
 from hangscope.incident import Event
-from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 
@@ -19,15 +18,16 @@ _OVER = "left the loop: its own output says that it is over"
 def left_the_loop(case: Case) -> Match | None:
     """A rank left the loop while its peers began one more step."""
     finding, d = case.finding, Difference(case)
+    culprits, over = finding.culprits, d.steps.loop_over
     if exhausted := case.statements.all(JoinExhausted):  # who names no number speaks of others
         own = {e.rank for e in exhausted if e.rank is not None and e.group_rank is not None}
-        return _left(sorted(own) or finding.culprits, 2, "ran out of inputs", exhausted[:2])
+        return _left(sorted(own) or culprits, 2, "ran out of inputs", exhausted[:2])
     if isinstance(finding, Different):
-        return _counted(d) or _by_its_call(d)
-    if not isinstance(finding, Absent | Unseen) or (told := d.steps.loop_over) is None:
+        return None if d.steps.skips else _by_its_call(d)
+    if not isinstance(finding, Absent | Unseen) or over is None:
         return None
-    others = [e for r in finding.culprits for e in case.statements.of(r, GlooSizeMismatch)[:1]]
-    return _left(finding.culprits, 1 if isinstance(finding, Unseen) else 2, _OVER, [*_lines(told), *others])
+    others = [e for r in culprits for e in case.statements.of(r, GlooSizeMismatch)[:1]]
+    return _left(culprits, 1 if isinstance(finding, Unseen) else 2, _OVER, [over, *others])
 
 
 def _left(
@@ -44,55 +44,35 @@ def _left(
     )
 
 
-def _counted(d: Difference) -> Match | None:
-    """Return what the output of the culprits and of those who wait counts, where the totals differ."""
-    if d.steps.uneven is None or d.steps.skips:
-        return None
-    own, theirs = (line.total for line in d.steps.uneven)
-    what = f"left the loop: its output counts {own} steps, and that of others {theirs}"
-    return _left(d.finding.culprits, 2, what, d.steps.uneven)
-
-
 def _by_its_call(d: Difference) -> Match | None:
-    """Return what the culprits' call tells, where nothing shows that they went on inside the loop."""
-    if d.finding.change.edit is not None or d.finding.tie:
+    """Return what the culprits' count of steps or their call tells, where nothing shows that they went on inside the loop."""
+    finding, culprits, told = d.finding, d.finding.culprits, d.steps.loop_over
+    if d.steps.uneven is not None:
+        counts = "left the loop: its output counts {} steps, and that of others {}"
+        return _left(culprits, 2, counts.format(*(line.total for line in d.steps.uneven)), d.steps.uneven)
+    if finding.change.edit is not None or finding.tie:
         return None  # its calls match again behind the edit
-    more, told = d.steps.others_over, d.steps.loop_over
-    if (d.peer_ends_epochs or more is not None) and not d.steps.skips:
+    if d.peer_ends_epochs:
         # A rank that leaves out the call behind the loop and begins the next epoch leaves the same record.
         what = "began one more step while the others are already in the call behind the loop"
-        return _left(d.finding.culprits, 2 if more is not None else 0, what, _lines(more))
+        return _left(culprits, 0, what)
     if d.ends_epochs:
         # A step that it skipped leaves the same calls: only its own output tells of one.
-        heard = len(d.steps.own) == len(d.finding.culprits)
         what = "is already in the call that ends an epoch, after fewer steps"
-        return _left(d.finding.culprits, 2 if heard else 0, what, _lines(told))
-    inside = d.stays_inside or (told is None and (d.in_loop_before or d.inside))
-    return None if inside else _behind_the_loop(d)
-
-
-def _lines(told: Progress | None) -> tuple[Evidence, ...]:
-    return (quote(told, f"rank {told.rank}'s output: {told.text}"),) if told is not None else ()
-
-
-def _behind_the_loop(d: Difference) -> Match | None:
-    """Return what places the culprits' call behind the loop that their peers are in."""
-    culprits, view, told = d.finding.culprits, d.finding.stuck.view, d.steps.loop_over
-    if told is not None:
-        return _left(culprits, 1 if d.beyond is None else 2, _OVER, _lines(told))
-    # What rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call.
-    if d.beyond is None or culprits == (0,):
+        return _left(culprits, 2 if len(d.steps.own) == len(culprits) else 0, what, filter(None, [told]))
+    if d.stays_inside:
         return None
-    if not (d.peer_gradient or d.finding.stuck.history is None or _forward(d)):
-        return None  # a loop of hand-made calls: an extra call at its end looks the same
-    where = f"its call stands at {d.beyond}, beyond the lines of the loop that the others are in"
+    if told is not None:
+        return _left(culprits, 1, _OVER, filter(None, [told]))
+    # What rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call.
+    if d.of_the_loop or d.beyond is None or culprits == (0,):
+        return None
+    if not (d.peer_gradient or any("/torch/nn/" in frame.file for frame in d.peer.stack)):
+        return None  # a loop of calls made by hand, not in a model's forward or backward: an extra one at its end looks the same
     # Who of two made a step too many is not told.
+    view = finding.stuck.view
     even = view is not None and len(view.members) == 2 * len(culprits)
     # In the loop's own function, the handler of an exception or an extra call of one rank looks the same.
     sure = int(not even and (len(culprits) > 1 or d.out_of_their_function))
+    where = f"its call stands at {d.beyond}, beyond the lines of the loop that the others are in"
     return _left(culprits, sure, f"left the loop: {where}")
-
-
-def _forward(d: Difference) -> bool:
-    """Return whether the peers wait in something that a model's forward or backward calls, not a line of the user's."""
-    return any("/torch/nn/" in frame.file or "fsdp" in frame.file.lower() for frame in d.peer.stack)

@@ -79,22 +79,22 @@ def received_sizes(case: Case) -> Match | None:
     events = case.statements.all(GlooSizeMismatch)
     if not events or not isinstance(case.finding, Nothing | Unseen):
         return None
-    culprits = case.finding.culprits if isinstance(case.finding, Unseen) else ()
     other = _in_another_call(case, events)
-    culprits = other if other and set(other) <= set(culprits) else culprits
+    culprits = other or case.finding.culprits
     # Every message differs from its buffer by the factor between two element types.
-    types = all(e.expected and e.received / e.expected in (2, 4, 8) for e in events)
+    types = not other and all(e.expected and e.received / e.expected in (2, 4, 8) for e in events)
+    cause, whose = (
+        "shape_mismatch",
+        f"the buffer of {who(culprits, 'a rank')} does not fit what the others sent",
+    )
     rival = ("collective_mismatch", "two different calls that meet differ in size as well")
     if types:
         rival = ("dtype_mismatch", "another element type would give these sizes as well")
-    whose = f"the buffer of {who(culprits, 'a rank')} does not fit what the others sent"
-    alone = _alone_in_a_small_call(case, events)
-    if alone is not None:
-        culprits, types = (alone,), False
-        whose = f"{who(culprits)} waited for a few numbers in a call of its own, all others wait at one line"
+    elif other:
+        cause, whose = "collective_mismatch", f"{who(other)} waited for data in a call of its own"
         rival = ("rank_conditional_collective", "which call it was, no line tells")
     return answer(
-        "shape_mismatch" if alone is None else "collective_mismatch",
+        cause,
         culprits,
         f"{whose}: gloo received a message of another size",
         "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides.",
@@ -104,35 +104,35 @@ def received_sizes(case: Case) -> Match | None:
     )
 
 
-def _alone_in_a_small_call(case: Case, events: list[GlooSizeMismatch]) -> int | None:
-    """Return the one rank whose buffer holds a few numbers and got a tensor's part, where all others wait at one line of the user's."""
-    ranks, stood = {e.rank for e in events}, case.statements.whereabouts
-    small = all(e.expected <= _FEW_BYTES and e.received > 8 * e.expected for e in events)
-    others = set(case.incident.ranks) - ranks
-    lines = {tuple(user_frames(stood[r].stack)) if r in stood and stood[r].inside else () for r in others}
-    alone = len(ranks) == 1 and len(others) > 1 and small and len(lines) == 1 and () not in lines
-    return next(iter(ranks)) if alone else None
+def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> list[int]:
+    """Return the ranks whose own buffer holds no part of the call that the others wait in: too much or too little for its size.
 
-
-def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> tuple[int, ...]:
-    """Return the ranks whose own buffer is too small or too large for any part of the call that the others wait in.
-
-    gloo sends a buffer in parts: at least a part for each member, and two in flight.
+    gloo sends a buffer in parts: at least a part for each member, and two in flight. Where the call is known by one line of
+    the user's alone, at which all others wait, a few numbers are no part of the tensor that one rank got instead.
     """
-    kind, world = case.finding.stuck.kind, len(case.incident.ranks)
-    bytes_of = _BYTES.get((kind.input_dtypes or ("",))[0]) if kind is not None else None
-    if kind is None or bytes_of is None or not kind.input_sizes:
-        return ()
-    whole = sum(map(prod, kind.input_sizes)) * bytes_of
-    odd = {e.rank for e in events if e.expected > whole or e.expected * 4 * world < whole}
-    return tuple(sorted(rank for rank in odd if rank is not None))
+    kind, ranks, stood = case.finding.stuck.kind, case.incident.ranks, case.statements.whereabouts
+    own = {e.rank: e.expected for e in events if e.rank is not None}
+    whole = (
+        sum(map(prod, kind.input_sizes)) * _BYTES.get((*kind.input_dtypes, "")[0], 0)
+        if kind is not None
+        else 0
+    )
+    if whole:
+        odd = {r for r, size in own.items() if size > whole or size * 4 * len(ranks) < whole}
+        return sorted(odd.intersection(case.finding.culprits))
+    others = [stood[r].stack if r in stood and stood[r].inside else () for r in ranks if r not in own]
+    small = all(e.expected <= _FEW_BYTES and e.received > 8 * e.expected for e in events)
+    one_line = len(others) > 1 and all(others) and len(set(map(user_frames, others))) == 1
+    return list(own) if len(own) == 1 and small and one_line else []
 
 
 def received(case: Case) -> list[Evidence]:
     """Return what gloo says of messages that did not fit."""
-    innocent = "the aborted process is the receiver and may be innocent"
     return [
-        quote(e, f"gloo received {e.received} bytes for a buffer of {e.expected}; {innocent}")
+        quote(
+            e,
+            f"gloo received {e.received} bytes for a buffer of {e.expected}; the aborted process is the receiver and may be innocent",
+        )
         for e in case.statements.all(GlooSizeMismatch)[:2]
     ]
 
@@ -143,22 +143,13 @@ def different_calls(case: Case) -> Match | None:
     if not isinstance(finding, Different):
         return None
     d = Difference(case)
-    if finding.change.elsewhere and d.known:
-        return answer(
-            "collective_order_mismatch",
-            finding.culprits,
-            f"{who(finding.culprits)} entered {describe(d.own)} on another group first, where the others entered {describe(d.peer)}",
-            "Let every rank enter these two groups in one order; no call on a group inside a branch that ranks take differently.",
-            strength=0,
-            rivals=[
-                ("rank_conditional_collective", "whether it would make the others' call next is not known")
-            ],
-        )
+    crossed = finding.change.elsewhere and d.known
     return answer(
-        "collective_mismatch",
+        "collective_order_mismatch" if crossed else "collective_mismatch",
         finding.culprits,
-        f"{_meeting(case, d)} at the same seq",
+        f"{_meeting(case, d)} {'on another group' if crossed else 'at the same seq'}",
         "Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead.",
+        strength=int(not crossed),
         evidence=aspects(case),
     )
 
@@ -241,7 +232,6 @@ def other_roots(case: Case) -> Match | None:
     if kind is None or kind.op not in ROOTED or kind.root is not None:
         return None
     frame, root = case.frame_of(kind), "src" if kind.op in _FROM else "dst"
-    backends = {k.backend for k in case.incident.kinds if k.backend}
     unknown = "recorders do not keep the root of a call: that all ranks pass the same one is not known"
     return answer(
         "collective_mismatch",
@@ -249,7 +239,7 @@ def other_roots(case: Case) -> Match | None:
         f"every rank is in the same {kind.op}{at(frame)} and none finishes it: the ranks may disagree about `{root}`",
         f"Print `{root}` on every rank in front of that line: it must be the same global rank everywhere, taken from something that all ranks agree on and not from a rank's own values.",
         f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
-        strength=1 if backends <= {"gloo"} else 0,
+        strength=int({k.backend for k in case.incident.kinds} <= {"gloo", ""}),
         evidence=[*case.statements.all(GlooTimeout)[:4], Evidence("method", unknown)],
         frame=frame,
         frame_rank=finding.stuck.rank,
@@ -261,10 +251,8 @@ def other_roots(case: Case) -> Match | None:
 def _all_at_one_line(case: Case) -> CallKind | None:
     """Return the call that all ranks timed out in at one line of the user's, of a job of which only text is left."""
     places = case.statements.whereabouts
-    if not isinstance(case.finding, Nothing) or len(places) < 2 or set(places) != set(case.incident.ranks):
-        return None
-    stood = list(places.values())
-    lines = {(where.op, user_frames(where.stack)) for where in stood}
-    if len(lines) > 1 or not all(where.inside and where.kind == "log" for where in stood):
-        return None
-    return stood[0].call if case.statements.witnesses else None
+    stood = [where for where in places.values() if where.inside and where.kind == "log"]
+    everybody = len(stood) > 1 and len(stood) == len(places) and set(places) == set(case.incident.ranks)
+    one_line = len({(where.op, user_frames(where.stack)) for where in stood}) == 1
+    told = isinstance(case.finding, Nothing) and case.statements.witnesses
+    return stood[0].call if told and everybody and one_line else None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import ROOTED, describe
-from hangscope.conclusion import Evidence, Source
+from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Extra
-from hangscope.incident import CallKind, Event
+from hangscope.incident import CallKind, Event, Stack
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
 
@@ -23,11 +23,10 @@ def one_sided_call(case: Case) -> Match | None:
     culprits, edited = finding.culprits, finding.change.edit is not None
     made, theirs, usual = describe(d.own), describe(d.peer), d.times_before(d.own)
     skips = d.steps.skips
-    left_out = bool(d.skipped) and not d.too_soon
     strength = 0
     if isinstance(finding, Extra):
         strength, what = int(not finding.tie), f"made {made}, which the others did not make"
-    elif left_out and (edited or usual):
+    elif d.skipped and (edited or usual):
         # Who leaves out a whole step may have left the loop.
         strength = 2 if edited or d.skipped_part_of_a_step or not d.period else 1
         what = f"left out {_several(d.skipped)} and went on"
@@ -45,9 +44,9 @@ def one_sided_call(case: Case) -> Match | None:
         what = f"{'is' if len(culprits) < 2 else 'are'} in {made} at {line}, where the others are in {theirs}"
     else:
         return None
-    odd = d.added[0] if d.added and not left_out else d.own
+    odd = d.added[0] if d.added and not d.skipped else d.own
     advice = f"Call {odd.op or 'it'} on every rank and gate only the side effect around it (the write, the print), not the collective."
-    if left_out or skips:
+    if d.skipped or skips:
         advice = f"Let all ranks skip together: all_reduce the flag that made {who(culprits)} skip, or run the step with a zero loss."
     crossed = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
     order = ("collective_order_mismatch", "the call that it did not make may have come next")
@@ -85,7 +84,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     evidence: list[Evidence | Event] = [case.recorded(rank, f"rank {rank}: {done}") for rank in seen[:8]]
     for rank in culprits:
         evidence += [case.stands(rank)] if frames.get(rank) is not None else []
-        evidence += _at_work_below(case, rank)
+        evidence += [case.stands(rank, worker) for worker in _at_work_below(case, rank)]
         evidence += [e for kind in (DumpObserved, HeartbeatTimeout) for e in statements.of(rank, kind)[:1]]
     frame = next(filter(None, frames.values()), None)
     whose, one = who(culprits), len(culprits) == 1
@@ -119,14 +118,13 @@ def calls_stay_open(case: Case) -> bool | None:
     return (any(still_open) if stuck.kind.op in ROOTED else all(still_open)) if inside else None
 
 
-def _at_work_below(case: Case, rank: int) -> list[Evidence]:
-    """Return what the loader workers of a rank do, of those that do anything but wait for their next task."""
-    record = case.incident.ranks[rank]
-    told = []
-    for name, stack in record.threads:
-        loop = next((n for n, frame in enumerate(stack) if frame.name == "_worker_loop"), None)
-        frame = user_frame(stack[:loop]) if name.startswith("worker ") and loop is not None else None
-        if frame is not None:
-            text = f"rank {rank}'s loader {name.partition(':')[0]} is at {frame.file}:{frame.line} in {frame.name}"
-            told.append(Evidence("stack", text, rank, Source(record.stack_file or "")))
-    return told[:2]
+def _at_work_below(case: Case, rank: int) -> list[tuple[str, Stack]]:
+    """Return the loader workers of a rank that do anything but wait for their next task, each with what it does."""
+    threads = case.incident.ranks[rank].threads if rank in case.stacks else ()
+    names = [[frame.name for frame in stack] for _, stack in threads]
+    workers = [
+        (name, stack[: within.index("_worker_loop")])
+        for (name, stack), within in zip(threads, names, strict=True)
+        if name.startswith("worker ") and "_worker_loop" in within
+    ]
+    return [worker for worker in workers if user_frame(worker[1])][:2]

@@ -8,14 +8,10 @@ from hangscope.causes.case import Case, Match, Rule
 from hangscope.errors import Note
 from hangscope.knowledge.catalog import ORDER
 
-
-def _rule(place: str) -> Rule:
-    family, _, name = place.rpartition(".")
-    rule: Rule = getattr(import_module(f"hangscope.causes.{family}"), name)
-    return rule
-
-
-RULES: tuple[Rule, ...] = tuple(map(_rule, ORDER))
+RULES: tuple[Rule, ...] = tuple(
+    getattr(import_module(f"hangscope.causes.{family}"), name)
+    for family, _, name in (place.rpartition(".") for place in ORDER)
+)
 
 
 def match_all(case: Case, notes: list[Note]) -> list[Match]:

@@ -35,22 +35,21 @@ class Steps:
     def ran_further(self) -> bool:
         """Return whether a culprit's output counts a step of the same epoch that no waiting rank has reached."""
         own, reached = (
-            [step for rank in ranks if (step := self._reached(rank)) is not None]
-            for ranks in (self.case.finding.culprits, self.waiting)
+            max(map(self._reached, ranks), default=()) for ranks in (self.case.finding.culprits, self.waiting)
         )
-        return bool(own and reached) and max(own) > max(reached)
+        return own > reached > ()
 
-    def _reached(self, rank: int) -> tuple[int, int] | None:
-        """Return (epoch, step) of the last line of a rank that counts a step."""
-        counted = [e for e in self.statements.of(rank, Progress) if e.step is not None]
-        last = max(counted, key=lambda e: (e.file, e.line), default=None)
-        return (last.epoch or 0, last.step or 0) if last is not None else None
+    def _reached(self, rank: int) -> tuple[int, ...]:
+        """Return (epoch, step) of the last line of a rank that counts a step, empty where none does."""
+        told = self.statements.of(rank, Progress)
+        counted = ((e.file, e.line, e.epoch or 0, e.step) for e in told if e.step is not None)
+        return max(counted, default=())[2:]
 
     @cached_property
     def mid_epoch(self) -> bool:
         """Return whether a culprit's last output counts a step well before the last of its own loop (`step 10/18`)."""
-        counted = ((e.step, e.total) for e in self.own.values() if not e.done)
-        return any(step is not None and total is not None and step + 1 < total for step, total in counted)
+        counted = (e for e in self.own.values() if e.step is not None and not e.done)
+        return any(e.total is not None and (e.step or 0) + 1 < e.total for e in counted)
 
     @cached_property
     def skips(self) -> list[Event]:
@@ -78,26 +77,17 @@ class Steps:
         return None
 
     @cached_property
-    def others_over(self) -> Progress | None:
-        """Return a culprit's last output where it counts a step beyond all that the waiting ranks made, who all say that their loop is over."""
-        over = bool(self.waiting) and all(r in self.last and self.last[r].done for r in self.waiting)
-        own = next(iter(self.own.values()), None)
-        return own if over and own is not None and not own.done and self.ran_further else None
-
-    @cached_property
     def uneven(self) -> tuple[Progress, Progress] | None:
         """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
         totals = batches(self.statements)
-        others = sorted((totals[r], r) for r in self.waiting if r in totals and r in self.last)
-        for rank, last in self.own.items():
-            if rank in totals and others and totals[rank] not in {total for total, _ in others}:
-                nearest = min(others, key=lambda other: (abs(other[0] - totals[rank]), other))[1]
-                return last, self.last[nearest]
+        others = {totals[r]: self.last[r] for r in self.waiting if r in totals and r in self.last}
+        for rank, line in self.own.items():
+            if others and totals.get(rank) not in (None, *others):
+                return line, others[min(others, key=lambda total: abs(total - totals[rank]))]
         return None
 
     def _says_over(self, rank: int, done: Progress) -> bool:
         """Return whether a rank's last output says that a loop is over, or it said so of that same epoch and went on."""
-        told = self.statements.of(rank, Progress)
-        return (rank in self.last and self.last[rank].done) or any(
-            e.done and e.epoch == done.epoch is not None for e in told
-        )
+        told, last = self.statements.of(rank, Progress), self.last.get(rank)
+        of_that_epoch = any(e.done and e.epoch == done.epoch is not None for e in told)
+        return of_that_epoch or (last is not None and last.done)

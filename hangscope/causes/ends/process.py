@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case, Match, answer, quote, who
-from hangscope.causes.init import lacks_a_member
+from hangscope.causes.init import never_formed
 from hangscope.conclusion import Evidence
 from hangscope.events import Event
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Unseen
@@ -45,12 +45,15 @@ def ended_from_outside(case: Case) -> Match | None:
     waits = (case.graph.waiting and not of_host) or (finding.waiting and not isinstance(finding, Nothing))
     if still and waits:
         return None  # it was frozen, whoever ended it
-    if event.reason in _BY_PEOPLE and still is not False and lacks_a_member(case):
+    if event.reason in _BY_PEOPLE and still is not False and (start := never_formed(case)) and start.culprits:
         return None  # a start takes moments, and who cancels a job looked at it for longer
     waited = still is not False and shows_a_wait(case)
     if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
         return None
-    lost = _never_seen(case) if event.reason in _UNTOLD else []
+    # Who cancels a job of which nobody tells a step or a call may have seen that it never began.
+    begun = case.solid or any(e.step is not None for e in statements.all(Progress))
+    absent = set(case.incident.ranks) - traced(case.incident, statements)
+    lost = sorted(absent) if event.reason in _UNTOLD and not begun and len(absent) == 1 else []
     told = _REASONS.get(str(event.reason), "was ended from outside")
     # People cancel jobs that are frozen, platforms end those that stand still, and calls that do not fit stop a job by themselves.
     doubtful = still is not False or event.signal == "SIGINT" or statements.all(CallFingerprint)
@@ -70,13 +73,6 @@ def ended_from_outside(case: Case) -> Match | None:
         rivals=rivals,
         evidence=[event],
     )
-
-
-def _never_seen(case: Case) -> list[int]:
-    """Return the one rank that left nothing while all others left something, in a job of which nobody tells a step or a call."""
-    unseen = set(case.incident.ranks) - traced(case.incident, case.statements)
-    begun = case.solid or any(e.step is not None for e in case.statements.all(Progress))
-    return [] if begun or len(unseen) != 1 else sorted(unseen)
 
 
 def shows_a_wait(case: Case) -> bool:
@@ -105,8 +101,7 @@ def died(case: Case) -> Match | None:
     if len(deaths) < len(statements.first_deaths) and all(isinstance(d.event, Exit) for d in deaths):
         return None  # ranks that waited were ended in the same moment
     culprits = tuple(sorted({d.rank for d in deaths}))
-    first, named = deaths[0], case.finding.culprits
-    doubtful = bool(named) and culprits != named and _may_be_of_another_attempt(case)
+    first = deaths[0]
     why = f"{who(culprits)} {first.how}"
     if isinstance(first.event, RankException | Exit) and first.event.message and first.exception:
         why += f": {first.event.message[:160]}"
@@ -117,7 +112,7 @@ def died(case: Case) -> Match | None:
         culprits,
         why,
         *_remedy(case, first),
-        strength=0 if doubtful else 2 if len(culprits) == 1 else 1,
+        strength=2 if len(culprits) == 1 else 1,
         category="hardware" if first.event.kind in ("xid", "cuda_error") else None,
         evidence=[death.event for death in deaths],
         frame=first.frame,
@@ -157,7 +152,7 @@ def _refused_at_start(case: Case, event: Event) -> bool:
 
 def _is_the_root(case: Case, death: Death) -> bool:
     finding = case.finding
-    if death.rank in finding.culprits or not case.solid or _may_be_of_another_attempt(case):
+    if death.rank in finding.culprits or not case.solid:
         return True
     if isinstance(finding, Different | Extra | Late):
         return finding.tie and not finding.culprits and _raised_before_it_waited(case, death)
@@ -170,11 +165,6 @@ def _raised_before_it_waited(case: Case, death: Death) -> bool:
     waited = case.statements.of(death.rank, CallFingerprint, GlooTimeout, GlooClosed, WatchdogTimeout)
     lines = [e.line for e in waited if e.file == death.event.file]
     return isinstance(death.event, RankException) and bool(lines) and death.event.line < min(lines)
-
-
-def _may_be_of_another_attempt(case: Case) -> bool:
-    """Return whether the logs go on behind a restart: the dumps may be what the attempt before left."""
-    return any(note.code == "several_attempts" for note in case.incident.notes)
 
 
 def left_quietly(case: Case) -> Match | None:

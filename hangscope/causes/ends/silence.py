@@ -47,15 +47,13 @@ def vanished(case: Case) -> Match | None:
     silent = bool(alarmed) and all(record.files for record in records)
     if not (one or lost or silent):
         return None  # several records that are missing were rather not collected
-    # The last lines of a log that breaks off may be what is missing.
-    cut = any(queue.cut for record in records for queue in record.queues.values())
     complete = not case.from_text or not not_collected(case.incident, statements) - set(culprits)
     ras = {event.what for event in finding.events if isinstance(event, NcclRas)}
     dumps = any(record.dump_file for record in ranks.values())
     what = f"{'left no dump' if dumps else 'fell silent'}, and every waiting rank leads to {'it' if one else 'them'}"
     if ras:
         what = f"{'is declared dead by' if ras == {'dead'} else 'does not answer'} NCCL's RAS"
-    sure = ras == {"dead"} or (complete and (silent or (bool(lost) and not cut and one)))
+    sure = ras == {"dead"} or (complete and (silent or (bool(lost) and one)))
     return answer(
         "crashed_rank",
         culprits,
@@ -85,7 +83,7 @@ def _lost_a_peer(case: Case) -> list[Event]:
     statements = case.statements
     return [
         *statements.all(GlooClosed),
-        *(e for e in statements.all(NcclWarn) if e.fault == "closed_by_peer"),
+        *case.warned("closed_by_peer"),
         *(e for e in statements.all(AsyncError) if e.error == "remote"),
     ]
 
@@ -139,8 +137,7 @@ def lost_by_peers(case: Case) -> Match | None:
         return None
     rank = died.culprits[0]
     host = case.incident.ranks[rank].host
-    closed = [e for e in case.statements.all(NcclWarn) if e.fault == "closed_by_peer"]
-    lost = [e for e in closed if host is not None and host in (e.peer_node, e.peer_host)]
+    lost = [e for e in case.warned("closed_by_peer") if host and host in (e.peer_node, e.peer_host)]
     if not lost or case.statements.of(rank, NcclWarn):
         return None
     why = f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections"

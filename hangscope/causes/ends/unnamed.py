@@ -8,12 +8,11 @@ from dataclasses import replace
 from hangscope.causes.case import Case, Match, answer, who
 from hangscope.events import Event
 from hangscope.explain.finding import Nothing, Stalled
+from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.ray import WorkerDied
-from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
 from hangscope.ingest.torch_logs.store import FsdpOrder
@@ -22,7 +21,6 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _KILLED = frozenset({-9, -11, -7, -4, -8})
-_NO_FAULT = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException"})
 
 
 def fault_without_rank(case: Case) -> Match | None:
@@ -79,8 +77,8 @@ _FAULTS: tuple[tuple[str, tuple[str | type[Event], ...], str, str, int], ...] = 
 def _plain(case: Case) -> Match | None:
     """Return the answer for a line that tells its fault by itself."""
     for cause, kinds, what, advice, strength in _FAULTS:
-        told: list[Event] = [e for e in case.statements.all(NcclWarn) if e.fault in kinds]
-        told[:0] = [e for kind in kinds if isinstance(kind, type) for e in case.statements.all(kind)]
+        told: list[Event] = [e for kind in kinds if isinstance(kind, type) for e in case.statements.all(kind)]
+        told += case.warned(*(fault for fault in kinds if isinstance(fault, str)))
         told = [e for e in told if not (isinstance(e, OomCuda) and e.implausible)]
         if events := [e for e in told if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
             why = f"{what} ({events[0].text[:120]})" if cause == "gpu_stall" else what
@@ -122,10 +120,10 @@ def _ended(case: Case) -> Match | None:
 def _exception(case: Case) -> Match | None:
     statements = case.statements
     raised = [e for e in statements.all(RankException) if e.type and not e.symptom and not e.truncated]
-    events: list[Event] = [e for e in raised if e.type not in _NO_FAULT]
+    events: list[Event] = [e for e in raised if e.type not in INTERRUPTS]
     events += [e for e in statements.all(Terminate) if not is_symptom(e.type or "", e.what)]
     events += statements.all(WorkerDied)
-    events = [e for e in events if e.rank is None and not _went_on(case, e)]
+    events = [e for e in events if e.rank is None]
     if not events:
         return None
     first = events[0]
@@ -146,10 +144,9 @@ def _swept(case: Case) -> Match | None:
     swept = case.statements.all(WorkersSwept)
     signals = [e for e in case.statements.all(CleanupSignal) if e.signal != "restart"]
     events: list[Event] = [*swept, *signals]
-    if not events or find_stop(case.statements) is not None or any(_went_on(case, e) for e in events):
+    # That the signal came from outside is for another rule to say.
+    if not events or find_stop(case.statements) is not None or case.statements.external is not None:
         return None
-    if case.statements.external is not None:
-        return None  # that rule has its say: the signal came from outside
     failed = next((e.failed for e in swept if e.failed), None)
     what = "the launcher ended its workers: one failed, or it got a signal"
     return _match(
@@ -160,9 +157,3 @@ def _swept(case: Case) -> Match | None:
         strength=1 if failed else 0,
         category=None if failed else "external",
     )
-
-
-def _went_on(case: Case, event: Event) -> bool:
-    """Return whether the file goes on counting steps after an error, so that it was caught."""
-    counted = (e for e in case.statements.all(Progress) if e.step is not None)
-    return any(e.file == event.file and e.line > event.line for e in counted)
