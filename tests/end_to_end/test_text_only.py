@@ -172,6 +172,33 @@ def test_a_barrier_that_names_the_majority_accuses_its_printer(tmp_path: Path) -
     assert short(report)[:2] == ("rank_conditional_collective", (0,))
 
 
+@pytest.mark.parametrize(
+    "accused",
+    [
+        {0: "1", 1: "0"},
+        {0: "2, 3", 2: "0, 1"},  # in barriers of two groups, or before and behind a restart
+        {0: "2", 1: "3"},
+    ],
+)
+def test_barriers_that_accuse_each_others_reporters_name_nobody(
+    tmp_path: Path, accused: dict[int, str]
+) -> None:
+    lines = [
+        f"RuntimeError: [Rank {reporter}]: Ranks {ranks} failed to pass monitoredBarrier in 8000 ms"
+        for reporter, ranks in accused.items()
+    ]
+    report = told(tmp_path, lines)
+    assert report.status == "hang" and judged(report).culprit_ranks == ()
+
+
+def test_who_accuses_the_rest_while_one_of_them_misses_it_alone_is_odd(tmp_path: Path) -> None:
+    lines = [
+        f"RuntimeError: [Rank {reporter}]: Ranks {ranks} failed to pass monitoredBarrier in 8000 ms"
+        for reporter, ranks in {0: "1, 2, 3", 1: "0"}.items()
+    ]
+    assert judged(told(tmp_path, lines)).culprit_ranks == (0,)
+
+
 @pytest.mark.parametrize("prefix", ["[rank{rank}]:", ""])
 def test_running_collectives_are_a_recorder(tmp_path: Path, prefix: str) -> None:
     files: dict[str, str | list[str]] = {}
