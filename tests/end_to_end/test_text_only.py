@@ -213,3 +213,14 @@ def test_running_collectives_are_a_recorder(tmp_path: Path, prefix: str) -> None
     assert len(report.table) == 28
     assert judged(report).group is not None and "assumed" in judged(report).group.desc  # type: ignore[union-attr]
     assert {e.source.file for e in judged(report).evidence if e.source} <= set(files)
+
+
+def test_who_is_in_another_call_by_its_own_line_is_not_stuck_where_a_barrier_misses_it(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        f"[I ProcessGroupWrapper.cpp:710] [Rank {rank}] Running collective: {call('BROADCAST' if rank == 2 else 'ALLREDUCE', 64, 7)}"
+        for rank in range(3)
+    ]
+    lines.append("RuntimeError: [Rank 0]: Ranks 2 failed to pass monitoredBarrier in 8000 ms")
+    assert short(told(tmp_path, lines))[:2] == ("rank_conditional_collective", (2,))
