@@ -106,7 +106,7 @@ class FsdpOrder(Event, same_by=()):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinExhausted(Event, same_by=()):
+class JoinExhausted(Event, same_by=(), prints_group_rank=True):
     """Join: a rank ran out of inputs."""
 
 
