@@ -81,7 +81,9 @@ def _in_the_users_loop(meeting: Meeting, own: Reading, knowledge: Knowledge) -> 
     """Compare two calls of a loop that the user wrote."""
     whose = who(meeting.culprits)
     here = f"{own.api}{at(own.caller)}"
-    behind = meeting.position == "beyond" or (not meeting.history and _after(meeting))
+    # Who keeps its best weights does so between steps: a line below theirs may be in the same loop.
+    unplaced = not meeting.history and own.kind != "weights"
+    behind = meeting.position == "beyond" or (unplaced and _after(meeting))
     if own.kind == "step":
         return None
     if own.kind == "epoch start":

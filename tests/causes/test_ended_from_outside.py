@@ -112,6 +112,29 @@ def test_ctrl_c_at_one_rank_for_which_the_others_wait_hardly_tells_whether_it_wa
     assert report.verdict is not None and "stuck_rank" in {a.cause for a in report.verdict.alternatives}
 
 
+@pytest.mark.parametrize(
+    ("blocked", "answer"),
+    [
+        (("/usr/lib/python3.11/threading.py", "wait"), ("stuck_rank", (0,), "low")),
+        (
+            ("/opt/venv/lib/python3.11/site-packages/torch/nn/functional.py", "linear"),
+            ("crashed_rank", (), "low"),
+        ),
+    ],
+)
+def test_ctrl_c_at_one_rank_in_a_wait_of_its_own_for_which_all_others_wait_is_a_guess_at_a_freeze(
+    tmp_path: Path, blocked: tuple[str, str], answer: tuple[str, tuple[int, ...], str]
+) -> None:
+    at = '  File "{}", line 12, in {}'
+    inside = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", "barrier"
+    lines = []
+    for rank in range(3):
+        stack = ["Traceback (most recent call last):", at.format("/workspace/train.py", "<module>")]
+        stack += [at.format(*(inside if rank else blocked)), "KeyboardInterrupt"]
+        lines += [f"[rank{rank}]: {line}" for line in stack]
+    assert short(told(tmp_path, lines)) == answer
+
+
 @pytest.mark.parametrize(("steps", "sure", "other"), [(0, "low", "init_hang"), (3, "medium", "unknown")])
 def test_one_rank_that_left_nothing_may_never_have_begun_where_nobody_tells_a_step(
     tmp_path: Path, steps: int, sure: str, other: str

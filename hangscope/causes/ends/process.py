@@ -17,6 +17,7 @@ from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout
+from hangscope.knowledge.callsite import is_user
 
 _REASONS = {
     "preemption": "was preempted",
@@ -49,6 +50,8 @@ def ended_from_outside(case: Case) -> Match | None:
         return None  # a start takes moments, and who cancels a job looked at it for longer
     waited = still is not False and shows_a_wait(case)
     if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
+        return None
+    if waited and event.signal == "SIGINT" and _blocked_in_a_library(case):
         return None
     lost = _never_seen(case) if event.reason in _UNTOLD else []
     told = _REASONS.get(str(event.reason), "was ended from outside")
@@ -87,6 +90,14 @@ def shows_a_wait(case: Case) -> bool:
         return inside == set(case.incident.ranks) and looked_at(case, inside)
     others = set(stood) - culprits
     return bool(culprits) and culprits <= case.statements.busy and len(others) >= _SOME and others <= inside
+
+
+def _blocked_in_a_library(case: Case) -> bool:
+    """Return whether all ranks tell where they stood, and those that others wait for in a library's wait and not in a step's work."""
+    stood = case.statements.whereabouts
+    tops = [frame for rank in case.finding.culprits if rank in stood for frame in stood[rank].stack[:1]]
+    at_work = any(is_user(frame) or "torch/" in frame.file.replace("\\", "/") for frame in tops)
+    return bool(tops) and set(stood) == set(case.incident.ranks) and not at_work
 
 
 def looked_at(case: Case, ranks: set[int]) -> bool:
