@@ -42,6 +42,22 @@ def test_half_an_hour_without_a_step_is_not_surely_an_end_from_outside(tmp_path:
     assert level(analyze(_job(tmp_path, "10:31:00", {}))) == "medium"
 
 
+@pytest.mark.parametrize(
+    ("at", "cause"),
+    [
+        ("15:07:00", "unknown"),
+        ("15:07:00 DUE TO TIME LIMIT", "unknown"),
+        ("15:00:01", "crashed_rank"),  # the same moment in another time zone
+    ],
+)
+def test_hours_without_a_step_where_one_took_a_second_are_a_freeze(
+    tmp_path: Path, at: str, cause: str
+) -> None:
+    report = analyze(_job(tmp_path, at, {}))
+    assert report.status == "hang" and short(report)[:2] == (cause, ())
+    assert report.verdict is not None and "CANCELLED" in report.verdict.evidence[0].text
+
+
 def test_stacks_that_were_taken_before_a_cancellation_tell_of_a_freeze(tmp_path: Path) -> None:
     report = analyze(
         _job(tmp_path, "10:31:00", {r: READING if r == 1 else INSIDE for r in range(4)}, steps=0)

@@ -7,7 +7,7 @@ from hangscope.causes.init import lacks_a_member
 from hangscope.conclusion import Evidence
 from hangscope.events import Event
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Unseen
-from hangscope.explain.statements.standstill import stood_still
+from hangscope.explain.statements.standstill import for_hours, stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.explain.text.excerpt import traced
 from hangscope.ingest.job_logs.endings import Exit
@@ -44,7 +44,7 @@ def ended_from_outside(case: Case) -> Match | None:
             return None
     of_host = event.reason in _OF_A_HOST
     waits = (case.graph.waiting and not of_host) or (finding.waiting and not isinstance(finding, Nothing))
-    if still and waits:
+    if still and (waits or for_hours(statements, event) is not None):
         return None  # it was frozen, whoever ended it
     if event.reason in _BY_PEOPLE and still is not False and lacks_a_member(case):
         return None  # a start takes moments, and who cancels a job looked at it for longer
