@@ -16,12 +16,20 @@ from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.ingest.torch_logs.store import PortInUse, RendezvousTimeout, StoreTimeout, StoreUnreachable
+from hangscope.ingest.torch_logs.store import (
+    PortInUse,
+    RendezvousBegun,
+    RendezvousTimeout,
+    StoreTimeout,
+    StoreUnreachable,
+)
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import forms_a_group
 
+_CONFIG = 32  # lines that an agent prints of its settings
+_PATIENCE = 600.0  # seconds that a rendezvous may take
 _WITNESSES = 2  # ranks that waited, at least, for one that did not to be told from them
 
 
@@ -29,7 +37,7 @@ def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    rules = (_port, _duplicate, _versions, _bootstrap, _communicator, _store, _at_the_start)
+    rules = (_port, _duplicate, _versions, _bootstrap, _communicator, _store, _at_the_start, _alone)
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 
 
@@ -144,6 +152,8 @@ def _communicator(case: Case) -> Match | None:
 def lacks_a_member(case: Case) -> bool:
     """Return whether all but few ranks wait in a communicator for members that never began it, and no step was made."""
     unproved = beyond_the_text(case.incident, case.statements)
+    if _began_alone(case):
+        return True
     return not case.statements.all(Progress) and any(
         e.phase == "incomplete" and e.absent and not e.absent_unknown and not unproved.intersection(e.absent)
         and len(e.absent) < len(e.starting) + len(e.connecting)
@@ -242,6 +252,35 @@ def _at_the_start(case: Case) -> Match | None:
         strength=0,
         evidence=[case.stands(rank) for rank in list(stood)[:4]],
     )
+
+
+def _alone(case: Case) -> Match | None:
+    """Return the answer where an agent began and nothing more was printed until the job was ended."""
+    begun = _began_alone(case)
+    return (
+        answer(
+            "init_hang",
+            (),
+            "an agent began its rendezvous and printed nothing more until the job was ended: its workers did not start",
+            "Look at the agents of the other nodes: whether each was started, with the same endpoint and rendezvous id, and reaches that address.",
+            strength=0,
+            evidence=[*begun[:2], *filter(None, [case.statements.external])],
+        )
+        if begun
+        else None
+    )
+
+
+def _began_alone(case: Case) -> list[RendezvousBegun]:
+    """Return the agents' first words where no rank spoke behind them until an end from outside came, longer than a start takes."""
+    end, begun = case.statements.external, case.statements.all(RendezvousBegun)
+    last = max(begun, key=lambda e: e.line, default=None)
+    if end is None or last is None or any(e.complete or e.file != end.file for e in begun):
+        return []
+    spoke = any(not e.by_launcher for kinds in case.statements.kinds.values() for e in kinds)
+    waited = (end.in_the_year or 0.0) - (last.in_the_year or 0.0)
+    near = 0 < end.line - last.line <= _CONFIG
+    return begun if near and not spoke and last.in_the_year is not None and waited > _PATIENCE else []
 
 
 def _ranks(events: Sequence[Event]) -> tuple[int, ...]:

@@ -219,7 +219,7 @@ def _comes(line: Line, match: re.Match[str]) -> Event | None:
     return by_itself(line).event(CameToCall) if line.source is None else None
 
 
-COMING_RULES: tuple[Rule, ...] = tuple(
+STALL_RULES += tuple(
     rule(literal, _COMES, _comes)
     for literal in (
         " barrier",

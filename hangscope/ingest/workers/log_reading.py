@@ -131,7 +131,7 @@ def read_log(
     parsers: list[LineParser] = [
         TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
         DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
-        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), RuleParser(faults.COMING_RULES), detail, *extra,
+        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
