@@ -14,12 +14,20 @@ from hangscope.incident import Event
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.ingest.torch_logs.store import PortInUse, RendezvousTimeout, StoreTimeout, StoreUnreachable
+from hangscope.ingest.torch_logs.store import (
+    PortInUse,
+    RendezvousBegun,
+    RendezvousTimeout,
+    StoreTimeout,
+    StoreUnreachable,
+)
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import forms_a_group
 
+_CONFIG = 32  # lines that an agent prints of its settings
+_PATIENCE = 600.0  # seconds that a rendezvous may take
 _WITNESSES = 2  # ranks that waited, at least, for one that did not to be told from them
 
 
@@ -27,7 +35,7 @@ def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    rules = (_port, _duplicate, _versions, _bootstrap, _communicator, _store, _at_the_start)
+    rules = (_port, _duplicate, _versions, _bootstrap, _communicator, _store, _at_the_start, _alone)
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 
 
@@ -218,6 +226,27 @@ def _at_the_start(case: Case) -> Match | None:
         "Take the stacks once more: a start that goes well leaves this place within a minute.",
         strength=0,
         evidence=[case.stands(rank) for rank in list(stood)[:4]],
+    )
+
+
+def _alone(case: Case) -> Match | None:
+    """Return the answer where an agent began and no rank spoke until an end from outside came, longer than a start takes."""
+    end, begun = case.statements.external, case.statements.all(RendezvousBegun)
+    last = max(begun, key=lambda e: e.line, default=None)
+    if end is None or last is None or any(e.complete or e.file != end.file for e in begun):
+        return None
+    spoke = any(not e.by_launcher for kinds in case.statements.kinds.values() for e in kinds)
+    waited = (end.in_the_year or 0.0) - (last.in_the_year or 0.0)
+    near = 0 < end.line - last.line <= _CONFIG
+    if not near or spoke or last.in_the_year is None or waited <= _PATIENCE:
+        return None
+    return answer(
+        "init_hang",
+        (),
+        "an agent began its rendezvous and printed nothing more until the job was ended: its workers did not start",
+        "Look at the agents of the other nodes: whether each was started, with the same endpoint and rendezvous id, and reaches that address.",
+        strength=0,
+        evidence=[*begun[:2], end],
     )
 
 

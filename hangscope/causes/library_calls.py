@@ -88,7 +88,9 @@ def _in_the_users_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str,
     if own.kind == "step" or d.times_before(d.own):
         return None  # everybody calls it: who is early or late there is no matter of what the call is
     # Without calls before, the line that stands behind the others' in the function that both are in.
-    shared = shared_line(d.own_stack, d.peer_stack) if not d.history else None
+    # Who keeps its best weights does so between steps: a line below theirs may be in the same loop.
+    unplaced = not d.history and own.kind != "weights"
+    shared = shared_line(d.own_stack, d.peer_stack) if unplaced else None
     behind = d.beyond is not None or (shared is not None and shared[0].line > shared[1].line)
     if behind and d.finding.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
         why = f"{whose} came to {here} behind the loop, while the others are in it"

@@ -60,6 +60,8 @@ def other_arguments(case: Case) -> Match | None:
         return None
     if d.another_call or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name
+    if d.same_site is None and d.steps.skips:
+        return None  # who left a step out is in another call than the rest
     # A source and its receivers are two sides by their roles: that one of them has more ranks accuses nobody.
     roles = d.met_before and case.frame_of(d.own) != case.frame_of(d.peer)
     culprits = () if roles else finding.culprits

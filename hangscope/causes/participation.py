@@ -83,7 +83,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     done = "every call it enqueued is complete, and it has not made the one its peers wait in"
     evidence: list[Evidence | Event] = [case.recorded(rank, f"rank {rank}: {done}") for rank in seen[:8]]
     for rank in culprits:
-        evidence += [case.stands(rank)] if frames.get(rank) is not None else []
+        evidence += [case.stands(rank)] if rank in frames else []
         evidence += [case.stands(rank, worker) for worker in _at_work_below(case, rank)]
         evidence += [e for kind in (DumpObserved, HeartbeatTimeout) for e in statements.of(rank, kind)[:1]]
     frame = next(filter(None, frames.values()), None)

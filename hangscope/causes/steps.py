@@ -55,10 +55,11 @@ class Steps:
     def skips(self) -> list[Event]:
         """Return a culprit's own words about a batch or step that it skipped alone.
 
-        What all ranks skip together, rank 0 may say for all: without logs of those who wait, nothing follows from it.
+        What all ranks skip together, rank 0 may say for all: without a log or a counted step of those who wait, nothing follows from it.
         """
         records = [self.case.incident.ranks[r] for r in self.waiting if r in self.case.incident.ranks]
-        if not any(file != record.dump_file for record in records for file in record.files):
+        logged = any(file != record.dump_file for record in records for file in record.files)
+        if not logged and self.last.keys().isdisjoint(self.waiting):
             return []
         common = {_words(e) for r in self.waiting for e in self._of_skips(r)}
         return [e for r in self.case.finding.culprits for e in self._of_skips(r) if _words(e) not in common]

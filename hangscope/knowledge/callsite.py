@@ -36,6 +36,11 @@ _INTO_CPP = frozenset(
 _FORMS = frozenset(
     {"init_process_group", "_new_process_group_helper", "_store_based_barrier", "ncclCommInitRankFunc"}
 )
+#: of the interpreter (Python/ceval_gil.h), of its locks and of the C library
+_LOCKS = regex(
+    r"^(?:take_gil|PyGILState_Ensure|PyThread_acquire_lock\w{0,20}|__lll_lock_wait\w{0,20}|_{0,3}pthread_mutex_lock)$"
+)
+_COMMUNICATES = regex(r"(?i)c10d|nccl|rccl|gloo|mpi_|cuda|hip[A-Z_]")
 _RENDEZVOUS = "torch/distributed/rendezvous.py"
 _GRADIENT_OPS = frozenset({"all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce"})
 
@@ -92,6 +97,13 @@ def is_gradient(kind: CallKind, frames_recorded: bool) -> bool:
 def calls_collectives(frame: Frame) -> bool:
     """Return whether the innermost frame of a stack is one of torch's that is inside of collectives which C++ makes."""
     return frame.name in _INTO_CPP and not is_user(frame)
+
+
+@lru_cache(maxsize=65536)
+def waits_for_a_lock(stack: Stack) -> bool:
+    """Return whether a native stack ends in a wait for the interpreter or another lock, and not in a call of the device or of others."""
+    native = [frame.name for frame in stack if not frame.file.endswith(".py")]
+    return any(map(_LOCKS.search, native[:4])) and not any(map(_COMMUNICATES.search, native))
 
 
 @lru_cache(maxsize=65536)

@@ -55,6 +55,16 @@ def test_a_cause_beats_an_earlier_consequence(tmp_path: Path) -> None:
     assert short(report) == ("crashed_rank", (2,), "high")
 
 
+@pytest.mark.parametrize(("size", "died"), [("more than 1EB memory", ()), ("2.00 GiB", (2,))])
+@pytest.mark.parametrize("own", [True, False])
+def test_who_asks_for_the_size_in_a_buffer_that_no_call_filled_did_not_run_out_of_memory(
+    tmp_path: Path, size: str, died: tuple[int, ...], own: bool
+) -> None:
+    lines = [timeout(2 if own else 0, op="_ALLGATHER_BASE")]
+    lines += raised(2, f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {size}.")
+    assert judged(told(tmp_path, lines)).culprit_ranks == died
+
+
 def test_an_xid_names_the_rank_of_its_process(tmp_path: Path) -> None:
     agent = "E1120 15:13:24.653000 17250 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -6) local_rank: 2 (pid: 4102) of binary: python\n"
     kernel = "[Fri Nov 20 15:00:00 2026] NVRM: Xid (PCI:0000:3b:00): 79, pid=4102, name=python, GPU has fallen off the bus.\n"

@@ -42,6 +42,22 @@ def test_half_an_hour_without_a_step_is_not_surely_an_end_from_outside(tmp_path:
     assert level(analyze(_job(tmp_path, "10:31:00", {}))) == "medium"
 
 
+@pytest.mark.parametrize(
+    ("at", "cause"),
+    [
+        ("15:07:00", "unknown"),
+        ("15:07:00 DUE TO TIME LIMIT", "unknown"),
+        ("15:00:01", "crashed_rank"),  # the same moment in another time zone
+    ],
+)
+def test_hours_without_a_step_where_one_took_a_second_are_a_freeze(
+    tmp_path: Path, at: str, cause: str
+) -> None:
+    report = analyze(_job(tmp_path, at, {}))
+    assert report.status == "hang" and short(report)[:2] == (cause, ())
+    assert report.verdict is not None and "CANCELLED" in report.verdict.evidence[0].text
+
+
 def test_stacks_that_were_taken_before_a_cancellation_tell_of_a_freeze(tmp_path: Path) -> None:
     report = analyze(
         _job(tmp_path, "10:31:00", {r: READING if r == 1 else INSIDE for r in range(4)}, steps=0)
@@ -112,6 +128,29 @@ def test_ctrl_c_at_one_rank_for_which_the_others_wait_hardly_tells_whether_it_wa
     assert report.verdict is not None and "stuck_rank" in {a.cause for a in report.verdict.alternatives}
 
 
+@pytest.mark.parametrize(
+    ("blocked", "answer"),
+    [
+        (("/usr/lib/python3.11/threading.py", "wait"), ("stuck_rank", (0,), "low")),
+        (
+            ("/opt/venv/lib/python3.11/site-packages/torch/nn/functional.py", "linear"),
+            ("crashed_rank", (), "low"),
+        ),
+    ],
+)
+def test_ctrl_c_at_one_rank_in_a_wait_of_its_own_for_which_all_others_wait_is_a_guess_at_a_freeze(
+    tmp_path: Path, blocked: tuple[str, str], answer: tuple[str, tuple[int, ...], str]
+) -> None:
+    at = '  File "{}", line 12, in {}'
+    inside = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", "barrier"
+    lines = []
+    for rank in range(3):
+        stack = ["Traceback (most recent call last):", at.format("/workspace/train.py", "<module>")]
+        stack += [at.format(*(inside if rank else blocked)), "KeyboardInterrupt"]
+        lines += [f"[rank{rank}]: {line}" for line in stack]
+    assert short(told(tmp_path, lines)) == answer
+
+
 @pytest.mark.parametrize(("steps", "sure", "other"), [(0, "low", "init_hang"), (3, "medium", "unknown")])
 def test_one_rank_that_left_nothing_may_never_have_begun_where_nobody_tells_a_step(
     tmp_path: Path, steps: int, sure: str, other: str
@@ -144,3 +183,24 @@ def test_who_never_began_what_all_others_wait_in_was_missing_before_somebody_can
     lines = [start.format(pid=70 + r, r=r) for r in there]
     lines += [complete.format(pid=70 + r, r=r) for r in there if not missing]
     assert short(told(tmp_path, [*lines, end])) == answer
+
+
+AGENT = (
+    "I0302 10:00:00.100 torch/distributed/launcher/api.py:193] Starting elastic_operator with launch configs:"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "at", "cause"),
+    [
+        ([], "14:00:00 DUE TO TIME LIMIT", "init_hang"),
+        (["[rank0]: step 3 loss 2.5"], "14:00:00 DUE TO TIME LIMIT", "crashed_rank"),
+        (["some line of a program's"] * 40, "14:00:00 DUE TO TIME LIMIT", "crashed_rank"),
+        ([], "10:00:20", "crashed_rank"),
+    ],
+)
+def test_an_agent_that_began_and_told_nothing_more_until_the_limit_never_found_the_others(
+    tmp_path: Path, more: list[str], at: str, cause: str
+) -> None:
+    lines = [AGENT, "  min_nodes        : 2", "  rdzv_backend     : static", *more, CANCELLED.format(at=at)]
+    assert short(told(tmp_path, lines))[:2] == (cause, ())

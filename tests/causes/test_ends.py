@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from tests.dump_writer import job
 from tests.small_jobs import ODD_ONES, due, frozen, loop
-from tests.text_lines import CLOSED, timeout, told
+from tests.text_lines import CLOSED, short, timeout, told
 from tests.verdicts import blame, judged, level
 
 LAST = 25  # the number of the call behind twelve rounds of two
@@ -192,3 +192,27 @@ def test_where_as_many_ended_well_as_failed_nobody_left_early(tmp_path: Path) ->
         table = ["=" * 60, "train.py FAILED", "-" * 60, "Failures:", *rows, "=" * 60]
         report = told(tmp_path / str(len(listed)), [*lines, *table], world_size=4)
         assert (report.verdict.culprit_ranks if report.verdict else ()) == named
+
+
+BAR = "Map:  48%|####8     | 5301221/11000000 [30:00<32:30, 2921.4 examples/s]"
+STEPS = "train:  48%|####8     | 480/1000 [30:00<32:30,  1.41s/it]"
+
+
+@pytest.mark.parametrize(
+    ("last", "cause"),
+    [
+        ("INFO rank=0 sending the weights to the bucket ...", "stuck_rank"),
+        ("[rank0]: compiling the kernels…", "stuck_rank"),
+        (f"[rank0]: preparing\r{BAR.replace('48%', '47%')}\r{BAR}", "stuck_rank"),
+        (f"[rank0]: {STEPS}", "crashed_rank"),  # so ends the bar of any job
+        ("[rank0]: waiting for the others ...", "crashed_rank"),
+        ("[rank0]: sent the weights", "crashed_rank"),
+        ("[rank0]: reading the samples ...", "crashed_rank"),  # as the others said as well
+    ],
+)
+def test_who_was_at_work_by_its_last_word_when_the_others_timed_out_may_be_stuck(
+    tmp_path: Path, last: str, cause: str
+) -> None:
+    lines = [last, *(f"[rank{rank}]: reading the samples ..." for rank in range(1, 4))]
+    lines += [timeout(rank, seq=61) for rank in range(1, 4)]
+    assert short(told(tmp_path, lines)) == (cause, (0,), "low")

@@ -143,6 +143,12 @@ def test_what_join_raises_on_every_rank_names_the_one_that_ran_out(tmp_path: Pat
     assert short(told(tmp_path, logs))[:2] == ("uneven_loader", (1,))
 
 
+def test_what_join_raises_names_the_rank_where_no_prefix_does(tmp_path: Path) -> None:
+    others = "RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all ranks."
+    lines = [others, "RuntimeError: Rank 2 exhausted all inputs.", others]
+    assert short(told(tmp_path, lines))[:2] == ("uneven_loader", (2,))
+
+
 def test_who_is_in_the_call_that_ends_an_epoch_left_out_no_gradient_reduction(tmp_path: Path) -> None:
     """The reductions of the step that it did not begin are missing as well; DDP's have no frames."""
     left = Remains(simulate("uneven_loader", 53000))

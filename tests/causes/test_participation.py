@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from tests.conftest import analyze
 from tests.dump_writer import EPOCH_NS, Recorder, job, write_all
 from tests.small_jobs import ODD_ONES, due, frozen, loop
+from tests.text_lines import short, timeout, told
 from tests.verdicts import blame, level, said
 
 STEPS = 12
@@ -159,3 +160,18 @@ def test_who_made_a_call_that_is_new_to_everybody_is_not_told_from_rings_that_ar
     write_all(recorders, tmp_path)
     status, cause, culprits = blame(analyze(tmp_path))
     assert (status, cause) == ("hang", "rank_conditional_collective") and set(culprits) <= {8, 9, 18, 19}
+
+
+@pytest.mark.parametrize(
+    ("said_by_3", "cause"),
+    [
+        ("step 8 loss nan -> leaving this batch out", "rank_conditional_collective"),
+        ("step 8 loss 2.31", "shape_mismatch"),
+    ],
+)
+def test_who_alone_says_that_it_left_a_step_out_sends_no_other_sizes(
+    tmp_path: Path, said_by_3: str, cause: str
+) -> None:
+    lines = [f"[rank{rank}]: step 8 loss 2.3{rank}" for rank in range(3)] + [f"[rank3]: {said_by_3}"]
+    lines += [timeout(rank, seq=61, n=256 if rank == 3 else 65536) for rank in range(4)]
+    assert short(told(tmp_path, lines)) == (cause, (3,), "low")

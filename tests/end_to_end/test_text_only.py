@@ -172,6 +172,33 @@ def test_a_barrier_that_names_the_majority_accuses_its_printer(tmp_path: Path) -
     assert short(report)[:2] == ("rank_conditional_collective", (0,))
 
 
+@pytest.mark.parametrize(
+    "accused",
+    [
+        {0: "1", 1: "0"},
+        {0: "2, 3", 2: "0, 1"},  # in barriers of two groups, or before and behind a restart
+        {0: "2", 1: "3"},
+    ],
+)
+def test_barriers_that_accuse_each_others_reporters_name_nobody(
+    tmp_path: Path, accused: dict[int, str]
+) -> None:
+    lines = [
+        f"RuntimeError: [Rank {reporter}]: Ranks {ranks} failed to pass monitoredBarrier in 8000 ms"
+        for reporter, ranks in accused.items()
+    ]
+    report = told(tmp_path, lines)
+    assert report.status == "hang" and judged(report).culprit_ranks == ()
+
+
+def test_who_accuses_the_rest_while_one_of_them_misses_it_alone_is_odd(tmp_path: Path) -> None:
+    lines = [
+        f"RuntimeError: [Rank {reporter}]: Ranks {ranks} failed to pass monitoredBarrier in 8000 ms"
+        for reporter, ranks in {0: "1, 2, 3", 1: "0"}.items()
+    ]
+    assert judged(told(tmp_path, lines)).culprit_ranks == (0,)
+
+
 @pytest.mark.parametrize("prefix", ["[rank{rank}]:", ""])
 def test_running_collectives_are_a_recorder(tmp_path: Path, prefix: str) -> None:
     files: dict[str, str | list[str]] = {}
@@ -186,3 +213,14 @@ def test_running_collectives_are_a_recorder(tmp_path: Path, prefix: str) -> None
     assert len(report.table) == 28
     assert judged(report).group is not None and "assumed" in judged(report).group.desc  # type: ignore[union-attr]
     assert {e.source.file for e in judged(report).evidence if e.source} <= set(files)
+
+
+def test_who_is_in_another_call_by_its_own_line_is_not_stuck_where_a_barrier_misses_it(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        f"[I ProcessGroupWrapper.cpp:710] [Rank {rank}] Running collective: {call('BROADCAST' if rank == 2 else 'ALLREDUCE', 64, 7)}"
+        for rank in range(3)
+    ]
+    lines.append("RuntimeError: [Rank 0]: Ranks 2 failed to pass monitoredBarrier in 8000 ms")
+    assert short(told(tmp_path, lines))[:2] == ("rank_conditional_collective", (2,))

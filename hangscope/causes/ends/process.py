@@ -7,7 +7,7 @@ from hangscope.causes.init import never_formed
 from hangscope.conclusion import Evidence
 from hangscope.events import Event
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Unseen
-from hangscope.explain.statements.standstill import stood_still
+from hangscope.explain.statements.standstill import for_hours, stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.explain.text.excerpt import traced
 from hangscope.ingest.job_logs.endings import Exit
@@ -15,8 +15,10 @@ from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.store import RendezvousBegun
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout
+from hangscope.knowledge.callsite import is_user
 
 _REASONS = {
     "preemption": "was preempted",
@@ -43,12 +45,15 @@ def ended_from_outside(case: Case) -> Match | None:
             return None
     of_host = event.reason in _OF_A_HOST
     waits = (case.graph.waiting and not of_host) or (finding.waiting and not isinstance(finding, Nothing))
-    if still and waits:
+    if still and (waits or for_hours(statements, event) is not None):
         return None  # it was frozen, whoever ended it
-    if event.reason in _BY_PEOPLE and still is not False and (start := never_formed(case)) and start.culprits:
+    start = never_formed(case) if event.reason in _BY_PEOPLE and still is not False else None
+    if start is not None and (start.culprits or statements.all(RendezvousBegun)):
         return None  # a start takes moments, and who cancels a job looked at it for longer
     waited = still is not False and shows_a_wait(case)
     if waited and looked_at(case, set(finding.culprits) or set(case.incident.ranks)):
+        return None
+    if waited and event.signal == "SIGINT" and _blocked_in_a_library(case):
         return None
     # Who cancels a job of which nobody tells a step or a call may have seen that it never began.
     begun = case.solid or any(e.step is not None for e in statements.all(Progress))
@@ -83,6 +88,14 @@ def shows_a_wait(case: Case) -> bool:
         return inside == set(case.incident.ranks) and looked_at(case, inside)
     others = set(stood) - culprits
     return bool(culprits) and culprits <= case.statements.busy and len(others) >= _SOME and others <= inside
+
+
+def _blocked_in_a_library(case: Case) -> bool:
+    """Return whether all ranks tell where they stood, and those that others wait for in a library's wait and not in a step's work."""
+    stood = case.statements.whereabouts
+    tops = [frame for rank in case.finding.culprits if rank in stood for frame in stood[rank].stack[:1]]
+    at_work = any(is_user(frame) or "torch/" in frame.file.replace("\\", "/") for frame in tops)
+    return bool(tops) and set(stood) == set(case.incident.ranks) and not at_work
 
 
 def looked_at(case: Case, ranks: set[int]) -> bool:

@@ -152,9 +152,20 @@ def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> li
     steps = [e for e in told if e.step is not None or (well and e.over)]
     waited = [e for e in statements.of(rank, RankException) if e.symptom]
 
+    # The size of a buffer that a call never filled, which timed out: nothing has so much memory.
+    unfilled = [e for e in statements.of(rank, OomCuda) if e.implausible]
+    timed = statements.all(*WAITED) if unfilled else []
+    behind = [
+        e for e in timed if e.rank == rank or (e.file == unfilled[0].file and e.line < unfilled[0].line)
+    ]
+
+    def of_a_wait(event: Event) -> bool:
+        told = event.message if isinstance(event, RankException) else event.text
+        return bool(behind) and "out of memory" in told
+
     def went_on(event: Event) -> bool:
         caught = isinstance(event, RankException) and event.frames and user_frame(event.frames) is None
         later = [e for e in steps if e.attempt == event.attempt] + (waited if caught else [])
         return any(e.file == event.file and e.line > event.line for e in later)
 
-    return [event for event in statements.of(rank, kind) if not went_on(event)]
+    return [e for e in statements.of(rank, kind) if not (went_on(e) or of_a_wait(e))]

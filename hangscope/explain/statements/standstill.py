@@ -14,6 +14,7 @@ HOUR = 3600.0  # seconds: no time zone is nearer to UTC, which dumps count in, a
 DAY = 26 * 3600.0  # seconds by which the clocks of two time zones may differ
 LEAST = 10.0  # seconds without a call that are no standstill yet
 USUAL = 5.0  # times the longest pause between calls that the job made before
+MANY = 100.0  # times the pace of its steps, in which a job that moves counts one
 RECENT = 256  # calls of a rank whose pauses are looked at
 DEFAULT = 600.0  # seconds that torch's watchdog waits before it calls a call of NCCL frozen
 ASKED = 64  # ranks whose pauses are looked at
@@ -42,18 +43,32 @@ def stood_still(incident: Incident, statements: Statements, end: Event) -> bool 
 
 def by_steps(statements: Statements, end: Event) -> bool | None:
     """Return whether the last step was counted long before the end, for the pace of the steps before it; None: unknown."""
+    gap, pace = _since_a_step(statements, end)
+    if gap is not None and gap < LEAST:
+        return False
+    return True if gap is not None and pace is not None and gap > max(DEFAULT, USUAL * pace) else None
+
+
+def for_hours(statements: Statements, end: Event) -> tuple[float, float] | None:
+    """Return for how many seconds no step was counted before the end, and the pace before that, where no pause is so long; else None.
+
+    Clocks of two time zones are apart by as much, but for some seconds.
+    """
+    gap, pace = _since_a_step(statements, end)
+    if gap is None or pace is None or gap < max(HOUR, MANY * pace):
+        return None
+    return (gap, pace) if gap % ZONES > min(max(LEAST, USUAL * pace), ZONES / 2) else None
+
+
+def _since_a_step(statements: Statements, end: Event) -> tuple[float | None, float | None]:
+    """Return how long before the end the last step was counted (s; None: unknown), and the pace of most ranks' steps (s; None: unknown)."""
     stamp = end.in_the_year
     counted = [e for e in statements.all(Progress) if e.step is not None and e.in_the_year is not None]
-    if stamp is None:
-        return None
-    gap = min((stamp - (e.in_the_year or 0.0) for e in counted), default=-1.0)
-    if not 0 <= gap < DAY:
-        return None
-    if gap < LEAST:
-        return False
+    gap = min(((stamp or 0.0) - (e.in_the_year or 0.0) for e in counted), default=-1.0)
     paces = [e.pace for e in counted if e.pace is not None]
     # Ranks go on together: the pace of most of them is that of all.
-    return True if 2 * len(paces) > len(counted) and gap > max(DEFAULT, USUAL * max(paces)) else None
+    pace = max(paces) if 2 * len(paces) > len(counted) else None
+    return (gap if stamp is not None and 0 <= gap < DAY else None), pace
 
 
 def _calls(incident: Incident) -> tuple[int, float]:

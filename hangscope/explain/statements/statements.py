@@ -19,7 +19,7 @@ from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
-from hangscope.knowledge.callsite import user_frame
+from hangscope.knowledge.callsite import user_frame, waits_for_a_lock
 
 CTRL_C = "KeyboardInterrupt"  # what Ctrl-C raises
 INTERRUPTS = frozenset({CTRL_C, "SystemExit", "SignalException"})
@@ -119,11 +119,13 @@ class Statements:
 
     @property
     def busy(self) -> frozenset[int]:
-        """Return the ranks whose stack shows them at work outside of every call, in a line of the user's."""
+        """Return the ranks whose stack shows them at work outside of every call, in a line of the user's, or waiting for a lock."""
         return frozenset(
             rank
             for rank, where in self.whereabouts.items()
-            if where.kind == "stack" and not where.inside and user_frame(where.stack) is not None
+            if where.kind == "stack"
+            and not where.inside
+            and (user_frame(where.stack) is not None or waits_for_a_lock(where.stack))
         )
 
     @property

@@ -23,9 +23,14 @@ _MAKES = regex(
 _GATHERS = "deepspeed/runtime/zero/partition_parameters.py"
 #: waits for sends and receives: of torch's pipelines (torch 2.13) and of Megatron-LM's (megatron/core)
 _PAIRED_WAITS = (
-    ("torch/distributed/pipelining/schedules.py", "_wait_batch_p2p"),
-    ("pipeline_parallel/p2p_communication.py", "_communicate"),
+    ("torch/distributed/pipelining/schedules.py", regex(r"^_wait_batch_p2p$")),
+    (
+        "pipeline_parallel/p2p_communication.py",
+        regex(r"^(?:_communicate$|(?:send|recv)_(?:forward|backward))"),
+    ),
 )
+#: older names, below which the frames of the user's own call are
+_BASES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
 #: a call's own wait, below which there is no Python frame
 _WAITS = frozenset({"wait", "_wait", "trigger_wait", "wait_tensor"})
 #: a call of torch.distributed in the line of source that a traceback quotes last, where it was pasted without torch's frames
@@ -61,8 +66,9 @@ def _locate(stack: Stack, source: str, kind: str) -> Whereabouts:
     inside = kind == "log" or (bool(stack) and calls_collectives(stack[0]))
     for frame in stack:
         known = frame.file.endswith(_COLLECTIVE_FILES)
-        if known and frame.name not in _NOT_OPS and not frame.name.startswith("_"):
-            op, inside = frame.name, True  # the outermost one is what the user called
+        name = _BASES.get(frame.name, frame.name)
+        if known and name not in _NOT_OPS and not name.startswith("_"):
+            op, inside = name, True  # the outermost one is what the user called
         elif (known and frame.name in _WAITS) or frame.name == "_engine_run_backward":
             inside = True
     if stack and not inside:
@@ -70,6 +76,8 @@ def _locate(stack: Stack, source: str, kind: str) -> Whereabouts:
         named = bool(_MAKES.search(first.name) and _MAKERS.search(first.file))
         inside = named or (first.name in _WAITS and first.file.endswith(_GATHERS))
         op = first.name if named and not first.name.startswith("_") else None
-    if any(f.name == name and f.file.endswith(file) for f in stack[:_NEAR] for file, name in _PAIRED_WAITS):
+    if any(
+        f.file.endswith(file) and name.search(f.name) for f in stack[:_NEAR] for file, name in _PAIRED_WAITS
+    ):
         op, inside = "batch_isend_irecv", True
     return Whereabouts(inside, op, stack, source, kind)

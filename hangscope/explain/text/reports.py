@@ -29,6 +29,7 @@ from hangscope.ingest.torch_logs.store import FsdpOrder
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
 from hangscope.regex import regex
 
+Ranks = tuple[int, ...]
 _SIZES = regex(r"\[([\d, ]{0,200})\]")
 _DIGITS = regex(r"\d{1,18}")
 _TYPES = regex(r"'(\w{1,40})'")
@@ -36,12 +37,13 @@ _TYPES = regex(r"'(\w{1,40})'")
 
 def barrier(incident: Incident, statements: Statements) -> Finding | None:
     """Name those that a monitored barrier missed: the absent, or those who are in another call."""
-    told = [absent_of(event, statements) for event in statements.all(MonitoredBarrier)]
+    told = _not_answered([(e.rank, *absent_of(e, statements)) for e in statements.all(MonitoredBarrier)])
     votes = Counter(absent for absent, _ in told if absent)
-    if not votes:
-        return None
-    assumed = any(guessed for absent, guessed in told if absent)
-    absent = max(votes, key=lambda a: (len(a), votes[a], a))
+    most = max(((len(absent), times) for absent, times in votes.items()), default=None)
+    missed = [absent for absent, times in votes.items() if (len(absent), times) == most]
+    if len(missed) != 1:
+        return None  # no report, or as many words against one as against another
+    assumed, absent = any(guessed for absent, guessed in told if absent), missed[0]
     others = tuple(r for r in sorted(incident.ranks) if r not in absent)
     stuck = stood(others[0], statements) if others else StuckCall()
     events = tuple(statements.all(MonitoredBarrier, MonitoredBarrierWitness)[:3])
@@ -53,6 +55,17 @@ def barrier(incident: Incident, statements: Statements) -> Finding | None:
     # Who raised over calls that differ is gone from every call behind.
     finding = in_another_call(statements, absent, others[0]) or Absent(absent, stuck)
     return replace(finding, assumed=assumed, events=(*finding.events, *events))
+
+
+def _not_answered(told: list[tuple[int | None, Ranks, bool]]) -> list[tuple[Ranks, bool]]:
+    """Return whom reports miss, but for two that miss as many and each other's reporter: both came to a barrier, and neither is odd."""
+    answered = {
+        (rank, absent)
+        for rank, absent, _ in told
+        for other, theirs, _ in told
+        if rank in theirs and other in absent and len(theirs) == len(absent)
+    }
+    return [(absent, guessed) for rank, absent, guessed in told if (rank, absent) not in answered]
 
 
 def desync(incident: Incident, statements: Statements) -> Finding | None:

@@ -22,8 +22,10 @@ from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import is_user, user_frames
+from hangscope.knowledge.library import off_the_step, own_knowledge
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
+_LEAST = 3  # stacks of which one may be the odd one
 #: calls that make a group, and wait for its members alone
 _FORMING = frozenset(
     {"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh", "split_group"}
@@ -40,10 +42,12 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
             found[(where.op, frames)].append(rank)
     inside = tuple(sorted(r for ranks in found.values() for r in ranks))
     # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
+    of_a_moment, ops = not known_to_wait(statements), {op for op, _ in found}
     if 0 < len(statements.busy) <= len(inside):
-        return Absent(tuple(sorted(statements.busy)), stood(inside[0], statements), waiting=inside)
-    of_a_moment = not known_to_wait(statements)
-    ops = {op for op, _ in found}
+        # While a stage works those behind it wait for what it sends, in any pipeline.
+        guess = of_a_moment and ops == {"batch_isend_irecv"}
+        busy = tuple(sorted(statements.busy))
+        return Absent(busy, stood(inside[0], statements), waiting=inside, guess=guess)
     if inside and len(inside) == len(incident.ranks) and ops <= _POINT_TO_POINT:
         if of_a_moment and ops == {"batch_isend_irecv"}:
             return None  # so stand the stages of any pipeline, most of the time
@@ -54,11 +58,13 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     paired = tuple(sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks))
     sides = [tuple(ranks) for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
     sides += [paired] if paired else []
-    if len(sides) < 2 or (of_a_moment and len(ops) == 1):
+    sides.sort(key=lambda r: (-len(r), r))
+    if len(sides) < 2 or (
+        of_a_moment and len(ops) == 1 and not _one_left_the_step(incident, statements, sides)
+    ):
         return None  # calls of one operation meet, whatever their lines: in them ranks pass each other by while they move
     if _in_groups_of_their_own(statements, sides):
         return None  # calls of different groups need not meet: who waits for whom, their members tell
-    sides.sort(key=lambda r: (-len(r), r))
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
     events = tuple(e for side in sides[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
     apart = two_sides(None, sides, kinds)
@@ -69,6 +75,14 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     # Of even sides the one off the step is odd, unless ranks that nobody saw stand with it.
     even = 2 * len(sides[0]) <= len(inside) < len(incident.ranks)
     return replace(apart, events=events, guess=alone or of_a_moment or even)
+
+
+def _one_left_the_step(incident: Incident, statements: Statements, sides: Sequence[Sequence[int]]) -> bool:
+    """Return whether one rank alone is in a call off the training step that all others are in."""
+    if len(sides) != 2 or len(sides[1]) > 1 or sum(map(len, sides)) < max(_LEAST, len(incident.ranks)):
+        return False
+    step, own = (statements.whereabouts[side[0]].stack for side in sides)
+    return off_the_step(step, own, own_knowledge()) == 1
 
 
 def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int]]) -> bool:

@@ -13,9 +13,10 @@ from time import gmtime, strftime
 from hangscope.align.rankset import ranks_phrase
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
+from hangscope.explain.statements.standstill import for_hours
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, group_label
-from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -85,6 +86,8 @@ class Stop:
         """Return what it tells in a sentence's words: `ranks 0-3 waited in all_reduce seq 31 of group 0 (default_pg)`."""
         if isinstance(self.events[0], Exit):
             return "a launcher saw its processes aborted (SIGABRT), as watchdogs do to those that wait"
+        if isinstance(self.events[0], ExternalEnd):
+            return "it counted no step in the hours before it was ended, far longer than any step took"
         who = ranks_phrase(self.ranks) if self.ranks else "a rank that no line names"
         what = f"in {self.call.op}" if self.call is not None else "for its peers"
         if self.call is not None and self.call.input_sizes:
@@ -109,7 +112,7 @@ def _clock(moment: float) -> str:
 def find_stop(statements: Statements) -> Stop | None:
     """Return the proof that the job stood still, or None where no line proves it."""
     events = [*statements.all(*PROOFS), *(e for e in statements.all(NcclWarn) if e.fault in _GONE)]
-    events = events or _aborted(statements)
+    events = events or _aborted(statements) or _frozen(statements)
     if not events:
         return None
     told: list[_Call] = [*statements.all(WatchdogTimeout), *statements.all(WatchdogStatus)]
@@ -132,11 +135,17 @@ def _aborted(statements: Statements) -> list[Event]:
     return [*exits] if len(exits) > 1 and all(e.signal == "SIGABRT" for e in exits) else []
 
 
+def _frozen(statements: Statements) -> list[Event]:
+    """Return the line of an end from outside that came hours after the last step, of a job that made one every few seconds."""
+    end = statements.external
+    return [end] if end is not None and for_hours(statements, end) is not None else []
+
+
 def _waiting(event: Event) -> Collection[int]:
     """Return the ranks (global) that a line shows waiting: its printer, or those that torch's analyzer does not miss."""
     if isinstance(event, AnalyzerReport):
         return set(event.expected) - set(event.named) if event.what == "absent" else ()
-    return () if event.rank is None or isinstance(event, DumpObserved | Exit) else (event.rank,)
+    return () if event.rank is None or isinstance(event, DumpObserved | Exit | ExternalEnd) else (event.rank,)
 
 
 def _call_of(events: Sequence[_Call]) -> Sequence[_Call]:

@@ -13,6 +13,7 @@ import re
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
+from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.rules import Rule, rule, told
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -87,6 +88,11 @@ class Skip(Event, calm=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoProgress(Event, same_by=()):
     """A watcher in the job says that it does not move."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CameToCall(Event, calm=True):
+    """A program's own word that its rank comes to a call of all."""
 
 
 def _oom_cuda(line: Line, match: re.Match[str]) -> Event:
@@ -200,5 +206,29 @@ STALL_RULES: tuple[Rule, ...] = tuple(
         "no line ",
         "no new line",
         "No new line",
+    )
+)
+
+_COMES = (
+    r"(?i)\b(?:joining|entering|(?:is |now )(?:in|at)|reach(?:ed|ing)|arriv(?:ed|ing) at|com(?:es|ing) to|came to|calling) (?:the )?(?:\w{1,12} )?(?:dist\.)?"
+    r"(?:barrier|all_?reduce|all_?gather|broadcast|reduce_?scatter|all_?to_?all)\b(?!.{0,80}Error)"
+)
+
+
+def _comes(line: Line, match: re.Match[str]) -> Event | None:
+    return by_itself(line).event(CameToCall) if line.source is None else None
+
+
+STALL_RULES += tuple(
+    rule(literal, _COMES, _comes)
+    for literal in (
+        " barrier",
+        " all_",
+        " allreduce",
+        " allgather",
+        " broadcast",
+        " reduce_scatter",
+        ".barrier",
+        ".all_",
     )
 )

@@ -4,6 +4,7 @@
     rank3 epoch 0 finished
     (Rank 3/16) waiting for a batch
     [proc 3] bye
+    INFO rank=3 saving
     2026-10-30 17:40:01 | INFO | rank:3 | start epoch 2
 
 Only lines of a program's own may be read so: `[Rank 3]` in a line of the watchdog's is a number within a group.
@@ -18,7 +19,7 @@ from hangscope.regex import regex
 
 _END = r"(?:[\])>]:?|[:,|]|(?= )) ?"
 _OWN = regex(
-    rf"[\[(<]?(?:global[_ -])?(?i:rank|rang|ранг|ранк|ランク|랭크)[ :#=_-]{{0,2}}(\d{{1,5}})(?:(?:/| of )\d{{1,5}})?{_END}"
+    rf"(?:[A-Z]{{4,8}}:? )?[\[(<]?(?:global[_ -])?(?i:rank|rang|ранг|ранк|ランク|랭크)[ :#=_-]{{0,2}}(\d{{1,5}})(?:(?:/| of )\d{{1,5}})?{_END}"
     r"|[\[(<](?:r|proc|process|процесс|卡|进程|プロセス|프로세스)[ :#=_-]{0,2}(\d{1,5})[\])>]:? ?"
     # fields of a logger between bars, of which one is the rank
     r"|r(\d{1,5}) ?\| ?|(?:\| ?)?(?:[A-Z]{4,8} {0,4}\| ?)?(?i:rank)[ :=#_-]{0,2}(\d{1,5}) ?\| ?"

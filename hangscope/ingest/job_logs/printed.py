@@ -28,13 +28,21 @@ _NOT_ITS_OWN = regex(
     r"Traceback|Error\b|Exception\b|Warning\b|warnings\.warn|^\s|^\^|\[[EWIF]\d{3,4} |NCCL |gloo|c10d|torch\.distributed|elastic|"
     r"Watchdog|watchdog|\.(?:cpp|cc|hpp):\d|^[-=*#]{5,}|^Thread 0x|^Current thread|\d%\|"
 )
+#: an announcement of work, or a bar of examples or bytes before its end: bars of steps end in the middle wherever a job does
+_ANNOUNCES = regex(r"\w.{0,200}(?:\.\.\.|…)$")
+_BAR = regex(r"\b\d{1,2}%\|.{0,100}(?:examples|\d[kKMGT]?i?B)/s\]$")
+_WAITS = regex(r"(?i)\bwait|barrier|\bsync|\bjoin|(?:all|reduce|broadcast|gather|scatter)_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintedTail(Event, kind="printed", calm=True):
-    """The last lines of one log that are the program's own, the oldest first, numbers masked as `#` and without its rank."""
+    """The last lines of one log that are the program's own, the oldest first, numbers masked as `#` and without its rank.
+
+    `at_work`: the last of them, or a bar behind it, tells of work of the rank's own that is not over.
+    """
 
     lines: tuple[str, ...]
+    at_work: bool = False
 
 
 def last_lines(windows: Sequence[tuple[int, bytes]]) -> tuple[str, ...]:
@@ -66,20 +74,27 @@ def printed_tail(windows: Sequence[tuple[int, bytes]], file: str) -> list[Printe
     own: dict[int | None, list[str]] = {}
     last: dict[int | None, Line] = {}
     writers: set[str] = set()
+    at_work: set[int | None] = set()
     for offset, raw in enumerate(cut.split(b"\n")):
-        if b"\r" in raw.rstrip(b"\r") or not raw.strip():
+        if not raw.strip():
             continue
-        line = by_itself(strip_prefix(raw[:1000].decode("utf-8", "replace"), first + offset, file))
-        if line.source is not None or _NOT_ITS_OWN.search(line.text):
+        head, *states = raw.rstrip(b"\r").split(b"\r")
+        bar = _BAR.search((states[-1] if states else raw)[-1000:].decode("utf-8", "replace").rstrip())
+        if states and bar is None:
+            continue
+        line = by_itself(strip_prefix(head[:1000].decode("utf-8", "replace"), first + offset, file))
+        if line.source is not None or (bar is None and _NOT_ITS_OWN.search(line.text)):
             continue
         if line.origin:
             writers.add(line.origin)
         own.setdefault(line.rank, []).append(_NUMBER.sub("#", line.text)[:_LONGEST].strip())
         last[line.rank] = line
+        announces = _ANNOUNCES.search(line.text) and not _WAITS.search(line.text)
+        (at_work.add if bar or announces else at_work.discard)(line.rank)
     if len(writers) > 1:
         own.pop(None, None)
     return [
-        last[rank].event(PrintedTail, lines=tuple(lines[-KEPT:]))
+        last[rank].event(PrintedTail, lines=tuple(lines[-KEPT:]), at_work=rank in at_work)
         for rank, lines in own.items()
-        if len(lines) > 1
+        if len(lines) > 1 or rank in at_work
     ]

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from hangscope.dataclass import dataclass
@@ -198,8 +199,7 @@ class DetailParser(BulkParser):
         recording = writer.recording
         sizes = ((print_.shape,) + ((),) * (len(print_.dtypes) - 1)) if print_.shape is not None else ()
         row: KindRow = (print_.op, print_.device or "", sizes, (), print_.dtypes, (), None, None, -1, None)
-        name = "" if chain == 0 else f"assumed {chain}"
-        group = recording.group(str(chain), name, "assumed from the order of numbers" if chain else "assumed")
+        group = recording.group(str(chain), *_named(chain))
         seq = (
             print_.number + 1
             if print_.number is not None and print_.number < RANDOM_START
@@ -228,8 +228,8 @@ class DetailParser(BulkParser):
             writer.trimmed += drop
             self._calls -= drop
 
-    def recordings(self) -> list[tuple[Recording, int | None, int | None]]:
-        """Return (recording, local rank, task) per writer; call once, at the end of the log."""
+    def recordings(self, owned: bool = False) -> list[tuple[Recording, int | None, int | None]]:
+        """Return (recording, local rank, task) per writer; call once, at the end of the log. `owned`: its path names a rank."""
         result = []
         for key in sorted(self._writers):
             writer = self._writers[key]
@@ -253,5 +253,46 @@ class DetailParser(BulkParser):
                         writer.first_line,
                     )
                 )
-            result.append((recording, writer.local_rank, writer.task))
+            named = owned or (recording.rank, writer.local_rank, writer.task) != (None, None, None)
+            parts = _by_printed_rank(writer) if not named else {}
+            if not _of_several(parts):
+                result.append((recording, writer.local_rank, writer.task))
+                continue
+            result += [(part, None, None) for part in parts.values()]
+            next(iter(parts.values())).notes = recording.notes[len(writer.chains) <= len(parts) :]
         return result
+
+
+def _named(chain: int) -> tuple[str, str]:
+    """Return the name and description of a group that no line names."""
+    return (f"assumed {chain}", "assumed from the order of numbers") if chain else ("", "assumed")
+
+
+def _by_printed_rank(writer: _Writer) -> dict[int, Recording]:
+    """Return the calls of a writer without a name by the rank that its lines print, as if each rank had written its own."""
+    whole, parts = writer.recording, dict[int, Recording]()
+    if not 1 < len(ranks := {rank for rank, _ in writer.chains}) <= _HEADS or -1 in ranks:
+        return parts
+    groups = dict[tuple[int, int], int]()
+    columns = [whole.columns[name] for name in ("group", "seq", "kind", "state", "order")]
+    for group, seq, kind, state, order in zip(*columns, strict=True):
+        rank = writer.chains[int(whole.groups[group][0])][0]
+        if rank not in parts:
+            parts[rank] = Recording(whole.source, rank=rank, host=whole.host, attempt=whole.attempt)
+        part = parts[rank]
+        place = groups.get((rank, group))
+        if place is None:  # the first of each rank is the one that all have
+            number = len(part.groups)
+            place = groups[rank, group] = part.group(str(number), *_named(number))
+        part.add(group=place, seq=seq, kind=part.kind(whole.kinds[kind]), state=state, order=order)
+    return parts
+
+
+def _of_several(parts: Mapping[int, Recording]) -> bool:
+    """Return whether most of these ranks made calls under numbers under which others made the same: one process counts its groups apart."""
+    made = [
+        {(seq, part.kinds[kind]) for seq, kind in zip(part.columns["seq"], part.columns["kind"], strict=True)}
+        for part in parts.values()
+    ]
+    times = Counter(call for own in made for call in own)
+    return 2 * sum(2 * sum(times[call] > 1 for call in own) >= len(own) for own in made) > len(parts) > 1

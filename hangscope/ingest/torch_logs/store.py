@@ -54,6 +54,13 @@ class RendezvousTimeout(Event, same_by=()):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RendezvousBegun(Event, same_by=("complete",), by_launcher=True, calm=True):
+    """An agent's word that it starts, or has gathered the others (`complete`)."""
+
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortInUse(Event, same_by=("port",)):
     """The store host could not listen: the port is taken."""
 
@@ -106,7 +113,7 @@ class FsdpOrder(Event, same_by=()):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinExhausted(Event, same_by=()):
+class JoinExhausted(Event, same_by=(), prints_group_rank=True):
     """Join: a rank ran out of inputs."""
 
 
@@ -194,6 +201,10 @@ RULES: tuple[Rule, ...] = (
         r"Failed to check the \"should dump\" flag on TCPStore",
         told_of_group(StoreUnreachable, what="store gone"),
     ),
+    # torch/distributed/launcher/api.py, elastic/agent/server/api.py
+    rule("Starting elastic_operator", None, told(RendezvousBegun)),
+    rule("endezvous'ing worker group", None, told(RendezvousBegun)),
+    rule("endezvous complete for workers", None, told(RendezvousBegun, complete=True)),
     rule("RendezvousTimeoutError", r"(?P<what>RendezvousTimeoutError)", told(RendezvousTimeout)),
     # gloo/transport/tcp/address.cc: one rank gave an IPv4 address and another one an IPv6 address
     rule(

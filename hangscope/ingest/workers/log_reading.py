@@ -153,7 +153,7 @@ def read_log(
     ends = good_ends(found.windows, file)
     told = [*found.events, *progress_events(found.windows, file), *ends, *printed]
     events = sorted(told, key=lambda event: event.line)
-    recorded = detail.recordings()
+    recorded = detail.recordings(owned=own)
     reading.notes += contradiction(events)
     reading.local_to_global = _local_ranks(events, recorded)
     writers = {event.rank for event in events if event.rank is not None and not event.by_launcher}

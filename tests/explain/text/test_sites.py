@@ -140,3 +140,71 @@ def test_recvs_that_the_quoted_lines_name_face_each_other(tmp_path: Path) -> Non
             f"[rank{rank}]: RuntimeError: [/build/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 300000ms for recv operation to complete",
         ]
     assert short(told(tmp_path, lines))[:2] == ("p2p_mismatch", ())
+
+
+UNSHARD = [HEAD, *(f'  File "{TORCH}/distributed/{file}", line 9 in {name}' for file, name in (
+    ("distributed_c10d.py", "_all_gather_base"),
+    ("fsdp/_flat_param.py", "all_gather_flat_param"),
+    ("fsdp/_runtime_utils.py", "_unshard"),
+))]  # fmt: skip
+FORWARD = [f'  File "{TORCH}/distributed/fsdp/fully_sharded_data_parallel.py", line 849 in forward']
+STATE = [f'  File "{TORCH}/distributed/fsdp/_state_dict_utils.py", line 255 in _full_pre_state_dict_hook']
+LINES = [f'  File "{SCRIPT}", line {line} in main' for line in (30, 31)]
+
+
+@pytest.mark.parametrize(
+    ("odd", "answer"),
+    [
+        ([*STATE, LINES[1]], ("rank_conditional_collective", (2,), "low")),
+        ([*FORWARD, LINES[1]], ("unknown", (), "low")),  # one step behind or ahead
+    ],
+)
+def test_who_alone_is_off_the_step_in_a_call_of_the_same_operation_is_a_guess_of_one_moment(
+    tmp_path: Path, odd: list[str], answer: tuple[str, tuple[int, ...], str]
+) -> None:
+    files = _stacks([*UNSHARD, *odd], [*UNSHARD, *FORWARD, LINES[0]])
+    assert short(told(tmp_path, files)) == answer
+
+
+RECEIVING = [
+    HEAD,
+    '  File "/opt/venv/lib/python3.11/site-packages/megatron/core/pipeline_parallel/p2p_communication.py", line 480 in recv_backward',
+    f'  File "{SCRIPT}", line 26 in main',
+]
+WRITING = [HEAD, '  File "/usr/lib/python3.11/json/__init__.py", line 238 in dumps', LINES[0]]
+
+
+@pytest.mark.parametrize(("partner", "level"), [(_in("all_reduce", 31), "medium"), (RECEIVING, "low")])
+def test_who_works_while_stages_wait_in_a_receive_holds_them_up_and_surely_so_beside_a_partner_in_a_reduction(
+    tmp_path: Path, partner: list[str], level: str
+) -> None:
+    """One stage of a pipeline always works while others wait for it; members of one stage work together."""
+    files: dict[str, str | list[str]] = {f"stack_rank_{r}.txt": RECEIVING for r in range(6)}
+    files |= {"stack_rank_6.txt": WRITING, "stack_rank_7.txt": partner}
+    assert short(told(tmp_path, files)) == ("stuck_rank", (6,), level)
+
+
+@pytest.mark.parametrize(
+    ("frames", "named"),
+    [
+        (
+            [
+                "futex_wait_cancelable",
+                "take_gil (tstate=0x55) at Python/ceval_gil.h:241",
+                "THPFunction_apply",
+            ],
+            (1,),
+        ),
+        (["__lll_lock_wait () at lowlevellock.c:52", "pthread_mutex_lock", "my_ext::refill()"], (1,)),
+        (["__lll_lock_wait () at lowlevellock.c:52", "pthread_mutex_lock", "ncclGroupEnd"], ()),
+        (["at::native::add_kernel", "at::_ops::add::call"], ()),
+    ],
+)
+def test_who_waits_for_a_lock_by_its_native_stack_is_held_up(
+    tmp_path: Path, frames: list[str], named: tuple[int, ...]
+) -> None:
+    files: dict[str, str | list[str]] = {f"stack_rank_{r}.txt": _in("all_reduce", 31) for r in (0, 2, 3)}
+    stack = [f"#{n}  {frame}" for n, frame in enumerate(frames)]
+    files["stack_rank_1.txt"] = ['Thread 1 (LWP 5012 "python"):', *stack]
+    report = told(tmp_path, files)
+    assert report.verdict is not None and report.verdict.culprit_ranks == named

@@ -126,3 +126,29 @@ def test_numbers_that_leap_without_end_take_linear_time() -> None:
     assert time.process_time() - begin < 5
     [(recording, _, _)] = parser.recordings()
     assert len(recording) == 12_000
+
+
+def test_lines_without_a_writer_that_agree_are_of_as_many_processes_as_they_print_ranks() -> None:
+    steps = [
+        line(rank, n, prefix="", op="BARRIER" if rank == n == 2 else "ALLREDUCE")
+        for n in range(3)
+        for rank in (2, 0, 1)
+    ]
+    reading = read("".join(steps))
+    assert [(r.rank, len(r), r.groups[0][1]) for r in reading.recordings] == [
+        (2, 3, ""),
+        (0, 3, ""),
+        (1, 3, ""),
+    ]
+    assert not reading.notes
+    assert rows(reading.recordings[0])[-1] == ("", 3, "barrier", State.PENDING)
+
+
+def test_one_process_counts_its_groups_apart() -> None:
+    world = [line(0, n, prefix="", group_rank=5, shape="1024") for n in range(4)]
+    pair = [line(0, n, prefix="", group_rank=1, op="BROADCAST") for n in range(9)]
+    (recording,) = read("".join(world + pair)).recordings
+    assert (recording.rank, len(recording)) == (None, 13)
+    # nor does a log of one rank's own hold others' calls
+    own = [line(rank, 0, prefix="") for rank in range(2)]
+    assert [r.rank for r in read("".join(own), "logs/rank_3.log").recordings] == [3]
