@@ -31,6 +31,7 @@ from hangscope.knowledge.callsite import user_frame
 
 _ABORTS = frozenset({-6, 134})
 _CLEANUPS = frozenset({-15, 143})
+_OF_THE_FIRST = ("composer", "test", "mpirun")
 _GRACE = (
     25.0  # seconds: a torchrun agent waits 30 between SIGTERM and SIGKILL, and its table counts whole seconds
 )
@@ -84,8 +85,8 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
     for died in statements.of(rank, WorkerDied)[: not aborting]:
         told = next((e.what for e in statements.of(rank, Terminate)), "")
         return Death(rank, f"ended with {told}" if told else "ended without a word of its own", died, 3)
-    # Composer ends all others with SIGTERM; torch's own tests tell of those that failed alone
-    told_of = [e for e in statements.all(Exit) if e.via in ("composer", "test") and e.code not in _CLEANUPS]
+    # Composer ends all others with SIGTERM; torch's own tests tell of those that failed alone, mpirun of the first
+    told_of = [e for e in statements.all(Exit) if e.via in _OF_THE_FIRST and e.code not in _CLEANUPS]
     if told_of and told_of == [end] and not aborting:
         return Death(rank, f"ended with exit code {told_of[0].code}", told_of[0], 3)
     for full in _not_survived(rank, DiskFull, statements)[:1]:

@@ -48,6 +48,7 @@ from hangscope.regex import regex
 _OF_A_JOB = regex(
     rb"NCCL (?:INFO|WARN) |\[rank\d{1,7}\]:|ProcessGroup[A-Z]\w{2,10}|process_group_\w{2,20}\.cpp|torch[./]distributed|TCPStore"
     rb"|\b(?:(?:TORCH_)?NCCL|TORCH_(?:FR|DISTRIBUTED))_[A-Z]|\b[Hh]orovod|[a-z]: opCount \d|distributed init \(rank|shm_broadcast|\b(?:world_size|nranks)\b"
+    rb"|Communicators\.\.\. \(\d|\bComms +Nodes +Ranks\b"
 )
 _SPEAKS = regex(rb"(?im)^\W{0,3}rank[ :#=_-]{0,2}(\d{1,5})\b")
 
@@ -236,12 +237,14 @@ def _local_ranks(
 def tasks_are_ranks(events: Sequence[Event]) -> bool:
     """Return whether srun's or mpirun's task numbers are ranks: not where a line shows both and they differ, nor under an agent.
 
-    What srun says of one task per host does not tell: the task may be an agent with eight workers.
+    What srun says of one task per host does not tell: the task may be an agent with eight workers. Who is started by mpirun is a
+    rank of MPI, and so of the job where nothing tells of an agent.
     """
     told = [e for e in events if e.task is not None]
     tasks = {(e.host, e.task) for e in told}
     one_per_host = len({host for host, _ in tasks}) == len(tasks)
-    if told and one_per_host and all(e.by_launcher for e in told):
+    by_mpirun = all(isinstance(e, Exit) and e.via == "mpirun" for e in told)
+    if told and one_per_host and all(e.by_launcher for e in told) and not by_mpirun:
         return False
     for event in events:
         task = event.task
