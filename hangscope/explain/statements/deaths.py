@@ -23,6 +23,7 @@ from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCud
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.ray import WorkerDied
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogStatus
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -66,6 +67,9 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
     for kind, how in _FAULTS:
         for fault in _not_survived(rank, kind, statements)[:1]:
             return Death(rank, how, fault, 4, frame, exception)
+    for warned in statements.of(rank, NcclWarn):
+        if warned.fault == "oom" and warned.tier == 1:
+            return Death(rank, "got no GPU memory for NCCL's buffers", warned, 4, frame, exception)
     if own:
         return Death(rank, f"raised {exception or 'an exception'}", own[0], 3, frame, exception)
     end = statements.exits.get(rank)

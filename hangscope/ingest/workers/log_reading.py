@@ -19,8 +19,10 @@ from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.held import HeldParser
 from hangscope.ingest.job_logs.horovod import HorovodParser
+from hangscope.ingest.job_logs.kernel import KernelParser
 from hangscope.ingest.job_logs.kubernetes import PodParser
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
+from hangscope.ingest.job_logs.process_ids import ProcessIdParser
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.job_logs.ray import RayParser
 from hangscope.ingest.lines.parser import LineParser
@@ -132,7 +134,7 @@ def read_log(
     parsers: list[LineParser] = [
         TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
         DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
-        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
+        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), ProcessIdParser(), KernelParser(), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
