@@ -15,6 +15,7 @@ from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
 from hangscope.ingest.job_logs.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.exit_codes import ExitCodeParser
+from hangscope.ingest.job_logs.exit_lines import ExitLineParser
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.held import HeldParser
@@ -132,7 +133,7 @@ def read_log(
     """
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
-        TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
+        TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), ExitLineParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
         DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
         RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), ProcessIdParser(), KernelParser(), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
