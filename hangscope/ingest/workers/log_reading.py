@@ -10,7 +10,7 @@ from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
-from hangscope.ingest.job_logs import engines, faults, launcher
+from hangscope.ingest.job_logs import announced, engines, faults, launcher
 from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
 from hangscope.ingest.job_logs.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
@@ -135,7 +135,7 @@ def read_log(
     parsers: list[LineParser] = [
         TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), ExitLineParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
         DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
-        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), ProcessIdParser(), KernelParser(), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
+        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), ProcessIdParser(), KernelParser(), RuleParser(announced.RULES), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
