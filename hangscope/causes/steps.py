@@ -9,7 +9,7 @@ from hangscope.causes.case import Case, last_output
 from hangscope.explain.text.output import batches
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import Skip
-from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.progress import LoopLength, Progress
 from hangscope.regex import regex
 
 _WORDS = regex(r"[^a-z ]+|rank\s*\d*", re.IGNORECASE)  # what differs between ranks that say the same
@@ -38,13 +38,18 @@ class Steps:
             [step for rank in ranks if (step := self._reached(rank)) is not None]
             for ranks in (self.case.finding.culprits, self.waiting)
         )
-        return bool(own and reached) and max(own) > max(reached)
+        over = any(
+            line.done and line.total for line in self.own.values()
+        )  # it counts how many, perhaps from 0
+        return bool(own and reached) and max(own) > max(reached) and not over
 
     def _reached(self, rank: int) -> tuple[int, int] | None:
-        """Return (epoch, step) of the last line of a rank that counts a step."""
-        counted = [e for e in self.statements.of(rank, Progress) if e.step is not None]
+        """Return (epoch, step) of the last line of a rank that counts a step, or all of them."""
+        counted = [
+            e for e in self.statements.of(rank, Progress) if e.step is not None or (e.done and e.total)
+        ]
         last = max(counted, key=lambda e: (e.file, e.line), default=None)
-        return (last.epoch or 0, last.step or 0) if last is not None else None
+        return (last.epoch or 0, last.step or last.total or 0) if last is not None else None
 
     @cached_property
     def mid_epoch(self) -> bool:
@@ -85,14 +90,15 @@ class Steps:
         return own if over and own is not None and not own.done and self.ran_further else None
 
     @cached_property
-    def uneven(self) -> tuple[Progress, Progress] | None:
+    def uneven(self) -> tuple[Progress | LoopLength, Progress | LoopLength] | None:
         """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
-        totals = batches(self.statements)
-        others = sorted((totals[r], r) for r in self.waiting if r in totals and r in self.last)
-        for rank, last in self.own.items():
+        told = batches(self.statements)
+        totals = {rank: line.total or 0 for rank, line in told.items()}
+        others = sorted((totals[r], r) for r in self.waiting if r in totals)
+        for rank in self.case.finding.culprits:
             if rank in totals and others and totals[rank] not in {total for total, _ in others}:
                 nearest = min(others, key=lambda other: (abs(other[0] - totals[rank]), other))[1]
-                return last, self.last[nearest]
+                return told[rank], told[nearest]
         return None
 
     def _says_over(self, rank: int, done: Progress) -> bool:

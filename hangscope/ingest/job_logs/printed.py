@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.job_logs.own_rank import by_itself
+from hangscope.ingest.job_logs.own_rank import by_itself, counts_ranks
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.regex import regex
 
@@ -63,13 +63,14 @@ def printed_tail(windows: Sequence[tuple[int, bytes]], file: str) -> list[Printe
     number, data = windows[0]
     cut = data[-_LOOKED_AT:] if len(data) > _LOOKED_AT else data
     first = number + data.count(b"\n", 0, len(data) - len(cut))
+    bare = counts_ranks(windows)
     own: dict[int | None, list[str]] = {}
     last: dict[int | None, Line] = {}
     writers: set[str] = set()
     for offset, raw in enumerate(cut.split(b"\n")):
         if b"\r" in raw.rstrip(b"\r") or not raw.strip():
             continue
-        line = by_itself(strip_prefix(raw[:1000].decode("utf-8", "replace"), first + offset, file))
+        line = by_itself(strip_prefix(raw[:1000].decode("utf-8", "replace"), first + offset, file), bare)
         if line.source is not None or _NOT_ITS_OWN.search(line.text):
             continue
         if line.origin:
