@@ -65,8 +65,8 @@ def _process(line: Line) -> tuple[int, int] | None:
     """Return (rank, process id) of a line that tells both."""
     if line.rank is not None:
         own = _OWN.match(line.text)
-        pid = int(own[1]) if own else line.pid
-        return None if pid is None or line.source is not None else (line.rank, pid)
+        number = int(own[1]) if own else line.pid
+        return None if number is None or line.source is not None else (line.rank, number)
     match = _TOLD.search(line.text) if not _LOCAL.search(line.text) else None
     if match is None:
         return None

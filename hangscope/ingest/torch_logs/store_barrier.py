@@ -72,8 +72,9 @@ class StoreBarrierParser(LineParser):
             self._waits.pop((int(match[1]), match[2]), None)
             return ()
         if (counted := _WORKERS.match(line.text)) and int(counted[1]) < int(counted[2]):
-            joined, size = int(counted[1]), int(counted[2])
-            self._waits[_SERVER] = line.event(StoreBarrier, world_size=size, joined=joined, waiting=True)
+            self._waits[_SERVER] = line.event(
+                StoreBarrier, world_size=int(counted[2]), joined=int(counted[1]), waiting=True
+            )
             return ()
         if _SERVER in self._waits and line.source is None and _GOES_ON.search(line.text):
             del self._waits[_SERVER]
