@@ -67,9 +67,9 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
     for kind, how in _FAULTS:
         for fault in _not_survived(rank, kind, statements)[:1]:
             return Death(rank, how, fault, 4, frame, exception)
-    for warned in statements.of(rank, NcclWarn):
-        if warned.fault == "oom" and warned.tier == 1:
-            return Death(rank, "got no GPU memory for NCCL's buffers", warned, 4, frame, exception)
+    refused = [e for e in statements.all(NcclWarn) if e.fault == "oom" and e.tier == 1]
+    if {e.rank for e in refused} == {rank}:  # where it is more than one nobody knows who was first
+        return Death(rank, "got no GPU memory for NCCL's buffers", refused[0], 4, frame, exception)
     if own:
         return Death(rank, f"raised {exception or 'an exception'}", own[0], 3, frame, exception)
     end = statements.exits.get(rank)

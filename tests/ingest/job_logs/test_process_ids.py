@@ -114,3 +114,15 @@ def test_an_error_of_a_port_explains_a_wait_and_names_nobody(tmp_path: Path) -> 
         c10(0, timeout),
     ]
     assert short(told(tmp_path, lines))[:2] == ("network_stall", ())
+
+
+def test_where_several_got_no_memory_nobody_is_named(tmp_path: Path) -> None:
+    lines = [
+        f"b2:{90 + rank}:{95 + rank} [{rank}] NCCL INFO comm 0x77{rank}0 rank {rank} nranks 2 cudaDev {rank} busId {rank + 1}000 - Init START"
+        for rank in range(2)
+    ]
+    lines += [
+        f"b2:9{n}:9{n + 5} [{n}] include/alloc.h:190 NCCL WARN Failed to CUDA calloc 6291456 bytes"
+        for n in (0, 1)
+    ]
+    assert short(told(tmp_path, lines))[1] == ()
