@@ -11,17 +11,17 @@ The number of a rank is the rank. What counts processes or workers counts the ra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.events import Event
-from hangscope.ingest.job_logs.endings import exit_event
-from hangscope.ingest.lines.parser import LineParser
-from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.job_logs.endings import Exit, exit_event
+from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.regex import regex
 
 _LEAST, _MOST = 2, 4096  # processes that are counted
+_CUT = 1000  # bytes of a line
+_CANDIDATE = regex(rb"(?i)exit|return|\bcode\b|status|\brc\b")
 _WHO = (
     r"(?<!local )\b(?:rank[ :=#_-]{0,2}(\d{1,7})|(?:process|proc|worker|child|trainer)[ :=#_-]{0,2}(\d{1,4}))"
 )
@@ -44,27 +44,24 @@ def of_one(text: str) -> re.Match[str] | None:
     return _LINE.match(text) or _OF.search(text)
 
 
-class ExitLineParser(LineParser):
-    """Reads such lines; those of processes that are no ranks by their words are told at the end."""
-
-    literals = (b"exit", b"Exit", b"return", b"with code", b"with status", b" rc=", b" rc ", b"code ")
-
-    def __init__(self) -> None:
-        self._counted: dict[int, tuple[Line, int, int | None]] = {}
-
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Return the end of a rank."""
-        found = of_one(line.text) if line.source is None else None
-        if found is None:
-            return
-        rank, number, pid, code = (int(group) if group else None for group in found.groups())
-        if rank is not None and rank < MAX_RANKS and code is not None:
-            yield replace(exit_event(line, code, pid=pid, via="script"), rank=rank)
-        elif number is not None and code is not None and len(self._counted) < _MOST:
-            self._counted[number] = (line, code, pid)
-
-    def close(self) -> Iterable[Event]:
-        """Return the ends of processes that are counted from 0 on."""
-        if len(self._counted) >= _LEAST and set(self._counted) == set(range(len(self._counted))):
-            for number, (line, code, pid) in self._counted.items():
-                yield exit_event(line, code, task=number, pid=pid, via="script")
+def exit_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Exit]:
+    """Return the ends that the end of a text tells; `windows` are (number of the first line, bytes) as `Scan` keeps them."""
+    first, data = windows[-1] if windows else (1, b"")
+    ends, counted = list[Exit](), dict[int, tuple[Line, int, int | None]]()
+    for number, raw in enumerate(data.split(b"\n"), first):
+        if len(raw) > _CUT or not _CANDIDATE.search(raw):
+            continue
+        line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
+        match = of_one(line.text) if line.source is None else None
+        rank, process, pid, code = (int(n) if n else None for n in match.groups()) if match else (None,) * 4
+        if code is None:
+            continue
+        if rank is not None and rank < MAX_RANKS and len(ends) < _MOST:
+            ends.append(replace(exit_event(line, code, pid=pid, via="script"), rank=rank))
+        elif process is not None and len(counted) < _MOST:
+            counted[process] = (line, code, pid)
+    if len(counted) >= _LEAST and set(counted) == set(range(len(counted))):
+        ends += [
+            exit_event(line, code, task=n, pid=pid, via="script") for n, (line, code, pid) in counted.items()
+        ]
+    return ends

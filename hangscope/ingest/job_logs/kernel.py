@@ -42,13 +42,7 @@ class _Device:
 class KernelParser(LineParser):
     """Joins the driver's lines, and tells at the end which links stayed down."""
 
-    literals = (
-        b"NVRM: The NVIDIA ",
-        b"fallen off the bus and is",
-        *(b"ink " + word for word in (b"down", b"up", b"Down", b"Up", b"is ")),
-        b": Port ",
-        b": port ",
-    )
+    literals = (b"NVRM: The NVIDIA ", b"fallen off the bus and is", b"Link down", b"Link up", b"link down", b"link up", b"Link is ", b"link is ", b": Port ", b": port ")  # fmt: skip
 
     def __init__(self) -> None:
         self._gpu: _Device | None = None

@@ -11,17 +11,17 @@ Only words of starting and being may stand between the two: what was done to a p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hangscope.events import Event
 from hangscope.ingest.job_logs.deepspeed import Spawned
-from hangscope.ingest.lines.parser import LineParser
-from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.regex import regex
 
 _MOST = 4096  # process ids of one text
+_CUT = 1000  # bytes of a line
+_MENTION = regex(rb"[Pp]id\b|PID\b|rocess id\b")
 _RANK = r"(?<![\w-])(?:global[ _-]?|world[ _-]?)?rank[\s:=#]{0,3}(\d{1,7})(?![\w.])"
 _PID = r"\b(?:os\.)?(?:pid|process[ _]id)[\s:=#]{0,3}(\d{2,9})(?![\w.])"
 _HOST = r"(?:[(@]? ?(?:on|host|node)[ :=]{1,2}(?:(?:host|node) )?[\w.-]{1,100}[\s,;)]{1,3})?"
@@ -37,28 +37,36 @@ _OWN = regex(
 )
 
 
-class ProcessIdParser(LineParser):
-    """Reads who is which process; each is told once."""
+def process_events(parts: Sequence[tuple[int, bytes]], file: str) -> list[Spawned]:
+    """Return the processes that the parts of a log tell of: its beginning and its windows, as (number of the first line, bytes).
 
-    literals = (
-        *(word + end for word in (b"pid", b"PID", b"Pid") for end in (b" ", b": ", b":\t")),
-        *(before + word for word in (b"pid=", b"PID=") for before in (b"(", b", ", b"; ", b"\t")),
-        *(b"%d pid=" % digit for digit in range(10)),
-        *(b"%d PID=" % digit for digit in range(10)),
-        b"process id ",
-        b") [rank",
-    )
+    Ids stand on every line of some logs, so no more than these is read. Each process is told once.
+    """
+    found: dict[tuple[int, int], Spawned] = {}
+    for first, data in parts:
+        counted, number = 0, first
+        for start, raw in _lines(data):
+            number += data.count(b"\n", counted, start)
+            counted = start
+            line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
+            told = _process(line)
+            if told is not None and told[0] < MAX_RANKS and len(found) < _MOST:
+                found.setdefault(told, replace(line.event(Spawned), rank=told[0], pid=told[1]))
+    return list(found.values())
 
-    def __init__(self) -> None:
-        self._told: set[tuple[int, int]] = set()
 
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Return the process that a line tells of."""
-        found = _process(line)
-        if found is None or found in self._told or len(self._told) >= _MOST or found[0] >= MAX_RANKS:
-            return ()
-        self._told.add(found)
-        return (replace(line.event(Spawned), rank=found[0], pid=found[1]),)
+def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield (where it starts, line) of the lines that speak of a process id and of a rank."""
+    behind = 0
+    for match in _MENTION.finditer(data):
+        if match.start() < behind:
+            continue
+        start = data.rfind(b"\n", behind, match.start()) + 1 or behind
+        end = data.find(b"\n", match.end())
+        behind = end if end >= 0 else len(data)
+        raw = data[start:behind]
+        if len(raw) <= _CUT and (b"ank" in raw or b"ANK" in raw):
+            yield start, raw
 
 
 def _process(line: Line) -> tuple[int, int] | None:

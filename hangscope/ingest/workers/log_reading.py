@@ -15,7 +15,7 @@ from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
 from hangscope.ingest.job_logs.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.exit_codes import ExitCodeParser
-from hangscope.ingest.job_logs.exit_lines import ExitLineParser
+from hangscope.ingest.job_logs.exit_lines import exit_events
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.held import HeldParser
@@ -23,7 +23,7 @@ from hangscope.ingest.job_logs.horovod import HorovodParser
 from hangscope.ingest.job_logs.kernel import KernelParser
 from hangscope.ingest.job_logs.kubernetes import PodParser
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
-from hangscope.ingest.job_logs.process_ids import ProcessIdParser
+from hangscope.ingest.job_logs.process_ids import process_events
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.job_logs.ray import RayParser
 from hangscope.ingest.lines.parser import LineParser
@@ -133,9 +133,9 @@ def read_log(
     """
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
-        TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), ExitLineParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
+        TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
         DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
-        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), ProcessIdParser(), KernelParser(), RuleParser(announced.RULES), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
+        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), KernelParser(), RuleParser(announced.RULES), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
@@ -155,6 +155,8 @@ def read_log(
     )
     reading.tail = last_lines(found.windows) if own else ()
     ends = good_ends(found.windows, file)
+    ends += exit_events(found.windows, file)
+    ends += process_events([(1, found.head), *found.windows], file)
     told = [*found.events, *progress_events(found.windows, file), *ends, *printed]
     events = sorted(told, key=lambda event: event.line)
     recorded = detail.recordings()
