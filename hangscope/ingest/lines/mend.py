@@ -124,7 +124,7 @@ def _writers(lines: list[str]) -> Counter[str]:
     for before, line in pairwise(["", *lines]):
         if match := _WRITER.match(line):
             found[match[0]] += 1
-            behind[match[0]] += len(before) >= width
+            behind[match[0]] += len(before) >= width and not _WRITER.match(before)
     return Counter(
         {name: times for name, times in found.items() if times >= _NUMBERED and times > behind[name]}
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.ingest.lines.mend import mend
 from hangscope.ingest.lines.split import pieces
 from tests.text_lines import c10, short, told
 
@@ -72,3 +73,8 @@ def test_ranks_that_began_another_call_are_told_by_the_states_of_a_desync_report
 
 def test_ranks_that_began_one_call_differ_in_nothing(tmp_path: Path) -> None:
     assert short(told(tmp_path, desync({"0, 1, 2, 3": "ALLREDUCE"})))[1] == ()
+
+
+def test_names_before_lines_of_one_length_are_writers() -> None:
+    lines = [f"node{n % 3}: {'waiting for the others in a barrier'}" for n in range(12)]
+    assert mend("\n".join(lines).encode()).data.decode().split("\n") == lines
