@@ -9,7 +9,7 @@ from hangscope.causes.case import Case, last_output
 from hangscope.explain.text.output import batches
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import Skip
-from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.progress import LoopLength, Progress
 from hangscope.regex import regex
 
 _WORDS = regex(r"[^a-z ]+|rank\s*\d*", re.IGNORECASE)  # what differs between ranks that say the same
@@ -37,12 +37,14 @@ class Steps:
         own, reached = (
             max(map(self._reached, ranks), default=()) for ranks in (self.case.finding.culprits, self.waiting)
         )
-        return own > reached > ()
+        over = any(line.done and line.total for line in self.own.values())  # it counts all, perhaps from 0
+        return own > reached > () and not over
 
     def _reached(self, rank: int) -> tuple[int, ...]:
-        """Return (epoch, step) of the last line of a rank that counts a step, empty where none does."""
+        """Return (epoch, step) of the last line of a rank that counts a step, or all of them; empty where none does."""
         told = self.statements.of(rank, Progress)
-        counted = ((e.file, e.line, e.epoch or 0, e.step) for e in told if e.step is not None)
+        kept = (e for e in told if e.step is not None or (e.done and e.total))
+        counted = ((e.file, e.line, e.epoch or 0, e.step or e.total or 0) for e in kept)
         return max(counted, default=())[2:]
 
     @cached_property
@@ -78,13 +80,14 @@ class Steps:
         return None
 
     @cached_property
-    def uneven(self) -> tuple[Progress, Progress] | None:
+    def uneven(self) -> tuple[Progress | LoopLength, Progress | LoopLength] | None:
         """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
-        totals = batches(self.statements)
-        others = {totals[r]: self.last[r] for r in self.waiting if r in totals and r in self.last}
-        for rank, line in self.own.items():
-            if others and totals.get(rank) not in (None, *others):
-                return line, others[min(others, key=lambda total: abs(total - totals[rank]))]
+        told = batches(self.statements)
+        others = {told[r].total or 0: told[r] for r in self.waiting if r in told}
+        for line in (told[r] for r in self.case.finding.culprits if r in told):
+            own = line.total or 0
+            if others and own not in others:
+                return line, others[min(others, key=lambda total: abs(total - own))]
         return None
 
     def _says_over(self, rank: int, done: Progress) -> bool:

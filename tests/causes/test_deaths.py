@@ -386,3 +386,8 @@ def test_who_says_behind_its_error_that_it_is_done_survived_it(tmp_path: Path) -
         lines += [*raised(rank, "TimeoutError: upload"), f"[rank{rank}]: rank {rank} finished after 3 steps"]
     assert told(tmp_path / "caught", lines).status == "inconclusive"
     assert short(told(tmp_path / "died", lines[:-1]))[:2] == ("crashed_rank", (1,))
+
+
+def test_whom_mpirun_calls_the_first_ended_the_job(tmp_path: Path) -> None:
+    lines = ["The first process to do so was:", "", "  Process name: [[40112,1],2]", "  Exit code:    3"]
+    assert short(told(tmp_path, lines)) == ("crashed_rank", (2,), "high")

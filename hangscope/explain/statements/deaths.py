@@ -23,6 +23,7 @@ from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCud
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.ray import WorkerDied
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogStatus
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -31,6 +32,7 @@ from hangscope.knowledge.callsite import user_frame
 
 _ABORTS = frozenset({-6, 134})
 _CLEANUPS = frozenset({-15, 143})
+_OF_THE_FIRST = ("composer", "test", "mpirun")
 _GRACE = (
     25.0  # seconds: a torchrun agent waits 30 between SIGTERM and SIGKILL, and its table counts whole seconds
 )
@@ -65,6 +67,9 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
     for kind, how in _FAULTS:
         for fault in _not_survived(rank, kind, statements)[:1]:
             return Death(rank, how, fault, 4, frame, exception)
+    refused = [e for e in statements.all(NcclWarn) if e.fault == "oom" and e.tier == 1]
+    if {e.rank for e in refused} == {rank}:  # where it is more than one nobody knows who was first
+        return Death(rank, "got no GPU memory for NCCL's buffers", refused[0], 4, frame, exception)
     if own:
         return Death(rank, f"raised {exception or 'an exception'}", own[0], 3, frame, exception)
     end = statements.exits.get(rank)
@@ -84,8 +89,8 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
     for died in statements.of(rank, WorkerDied)[: not aborting]:
         told = next((e.what for e in statements.of(rank, Terminate)), "")
         return Death(rank, f"ended with {told}" if told else "ended without a word of its own", died, 3)
-    # Composer ends all others with SIGTERM; torch's own tests tell of those that failed alone
-    told_of = [e for e in statements.all(Exit) if e.via in ("composer", "test") and e.code not in _CLEANUPS]
+    # Composer ends all others with SIGTERM; torch's own tests tell of those that failed alone, mpirun of the first
+    told_of = [e for e in statements.all(Exit) if e.via in _OF_THE_FIRST and e.code not in _CLEANUPS]
     if told_of and told_of == [end] and not aborting:
         return Death(rank, f"ended with exit code {told_of[0].code}", told_of[0], 3)
     for full in _not_survived(rank, DiskFull, statements)[:1]:

@@ -71,9 +71,16 @@ def _not_answered(told: list[tuple[int | None, Ranks, bool]]) -> list[tuple[Rank
 def desync(incident: Incident, statements: Statements) -> Finding | None:
     """Read the report of TORCH_NCCL_DESYNC_DEBUG: finished #n but did not join #n+1, or never joined.
 
-    Where all joined and nobody finished, the sentence that calls them lagging is void: the call itself stands still.
+    Where all joined and nobody finished, the sentence that calls them lagging is void: the call itself stands still, unless
+    the states show that they began different calls.
     """
     reports = statements.all(Desync)
+    for event in reports:
+        sides = {op: statements.group_ranks.resolve(event, ranks)[0] for op, ranks in event.started.items()}
+        if len(sides) > 1 and all(sides.values()):
+            kinds = {rank: CallKind(op, "nccl") for op, ranks in sides.items() for rank in ranks}
+            ordered = sorted(sides.values(), key=lambda side: (-len(side), side))
+            return replace(two_sides(event.seq, ordered, kinds), events=(event,))
     absent: set[int] = set()
     joined: set[int] = set()
     seq: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hangscope.events import Event
+from hangscope.ingest.job_logs.announced import Announced
 from hangscope.ingest.job_logs.horovod import HorovodStall
 from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
@@ -24,7 +25,7 @@ def sizes(event: Event) -> Iterator[int]:
     told: list[int | None] = []
     if isinstance(event, StoreTimeout):
         told = [event.expected]
-    elif isinstance(event, StoreBarrier):
+    elif isinstance(event, (StoreBarrier, Announced)):
         told = [event.world_size]
     elif isinstance(event, NcclRas):
         told = [event.nranks]

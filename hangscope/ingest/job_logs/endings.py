@@ -16,7 +16,7 @@ class Exit(Event, by_launcher=True):
     """A process's end as a launcher tells it. `code` is negative for a signal; `pid` and `host` are the process's.
 
     `first`: the launcher's own root cause; `via` says whose word it is: table, agent, srun, mpirun, spawn, deepspeed,
-    shell, docker, test, lightning, composer, engine, kubernetes or error_file; `agent` is the process id of the launcher's agent.
+    shell, script, docker, test, lightning, composer, engine, kubernetes or error_file; `agent` is the process id of the launcher's agent.
     """
 
     code: int

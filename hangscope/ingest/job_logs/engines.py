@@ -38,8 +38,8 @@ RULES: tuple[Rule, ...] = (
     ),
     # A rank whose calls wait sends its monitor no heartbeat either: who it is accuses nobody.
     rule(
-        " heartbeat. Waited ",
-        r"Did not get (?:subsequent|initial) heartbeat\. Waited \d{1,9}",
+        "Did not get ",
+        r"Did not get (?:subsequent|initial|any) heartbeats?(?: from rank \d{1,7})?\. Waited \d{1,9}",
         told(EngineTimeout, what="heartbeat"),
     ),
 )

@@ -19,6 +19,7 @@ from dataclasses import replace
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import WorkersEnded
+from hangscope.ingest.job_logs.exit_lines import of_one
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.regex import regex
 
@@ -101,7 +102,7 @@ def _end(line: Line) -> WorkersEnded | None:
     all_of_them = _ALL.search(line.text)
     if all_of_them is not None and all_of_them[1] == all_of_them[2]:
         return line.event(WorkersEnded, everywhere=True, of_a_script=True)
-    if not _SCRIPT.match(line.text):
+    if not _SCRIPT.match(line.text) or of_one(line.text):
         return None
     # a launcher ends with 0 where all its workers did
     return line.event(WorkersEnded, everywhere=_LAUNCHER.search(line.text) is not None, of_a_script=True)

@@ -13,7 +13,8 @@
           RANK:         3
 
 (kubernetes/kubectl, pkg/describe/describe.go.) RANK is a process's own where the container has one device at most; with more it
-is mostly the node's number. What it was before a restart (`Last State`) is not its end.
+is mostly the node's number. What it was before a restart (`Last State`) is not its end. People quote the part that tells of the end:
+then the command above it names the pod, or nothing does.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ from hangscope.ingest.recorder.values import short_number
 from hangscope.regex import regex
 
 _LINES = 400  # of one pod
-_POD = regex(r"^Name: {2,}([\w.-]{1,253})$")
+_POD = regex(
+    r"^Name: {2,}([\w.-]{1,253})$|\bkubectl (?:\S{1,60} ){0,6}?describe (?:\S{1,60} ){0,6}?(?:pods?[ /])([\w.-]{1,253})"
+)
+_EXCERPT = regex(r"^ {0,8}State: {2,}Terminated$")
 _CONTAINER = regex(r"^  ([\w.-]{1,253}):$")
-_FIELD = regex(r"^ {4,8}([\w./ -]{1,60}):(?: {1,40}(\S.{0,200}))?$")
+_FIELD = regex(r"^ {0,8}([\w./ -]{1,60}):(?: {1,40}(\S.{0,200}))?$")
 _OVER = regex(r"^(?:Events|Conditions|Volumes):")
 
 
@@ -42,7 +46,7 @@ class _Container:
     where: Line | None = None  # that tells of its end
     told: dict[str, str] = field(default_factory=dict)
 
-    def ended(self, pod: str) -> list[Event]:
+    def ended(self, pod: str | None) -> list[Event]:
         """Return its end, where it did not go well."""
         told = self.told
         code, rank = short_number(told.get("Exit Code", "")), short_number(told.get("RANK", ""))
@@ -58,10 +62,10 @@ class _Container:
 class PodParser(LineParser):
     """Gathers what is told of the containers of a pod; each that failed is an end."""
 
-    literals = (b"Name:  ",)
+    literals = (b"Name:  ", b" describe ", b"State:  ")
 
     def __init__(self) -> None:
-        self._pod = ""
+        self._pod: str | None = None
         self._container: _Container | None = None
         self._state = ""
         self._left = 0
@@ -69,14 +73,18 @@ class PodParser(LineParser):
     @property
     def wants_more(self) -> bool:
         """Whether a pod is being read."""
-        return bool(self._pod)
+        return self._pod is not None
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Read one line of a pod's description; return the end of the container that it closes."""
-        if pod := _POD.match(line.text):
+        if pod := _POD.search(line.text):
             done = self._closed()
-            self._pod, self._left = pod[1], _LINES
+            self._pod, self._left = pod[1] or pod[2], _LINES
             return done
+        if _EXCERPT.match(line.text) and self._container is None:
+            self._pod, self._left, self._container = self._pod or "", _LINES, _Container()
+        elif self._pod is None:
+            return ()
         self._left -= 1
         if self._left <= 0 or _OVER.match(line.text):
             return self.close()
@@ -96,9 +104,9 @@ class PodParser(LineParser):
     def _closed(self) -> list[Event]:
         """Return the end of the container that was read last."""
         container, self._container, self._state = self._container, None, ""
-        return container.ended(self._pod) if container is not None else []
+        return container.ended(self._pod or None) if container is not None else []
 
     def close(self) -> Iterable[Event]:
         """Return the end of the container that the text ends in."""
-        done, self._pod = self._closed(), ""
+        done, self._pod = self._closed(), None
         return done

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.job_logs.own_rank import by_itself
+from hangscope.ingest.job_logs.own_rank import by_itself, counts_ranks
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.regex import regex
 
@@ -71,6 +71,7 @@ def printed_tail(windows: Sequence[tuple[int, bytes]], file: str) -> list[Printe
     number, data = windows[0]
     cut = data[-_LOOKED_AT:] if len(data) > _LOOKED_AT else data
     first = number + data.count(b"\n", 0, len(data) - len(cut))
+    bare = counts_ranks(windows)
     own: dict[int | None, list[str]] = {}
     last: dict[int | None, Line] = {}
     writers: set[str] = set()
@@ -82,7 +83,7 @@ def printed_tail(windows: Sequence[tuple[int, bytes]], file: str) -> list[Printe
         bar = _BAR.search((states[-1] if states else raw)[-1000:].decode("utf-8", "replace").rstrip())
         if states and bar is None:
             continue
-        line = by_itself(strip_prefix(head[:1000].decode("utf-8", "replace"), first + offset, file))
+        line = by_itself(strip_prefix(head[:1000].decode("utf-8", "replace"), first + offset, file), bare)
         if line.source is not None or (bar is None and _NOT_ITS_OWN.search(line.text)):
             continue
         if line.origin:

@@ -15,25 +15,25 @@ from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.job_logs.own_rank import by_itself
+from hangscope.ingest.job_logs.own_rank import by_itself, counts_ranks
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.regex import regex
 
 _LINE = regex(rb"[^\r\n]+")
 _CANDIDATE = regex(
-    rb"[Ss]tep|STEP|xhausted|StopIter|\bcode\b|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
+    rb"[Ss]tep|STEP|xhausted|len\(|oader len|StopIter|\bcode\b|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
 )
 _CUT = 1000
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 #: what changes from line to line in the prefix of one writer
 _TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 _DONE = regex(
-    r"(?i)\b(?:(?:loop|epoch(?: \d{1,9})?|training|train(?:ing)? loop|validation|evaluation) (?:is |has |was "
+    r"(?i)\b(?:(?:loop|ep(?:och)?(?: \d{1,9})?|training|train(?:ing)? loop|validation|evaluation) (?:is |has |was "
     r")?(?:ended|done|finished|completed?|over)"
     r"|(?:finished|completed|done|end of)(?: with)? (?:the )?(?:training|epoch|train(?:ing)? loop|loop|"
     r"validation|evaluation)|reached (?:the )?end"
     r"|exit(?:ing|ed) (?:the )?(?:train(?:ing)? )?loop|training complete"
-    r"|(?:loader|dataloader|dataset|iterator|iterable|shards?) (?:is |are |was )?(?:exhausted|ended)|StopIteration (?:after|at|in)"
+    r"|(?:loader|dataloader|dataset|iterator|iterable|shards?) (?:is |are |was )?(?:exhausted|ended|empty|drained|depleted)|StopIteration (?:after|at|in)"
     r"|(?:ran|run|is) out of (?:data|batches|samples))\b"
 )
 _LEAVING = regex(
@@ -50,9 +50,25 @@ _OVER = regex(
 _STEP = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,12})"
 )
+_BEFORE = regex(
+    r"(?i)(?<![\w.-])(\d{1,12}) (?:steps|iterations|iters|its|batches|updates)\b"
+)  # how many a loop had
+#: how many steps a loop has, by a line that says nothing else
+_LENGTH = regex(
+    r"(?i)^\W{0,3}(?:(?:(?:train|val(?:id)?|my|own|local|num|data)[ _-]?){0,3}(?:loader|dataset|sampler)?(?: (?:has|holds|gives|yields|with|of))?[ :=]{0,3}(\d{1,12}) (?:batches|steps|iterations|iters)"
+    r"|(?:len\(\w{0,12}loader\)|(?:data)?loader len(?:gth)?|num_batches|(?:number of )?(?:batches|steps)(?:[ _]per[ _]epoch|[ _]in[ _]epoch)?)[ =:]{1,3}(\d{1,12}))"
+    r"(?: (?:per|in|each|in total|from|of|this|the|my|an|one|epoch|loader|shard) ?[\w ]{0,40})?\W{0,2}$"
+)
 _EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,9})")
 _OF = regex(r"\s{0,3}(?:/|of)\s{0,3}(\d{1,12})\b")
 _BAR = regex(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
+#: what a bar counts that is no step of a loop, by the word before it: files, shards, records of a data set
+_LOADS = regex(
+    r"(?i)\b(?:(?:down)?load(?:ing|ed|s)?|fetching|map(?:ping)?(?: \(.{1,40}\))?|filter(?:ing)?|flattening|concatenating|casting|grouping|packing|generating|creating|building"
+    r"|preparing|resolving|extracting|unpacking|tokeni[sz](?:ing|er)|pre-?processing|reading|parsing|caching|sav(?:ing|e)|writing|uploading|copying|moving|convert(?:ing)?"
+    r"|quantizing|sharding|merging|initiali[sz]ing|capturing|compiling|comput(?:ing|e) checksums?|verifying|applying|adding|truncating|dropping|shuffling|sorting|indexing|counting"
+    r"|warming|profiling|num examples)\b"
+)
 _NOT_PROGRESS = regex(
     r"Traceback|Error|slurmstepd: |srun: |Running collective|WorkNCCL|NCCL (?:INFO|WARN)|\[[\w/]{0,30}\.(?:cpp|cc):"
 )
@@ -75,13 +91,21 @@ class Progress(Event):
     over: bool = False
 
 
-def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Progress]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopLength(Event, calm=True):
+    """A rank's word on how many steps (`total`) its loop has, before it begins or behind its end."""
+
+    total: int
+
+
+def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Progress | LoopLength]:
     """Return per writer the last `progress` event that counts, the last that says a loop ended and the last that says it leaves or that all is over.
 
     `windows` are (number of the first line, bytes) as `log_scan.Scan` keeps them; the first line of each may
     be cut.
     """
-    last: dict[tuple[str, str], Progress] = {}
+    bare = counts_ranks(windows)
+    last: dict[tuple[str, str], Progress | LoopLength] = {}
     seen: set[tuple[bytes, bytes]] = set()
     candidates: dict[bytes, bool] = {}  # by the form of a line, which is the line with its digits made equal
     prefixes: dict[bytes, list[slice]] = {}  # where the prefix of lines of a form stands, but for its times
@@ -99,11 +123,12 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
             if before in seen:  # a later line of this writer says the same of a later step
                 if (key := unpaced.pop(before, None)) is not None:
                     last[key] = _paced(
-                        last[key], _progress(by_itself(strip_prefix(raw.decode("utf-8", "replace"), 0, file)))
+                        last[key],
+                        _progress(by_itself(strip_prefix(raw.decode("utf-8", "replace"), 0, file), bare)),
                     )
                 continue
             number = first + data.count(b"\n", 0, match.start())
-            line = by_itself(strip_prefix(raw.decode("utf-8", "replace"), number, file))
+            line = by_itself(strip_prefix(raw.decode("utf-8", "replace"), number, file), bare)
             text = line.text.encode()
             prefixes[form] = _but_times(raw[: len(raw) - len(text)] if raw.endswith(text) else raw)
             own = (form, b"".join([raw[part] for part in prefixes[form]]))
@@ -111,20 +136,25 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
             event = _progress(line)
             if event is None:
                 continue
-            counts = event.step is not None or event.epoch is not None or not event.over
-            sort = "leaving" if event.leaving else "done" if event.done else "" if counts else "over"
-            key = (f"{line.origin}|{line.host}", sort)
+            key = (f"{line.origin}|{line.host}", _sort(event))
             if key not in last or last[key].line < event.line:
                 last[key] = event
-                if event.step is not None and event.in_the_year is not None:
+                if isinstance(event, Progress) and event.step is not None and event.in_the_year is not None:
                     unpaced[own] = key
     return sorted(last.values(), key=lambda event: (event.line, event.text))
 
 
-def _paced(event: Progress, before: Progress | None) -> Progress:
+def _sort(event: Progress | LoopLength) -> str:
+    if isinstance(event, LoopLength):
+        return "length"
+    counts = event.step is not None or event.epoch is not None or not event.over
+    return "leaving" if event.leaving else "done" if event.done else "" if counts else "over"
+
+
+def _paced(event: Progress | LoopLength, before: Event | None) -> Progress | LoopLength:
     """Return an event with how long after `before` it was printed."""
     moments = event.in_the_year, before.in_the_year if before is not None else None
-    if moments[0] is None or moments[1] is None or moments[0] < moments[1]:
+    if isinstance(event, LoopLength) or moments[0] is None or moments[1] is None or moments[0] < moments[1]:
         return event
     return replace(event, pace=moments[0] - moments[1])
 
@@ -138,7 +168,7 @@ def _but_times(prefix: bytes) -> list[slice]:
     ]
 
 
-def _progress(line: Line) -> Progress | None:
+def _progress(line: Line) -> Progress | LoopLength | None:
     if _NOT_PROGRESS.search(line.text) or (
         line.source and not line.source.rpartition(":")[0].endswith(".py")
     ):
@@ -148,12 +178,16 @@ def _progress(line: Line) -> Progress | None:
     bar = _BAR.search(line.text)
     if line.text[:1].isspace() and not bar:
         return None  # a line of a traceback or of a report
+    if bar and _LOADS.search(line.text, 0, bar.start()):
+        return None
+    if not bar and (length := _LENGTH.match(line.text)):
+        return line.event(LoopLength, total=int(length[1] or length[2]))
     counted = bar or _STEP.search(line.text)
     leaving = _LEAVING.search(line.text)
     over = _OVER.search(line.text)
     if done is None and counted is None and epoch is None and leaving is None and over is None:
         return None
-    of = _OF.match(line.text, counted.end(1)) if counted else None
+    of = _OF.match(line.text, counted.end(1)) if counted else _BEFORE.search(line.text) if done else None
     return line.event(
         Progress,
         total=int(of.group(1)) if of else None,

@@ -72,6 +72,12 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("dump signal", r"Observed flight recorder dump signal from another rank"),
         ("got stuck for", r"watchdog got stuck for \d{1,9} seconds without"),
         ("to allocate", r"out of memory\. Tried to allocate \d[\d.]{0,9} [KMGTP]iB"),
+        ("ncclUniqueId", r"is setting up NCCL communicator and retrieving ncclUniqueId from \[\d{1,7}\] via c10d key-value store by key '[^'\n]{0,300}', but store->get\([^\n]{1,300}\) got error: [^\n]{1,80}? after \d{1,18} ?ms"),
+        ("terminate called", r"terminate called after throwing an instance of '[\w:]{3,100}'"),
+        ("preamble", r"op\.preamble\.length <= op\.nbytes\.? \d{1,18} vs \d{1,18}"),
+        ("didn't finish", r"\] joined but didn't finish collective #\d{1,18} \("),
+        ("didn't join", r"\] finished collective #\d{1,18}, but didn't join collective #\d{1,18} \("),
+        ("Timeout at ", r"- \[\d{1,7}\] Timeout at collective: [A-Z_]{3,40}, #\d{1,18}"),
         ("Last error", r"Last error:\s{0,4}\S[^\n]{10,200}"),
     )
 )  # fmt: skip
@@ -109,9 +115,19 @@ def mend(data: bytes) -> Mended:
 
 
 def _writers(lines: list[str]) -> Counter[str]:
-    """Return the names of writers that a collector put before lines, each with how often, as far as they repeat."""
-    found = Counter(match[0] for line in lines if (match := _WRITER.match(line)))
-    return Counter({name: times for name, times in found.items() if times >= _NUMBERED})
+    """Return the names of writers that a collector put before lines, each with how often, as far as they repeat.
+
+    What stands behind a full line only, each time, is the rest of a word that a terminal broke: `e` and `rror: wait timeout`.
+    """
+    width = max(map(len, lines)) - 1
+    found, behind = Counter[str](), Counter[str]()
+    for before, line in pairwise(["", *lines]):
+        if match := _WRITER.match(line):
+            found[match[0]] += 1
+            behind[match[0]] += len(before) >= width and not _WRITER.match(before)
+    return Counter(
+        {name: times for name, times in found.items() if times >= _NUMBERED and times > behind[name]}
+    )
 
 
 def _unquoted(line: str) -> str:

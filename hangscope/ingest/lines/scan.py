@@ -40,7 +40,7 @@ class Scan:
     """What a pass over one log gave: events by line, notes, `lines` and bytes (`size`) read, and the raw text just before errors.
 
     `windows` are (number of the first line, bytes) of up to 256 KiB before a first error and at the end of
-    the file: where the last line that a rank printed in peace is to be found.
+    the file: where the last line that a rank printed in peace is to be found. `head` is as much of its beginning.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -48,6 +48,7 @@ class Scan:
     lines: int = 0
     size: int = 0
     windows: list[tuple[int, bytes]] = field(default_factory=list)
+    head: bytes = b""
 
 
 def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
@@ -63,6 +64,7 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
     first, second = next(blocks, None), next(blocks, None)
     if first is not None and second is None and len(first) <= LIMIT:
         first = run.mended(first)
+    run.head = first[:WINDOW] if first is not None else b""
     for block in chain((b for b in (first, second) if b is not None), blocks):
         number = run.block(block, number)
     run.notes.extend(Note("truncated", f"the log breaks off: {error}", file, number) for error in broken)
@@ -107,6 +109,7 @@ class _Run:
         self.bytes = 0
         self.last_number = 0
         self.windows: list[tuple[int, bytes]] = []
+        self.head = b""
         self.before: tuple[int, bytes] = (1, b"")
         self.quiet_bytes = 0  # since the last error
         self.had_error = False
@@ -226,7 +229,7 @@ class _Run:
         number, data = self.before
         if data:
             self.windows.append((number - data.count(b"\n"), data))
-        return Scan(self.kept.events(), self.notes, self.last_number, self.bytes, self.windows)
+        return Scan(self.kept.events(), self.notes, self.last_number, self.bytes, self.windows, self.head)
 
 
 def _tail(data: bytes) -> bytes:

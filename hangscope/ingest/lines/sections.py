@@ -21,6 +21,9 @@ _LEAST = 2  # titles made by hand
 _FILE = regex(r"==> (.{1,300}) <==$")
 _BY_HAND = regex(r"^[^\w\s]{2}|^# |^\$ |[:：]\W{0,3}$")
 _BEARS = regex(rb"\[rank(\d{1,7})\]|\[default\d{1,6}\]:")
+_PRINTED = regex(
+    rb"\s*\[(?:rank|default)\d{1,7}\]:\s*\S"
+)  # by a process: `[rank1]: Traceback (most recent call last):`
 #: of launchers, who speak of all ranks; what stands below them is nobody's own
 _LAUNCHERS = regex(rb"torch[./]distributed[./](?:elastic|launcher|run\b)|slurmstepd: |srun: |mpirun ")
 
@@ -54,6 +57,8 @@ class Sections:
 def _title(line: bytes) -> bytes | None:
     """Return what the lines below a title get in front: nothing below that of a file of no rank. None: it is no title."""
     if len(line) > _LONGEST or not (line.startswith(b"==> ") or b"ank" in line):
+        return None
+    if _PRINTED.match(line):
         return None
     text = line.decode("utf-8", "replace").strip()
     if file := _FILE.match(text):

@@ -86,7 +86,7 @@ RULES: tuple[WarnRule, ...] = (
         r"Marking device \d{1,4} as permanently failed|Fatal error\. Detected \d{1,4} failed devices",
         1,
     ),
-    _rule("port_error", rf"{_IB_EVENT}port err", 1),
+    _rule("port_error", rf"{_IB_EVENT}port err", 1, info=True),
     _rule(
         "",
         rf"{_IB_EVENT}"

@@ -6,7 +6,8 @@
                - [0, 2] joined but didn't finish collective #6 (count from 1)
                  [1] finished collective #5, but didn't join collective #6 (count from 1)
              - Snapshot of ranks' latest states:
-               ...
+               #6 started ranks:
+                 [0, 2] started ALLREDUCE
 
 (torch/csrc/distributed/c10d/TraceUtils.h.) Only the first line carries a prefix; the ranks are local to the
 group.
@@ -40,6 +41,8 @@ _JOINED = regex(r"\[([\d, ]{1,60000})\] joined but didn't finish collective #(\d
 _MISSED = regex(
     r"\[([\d, ]{1,60000})\] finished collective #\d{1,18}, but didn't join collective #(\d{1,18})"
 )
+_STATE = regex(r"^\s*#(\d{1,18}) (started|finished) ranks:")
+_STARTED = regex(r"^\s*\[([\d, ]{1,60000})\] started ([A-Z_]{1,60})\b")
 _PART = regex(r"^\s*(?:- |\[|#\d)")
 _FRAME = regex(r"^\s*#\d{1,4} (.{1,300}?) from (.{1,500}):(\d{1,9})\s*$")
 
@@ -50,7 +53,7 @@ class Desync(
     same_by=("seq", "op", "never_joined", "joined_not_finished", "not_joined"),
     prints_group_rank=True,
 ):
-    """The report of TORCH_NCCL_DESYNC_DEBUG. All ranks are group-local; the mappings are by seq."""
+    """The report of TORCH_NCCL_DESYNC_DEBUG. All ranks are group-local; the mappings are by seq, `started` by the call that they began at `seq`."""
 
     reporter: int | None = None
     op: str | None = None
@@ -58,6 +61,7 @@ class Desync(
     never_joined: tuple[int, ...] = ()
     joined_not_finished: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     not_joined: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    started: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +153,7 @@ class DesyncParser(_ReportParser):
 
     def _end(self, writer: Writer) -> list[Event]:
         report = self._open.pop(writer)
+        report.fields.pop("at", None)
         if not report.fields:
             return []
         event = group_event(report.first, Desync, **report.fields)
@@ -159,6 +164,12 @@ class DesyncParser(_ReportParser):
 
 
 def _take(fields: dict[str, Any], text: str) -> None:
+    if match := _STATE.match(text):
+        fields["at"] = int(match.group(1)) if match.group(2) == "started" else None
+    elif (
+        (match := _STARTED.match(text)) and fields.get("at") is not None and fields["at"] == fields.get("seq")
+    ):
+        fields.setdefault("started", {})[user_op(match.group(2))] = ranks_in(match.group(1))
     if match := _AT.search(text):
         fields |= {"reporter": int(match.group(1)), "op": user_op(match.group(2)), "seq": int(match.group(3))}
     if match := _NEVER.search(text):

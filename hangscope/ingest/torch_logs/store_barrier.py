@@ -6,6 +6,9 @@
 
 (torch/distributed/distributed_c10d.py, `_store_based_barrier`, 1.8 to 2.13; `num_workers_joined` since 2.0, "for 10 seconds" before
 the rank since 2.6, where the level is DEBUG.) The first line comes every ten seconds and proves nothing once the second has come.
+So does what the store's own server prints while it waits, where anything but such lines follows:
+
+    [W1120 15:13:24.102 TCPStore.cpp:158] [c10d] waiting for workers. 3/4 workers joined.
 """
 
 from __future__ import annotations
@@ -25,6 +28,13 @@ _BARRIER = regex(
     r" (?:for )?key: (?P<key>\S{1,300})"
 )
 _COMPLETED = regex(r"Rank (\d{1,7}): Completed store-based barrier for key:(\S{1,300})")
+_WORKERS = regex(
+    r"^(?:\[c10d\] )?waiting for (?:workers|clients)\. (\d{1,7})/(\d{1,7}) (?:workers|clients) joined"
+)
+_SERVER = (-1, "")  # its place among those who wait
+_GOES_ON = regex(
+    r"^(?!\W{0,3}$|.{0,80}(?:\^C|Traceback|Terminated|Error|srun: |slurmstepd: |scancel|cancel|Ctrl))"
+)
 _WORLD = regex(r"\bworld_size=(\d{1,7})")
 _JOINED = regex(r"\b(?:worker_count|num_workers_joined)=(\d{1,7})")
 
@@ -41,16 +51,33 @@ class StoreBarrier(Event, same_by=("world_size", "joined"), calm=True):
 class StoreBarrierParser(LineParser):
     """Reads each rank's last word on a barrier; of one that it passed it says nothing."""
 
-    literals = (b"store based barrier", b"Completed store-based barrier")
+    literals = (
+        b"store based barrier",
+        b"Completed store-based barrier",
+        b"aiting for workers. ",
+        b"aiting for clients. ",
+    )
 
     def __init__(self) -> None:
         self._waits: dict[tuple[int, str], Event] = {}
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether the store's server waits, until its process prints something else."""
+        return _SERVER in self._waits
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Return a timeout; keep who waits until a later line tells how that ended."""
         if match := _COMPLETED.search(line.text):
             self._waits.pop((int(match[1]), match[2]), None)
             return ()
+        if (counted := _WORKERS.match(line.text)) and int(counted[1]) < int(counted[2]):
+            self._waits[_SERVER] = line.event(
+                StoreBarrier, world_size=int(counted[2]), joined=int(counted[1]), waiting=True
+            )
+            return ()
+        if _SERVER in self._waits and line.source is None and _GOES_ON.search(line.text):
+            del self._waits[_SERVER]
         match = _BARRIER.search(line.text)
         if match is None:
             return ()

@@ -10,17 +10,20 @@ from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
-from hangscope.ingest.job_logs import engines, faults, launcher
+from hangscope.ingest.job_logs import announced, engines, faults, launcher
 from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
 from hangscope.ingest.job_logs.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.exit_codes import ExitCodeParser
+from hangscope.ingest.job_logs.exit_lines import exit_events
 from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.held import HeldParser
 from hangscope.ingest.job_logs.horovod import HorovodParser
+from hangscope.ingest.job_logs.kernel import KernelParser
 from hangscope.ingest.job_logs.kubernetes import PodParser
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
+from hangscope.ingest.job_logs.process_ids import process_events
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.job_logs.ray import RayParser
 from hangscope.ingest.lines.parser import LineParser
@@ -48,6 +51,7 @@ from hangscope.regex import regex
 _OF_A_JOB = regex(
     rb"NCCL (?:INFO|WARN) |\[rank\d{1,7}\]:|ProcessGroup[A-Z]\w{2,10}|process_group_\w{2,20}\.cpp|torch[./]distributed|TCPStore"
     rb"|\b(?:(?:TORCH_)?NCCL|TORCH_(?:FR|DISTRIBUTED))_[A-Z]|\b[Hh]orovod|[a-z]: opCount \d|distributed init \(rank|shm_broadcast|\b(?:world_size|nranks)\b"
+    rb"|Communicators\.\.\. \(\d|\bComms +Nodes +Ranks\b"
 )
 _SPEAKS = regex(rb"(?im)^\W{0,3}rank[ :#=_-]{0,2}(\d{1,5})\b")
 
@@ -131,7 +135,7 @@ def read_log(
     parsers: list[LineParser] = [
         TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
         DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
-        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
+        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), KernelParser(), RuleParser(announced.RULES), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
@@ -151,6 +155,8 @@ def read_log(
     )
     reading.tail = last_lines(found.windows) if own else ()
     ends = good_ends(found.windows, file)
+    ends += exit_events(found.windows, file)
+    ends += process_events([(1, found.head), *found.windows], file)
     told = [*found.events, *progress_events(found.windows, file), *ends, *printed]
     events = sorted(told, key=lambda event: event.line)
     recorded = detail.recordings(owned=own)
@@ -236,12 +242,14 @@ def _local_ranks(
 def tasks_are_ranks(events: Sequence[Event]) -> bool:
     """Return whether srun's or mpirun's task numbers are ranks: not where a line shows both and they differ, nor under an agent.
 
-    What srun says of one task per host does not tell: the task may be an agent with eight workers.
+    What srun says of one task per host does not tell: the task may be an agent with eight workers. Who is started by mpirun is a
+    rank of MPI, and so of the job where nothing tells of an agent.
     """
     told = [e for e in events if e.task is not None]
     tasks = {(e.host, e.task) for e in told}
     one_per_host = len({host for host, _ in tasks}) == len(tasks)
-    if told and one_per_host and all(e.by_launcher for e in told):
+    by_mpirun = all(isinstance(e, Exit) and e.via == "mpirun" for e in told)
+    if told and one_per_host and all(e.by_launcher for e in told) and not by_mpirun:
         return False
     for event in events:
         task = event.task

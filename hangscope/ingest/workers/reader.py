@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from hangscope.dataclass import dataclass
 from hangscope.ingest.files import sniff
 from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
+from hangscope.ingest.lines.margin import without_margin
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.templates import Templates
@@ -64,7 +65,8 @@ def read_file(
     """
     kind = "unreadable"
     try:
-        with open_plain(path) as stream:
+        with open_plain(path) as plain:
+            stream = without_margin(plain, _peek(plain))
             kind = sniff.sniff(_peek(stream))
             if kind in _STREAMED:
                 return _STREAMED[kind](stream, shown)

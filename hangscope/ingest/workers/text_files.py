@@ -104,14 +104,15 @@ def tells(told: Wire) -> bool:
         or log["recordings"]
         or nccl["recordings"]
         or nccl["communicators"]
-        or any(row[0] not in ("progress", "printed") for row in log["events"])
+        or any(row[0] not in ("progress", "printed", "loop_length") for row in log["events"])
     )
 
 
 def _with_log(told: Wire, log: Wire) -> Wire:
     """Return the answer with what the same file says as a log; the log's alone where there is nothing else."""
     if not told["threads"] and not told["events"]:
-        return log if tells(log) or told["kind"] == "stacks" else told
+        told_of = tells(log) or told["kind"] == "stacks" or (log["log"] and log["log"]["of_a_job"])
+        return log if told_of else told
     log["threads"], told = [], {**told, "threads": told["threads"] or log["threads"]}
     # gdb's Python frames look like those of a traceback without an end
     log["log"]["events"] = [row for row in log["log"]["events"] if not row[-1].get("truncated")]

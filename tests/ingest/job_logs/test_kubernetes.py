@@ -58,3 +58,16 @@ def test_a_container_that_failed_tells_its_rank(
 def test_other_text_with_a_name_tells_of_no_pod() -> None:
     events = read_log(io.BytesIO(b"Name:   x\nExit Code:   1\n" * 50 + b"y\n" * 500), "notes.txt").events
     assert [e for e in events if e.kind == "exit"] == []
+
+
+@pytest.mark.parametrize(
+    ("head", "host"),
+    [(["$ kubectl -n ml describe pod run-worker-2"], "run-worker-2"), ([], None), (["it says:", ""], None)],
+)
+@pytest.mark.parametrize("indent", ["    ", ""])
+def test_the_quoted_end_of_a_container_is_enough(head: list[str], host: str | None, indent: str) -> None:
+    lines = ["State:          Terminated", "  Reason:       Error", "  Exit Code:    139", "Environment:"]
+    lines += ["  WORLD_SIZE:   8", "  RANK:         5", "", "what now?"]
+    text = "\n".join([*head, *(indent + line for line in lines)])
+    exits = [e for e in read_log(io.BytesIO(text.encode()), "x.txt").events if e.kind == "exit"]
+    assert [(e.rank, e.host, e.told()["code"]) for e in exits] == [(5, host, -11)]

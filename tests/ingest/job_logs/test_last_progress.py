@@ -54,3 +54,28 @@ def test_the_step_of_a_scheduler_is_none_of_the_jobs() -> None:
     ]
     (event,) = progress_events([(1, "\n".join(lines).encode())], "log")
     assert (event.step, event.pace) == (2003, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "total"),
+    [
+        ("rank 2: 312 batches", 312),
+        ("[rank 2] loader has 312 batches", 312),
+        ("rank 2: len(train_loader) = 312", 312),
+        ("rank 2: steps per epoch: 312", 312),
+        ("rank 2: 312 batches done", None),
+        ("rank 2: 312 batches/s", None),
+        ("rank 2: step 312", None),
+    ],
+)
+def test_how_long_a_loop_is(line: str, total: int | None) -> None:
+    events = progress_events([(1, line.encode())], "log")
+    assert [e.total for e in events if e.kind == "loop_length"] == ([] if total is None else [total])
+
+
+@pytest.mark.parametrize(
+    "line", ["ep 2 finished, 410 its", "epoch 2 done after 410 steps", "410 batches, loader empty"]
+)
+def test_how_many_steps_a_loop_had_that_ended(line: str) -> None:
+    (event,) = progress_events([(1, line.encode())], "log")
+    assert event.kind == "progress" and (event.told()["done"], event.told()["total"]) == (True, 410)

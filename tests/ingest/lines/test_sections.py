@@ -62,3 +62,13 @@ def test_a_section_goes_on_in_the_next_block() -> None:
     sections = Sections()
     assert sections.block(b"==> rank1.log <==\nlost\n") == b"==> rank1.log <==\n[rank1]: lost\n"
     assert sections.block(b"more\n") == b"[rank1]: more\n"
+
+
+def test_a_traceback_s_first_line_is_no_title() -> None:
+    lines = [
+        line
+        for rank in (0, 2)
+        for line in (f"[rank{rank}]: Traceback (most recent call last):", f"[rank{rank}]: KeyError: 1")
+    ]
+    data = "\n".join([*lines, "terminate called after throwing an instance of 'x'"]).encode()
+    assert Sections().block(data) == data

@@ -52,3 +52,16 @@ def test_who_still_waits_is_a_guess_at_a_beginning(tmp_path: Path) -> None:
     assert (report.status, report.verdict.cause, report.verdict.confidence) == ("hang", "init_hang", "low")
     assert report.verdict.culprit_ranks == ()
     assert "7 of 8 ranks had joined" in report.verdict.summary
+
+
+SERVER = "[W1120 15:13:2{}.102 TCPStore.cpp:158] [c10d] waiting for workers. {}/4 workers joined."
+
+
+@pytest.mark.parametrize("end", [[], ["^C"], ["[rank0]: Traceback (most recent call last):"]])
+def test_the_store_s_server_that_waits_when_the_text_ends(end: list[str]) -> None:
+    found = barriers(SERVER.format(1, 2), "", SERVER.format(2, 3), *end)
+    assert [(e.joined, e.world_size, e.waiting) for e in found] == [(3, 4, True)]
+
+
+def test_a_server_whose_process_went_on_waits_no_more() -> None:
+    assert barriers(SERVER.format(1, 3), "model ready, 7 layers") == []

@@ -224,3 +224,18 @@ def test_real_incidents(name: str, kind: str, rank: int, fields: dict[str, objec
     assert any(all(getattr(e, key, None) == value for key, value in fields.items()) for e in found)
     truth = json.loads((INCIDENTS / name / "truth.json").read_text())
     assert truth["culprits"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "ranks"),
+    [
+        (["mpirun noticed that process rank 5 with PID 812 on node b2 exited on signal 9 (Killed)."], [5]),
+        (["  Process name: [[40112,1],2]", "  Exit code:    3"], [2]),
+        (["srun: error: gpu07: task 3: Killed"], [None]),
+    ],
+)
+def test_whom_mpirun_started_is_a_rank_and_a_lone_task_of_srun_may_be_an_agent(
+    lines: list[str], ranks: list[int | None]
+) -> None:
+    reading = read_log(io.BytesIO("\n".join(lines).encode()), "job.log")
+    assert [event.rank for event in reading.events if event.kind == "exit"] == ranks

@@ -1,0 +1,43 @@
+"""What processes print of themselves before a group forms: which rank of how many came.
+
+    Initializing distributed: GLOBAL_RANK: 3, MEMBER: 4/4
+    | distributed init (rank 3): env://
+    2026-01-14 05:02:11 | INFO | fairseq.distributed.utils | initialized host gpu07 as rank 3
+
+(lightning/fabric/utilities/distributed.py; the example scripts of torchvision and what was made of them; fairseq.)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from hangscope.dataclass import dataclass
+from hangscope.events import Event
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.rules import Rule, rule
+from hangscope.ingest.recorder.members import MAX_RANKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced(Event, same_by=(), calm=True):
+    """A rank's own word that it came to form a group (of `world_size`, where it says so)."""
+
+    world_size: int | None = None
+
+
+def _announced(line: Line, match: re.Match[str]) -> Event | None:
+    rank, *size = (int(number) for number in match.groups() if number)
+    fits = rank < MAX_RANKS and line.rank in (None, rank) and all(rank < n <= MAX_RANKS for n in size)
+    return replace(line.event(Announced, world_size=size[0] if size else None), rank=rank) if fits else None
+
+
+RULES: tuple[Rule, ...] = (
+    rule(
+        "nitializing distributed: GLOBAL_RANK",
+        r"nitializing distributed: GLOBAL_RANK: (\d{1,7}), MEMBER: \d{1,7}/(\d{1,7})",
+        _announced,
+    ),
+    rule("distributed init (rank ", r"\bdistributed init \(rank (\d{1,7})\)", _announced),
+    rule("initialized host ", r"\binitialized host \S{1,253} as rank (\d{1,7})$", _announced),
+)

@@ -1,0 +1,67 @@
+"""How each process ended, as scripts around a job print it, one line for each.
+
+    rank 1 exited with code 0
+    Process 1 exit code: 0
+    [rank 2] (pid 812) returned with status 1
+    exit code of worker 3: 137
+
+The number of a rank is the rank. What counts processes or workers counts the ranks where there is one line for each from 0 on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangscope.ingest.job_logs.endings import Exit, exit_event
+from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.regex import regex
+
+_LEAST, _MOST = 2, 4096  # processes that are counted
+_CUT = 1000  # bytes of a line
+_CANDIDATE = regex(rb"(?i)exit|return|\bcode\b|status|\brc\b")
+_WHO = (
+    r"(?<!local )\b(?:rank[ :=#_-]{0,2}(\d{1,7})|(?:process|proc|worker|child|trainer)[ :=#_-]{0,2}(\d{1,4}))"
+)
+_PID = r"(?:[\])]? ?[(\[]pid[ :=]{1,2}(\d{1,9})[)\]])?"
+_CODE = r"(?:(?:exit|return)[ _-]?)?(?:code|status)|rc"
+_SAYS = (
+    rf"(?:(?:exit(?:s|ed)?|returned|finished|ended|terminated|died|stopped|left|quit)(?: with)?(?: an?)? (?:{_CODE})"
+    rf"|exit(?:s|ed)?(?: with)?|{_CODE})"
+)
+_NUMBER = r"(-?\d{1,3})(?: \(SIG[A-Z]{1,8}\))?\W{0,3}$"
+_LINE = regex(
+    rf"^(?:\S{{1,60}} ){{0,4}}?\W{{0,3}}{_WHO}{_PID}[\s:,=>\])-]{{1,5}}(?:process )?(?:has |was |is )?{_SAYS}[\s:=(]{{1,4}}{_NUMBER}",
+    re.IGNORECASE,
+)
+_OF = regex(rf"\b(?:{_CODE}) (?:of|from|for) {_WHO}{_PID}[\s:=]{{1,4}}(?:is |was )?{_NUMBER}", re.IGNORECASE)
+
+
+def of_one(text: str) -> re.Match[str] | None:
+    """Return what matches where a line tells how one process of several ended: (rank, number, process id, code)."""
+    return _LINE.match(text) or _OF.search(text)
+
+
+def exit_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Exit]:
+    """Return the ends that the end of a text tells; `windows` are (number of the first line, bytes) as `Scan` keeps them."""
+    first, data = windows[-1] if windows else (1, b"")
+    ends, counted = list[Exit](), dict[int, tuple[Line, int, int | None]]()
+    for number, raw in enumerate(data.split(b"\n"), first):
+        if len(raw) > _CUT or not _CANDIDATE.search(raw):
+            continue
+        line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
+        match = of_one(line.text) if line.source is None else None
+        rank, process, pid, code = (int(n) if n else None for n in match.groups()) if match else (None,) * 4
+        if code is None:
+            continue
+        if rank is not None and rank < MAX_RANKS and len(ends) < _MOST:
+            ends.append(replace(exit_event(line, code, pid=pid, via="script"), rank=rank))
+        elif process is not None and len(counted) < _MOST:
+            counted[process] = (line, code, pid)
+    if len(counted) >= _LEAST and set(counted) == set(range(len(counted))):
+        ends += [
+            exit_event(line, code, task=n, pid=pid, via="script") for n, (line, code, pid) in counted.items()
+        ]
+    return ends
