@@ -1,9 +1,11 @@
 """Whose text stands below a line that somebody wrote above it.
 
-Stack of rank 3:                             whoever collects dumps into one text, right above a process's
-ranks 1-3 all show                           one stack for several ranks
-==> dumps/rank3.txt <==                      a file of which the text is a copy
-The one that prints nothing (rank 0) is at:  a sentence that ends in a colon and names one rank at its end or in brackets
+    Stack of rank 3:                             whoever collects dumps into one text, right above a process's
+    ranks 1-3 all show                           one stack for several ranks
+    ==> dumps/rank3.txt <==                      a file of which the text is a copy
+    The one that prints nothing (rank 0) is at:  a sentence that ends in a colon and names one rank at its end or in brackets
+
+Titles stand above stacks, logs and the entries of dumps alike.
 """
 
 from __future__ import annotations
