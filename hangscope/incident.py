@@ -17,7 +17,6 @@ from hangscope.errors import Note
 from hangscope.events import Event as Event
 from hangscope.frames import Frame as Frame
 from hangscope.frames import Stack as Stack
-from hangscope.state import State as State
 
 if TYPE_CHECKING:  # numpy takes longer to import than everything else here together
     import numpy as np
@@ -30,6 +29,15 @@ else:
 
 #: In the name of a group whose identity across ranks no line or dump tells: it rests on sizes and the order of creation.
 ASSUMED = "(assumed)"
+
+
+class State(int, Enum):
+    """How far one rank's call is known to have come. On gloo a retired last call is UNKNOWN."""
+
+    PENDING = 0
+    STARTED = 1
+    DONE = 2
+    UNKNOWN = 3
 
 
 class Absence(str, Enum):

@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 
 #: Each room may import the rooms before it, and those of its own line.
 ORDER = (
-    ("dataclass", "regex"),
+    ("dataclass", "regex", "rankset"),
     ("frames", "errors"),
     ("checks",),
     ("events",),

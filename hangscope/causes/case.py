@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Any
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.conclusion import Evidence, Source
 from hangscope.dataclass import dataclass
@@ -18,6 +17,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import Knowledge, own_knowledge
+from hangscope.rankset import ranks_phrase
 
 
 @dataclass(slots=True)

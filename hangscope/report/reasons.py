@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import CallRef, Evidence, Hypothesis
 from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
+from hangscope.rankset import ranks_phrase
 from hangscope.regex import regex
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import call_words, counted, duration, sizes_words, utc

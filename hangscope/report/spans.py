@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hangscope.align.rankset import compress
+from hangscope.rankset import compress
 from hangscope.regex import regex
 
 MARK = "\x01"

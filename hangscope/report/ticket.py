@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
+from hangscope.rankset import ranks_phrase
 from hangscope.report.reasons import deciding_facts, other_facts, read_words, standstill, user_frame, weighed
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import counted

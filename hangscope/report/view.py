@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any
 
-from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.analysis import Analysis
 from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
 from hangscope.knowledge.callsite import user_frame
+from hangscope.rankset import compress, ranks_phrase
 from hangscope.report.masking.redaction import CONTRACT, Redaction
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.masking.walk import change_texts, texts_in

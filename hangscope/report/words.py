@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from hangscope.align.rankset import compress
 from hangscope.conclusion import CallRef
+from hangscope.rankset import compress
 from hangscope.regex import regex
 
 #: What a rank is in an incident, in the order of the rank map's states.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
@@ -20,6 +19,7 @@ from hangscope.explain.text.excerpt import beyond_the_text, not_collected, witho
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
+from hangscope.rankset import ranks_phrase
 from hangscope.verdict.damage import TOLD, damage, doubtful_death
 from hangscope.verdict.status import trouble
 

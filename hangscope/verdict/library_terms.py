@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.causes.case import Case, Match, at, who
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Extra, Stalled
@@ -13,6 +12,7 @@ from hangscope.incident import Stack
 from hangscope.knowledge.callsite import user_frame, user_frames
 from hangscope.knowledge.library import Reading, first_difference
 from hangscope.knowledge.rule import Rule, Situation
+from hangscope.rankset import ranks_phrase
 
 _ALONE = frozenset({"rank_conditional_collective", "collective_mismatch"})
 

@@ -9,10 +9,10 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case
 from hangscope.events import Event
 from hangscope.explain.finding import Lagging
-from hangscope.ingest.job_logs.deepspeed import Spawned
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, JobCompleted, WorkersEnded
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.good_ends import Served
+from hangscope.ingest.job_logs.launchers.deepspeed import Spawned
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras.snapshot import NcclRas

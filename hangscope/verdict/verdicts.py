@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.align.rankset import compress, ranks_phrase
 from hangscope.causes.case import Case, Match, at, quote
 from hangscope.conclusion import CallRef, Evidence, Location, Verdict
 from hangscope.explain.predict import Replay
@@ -16,6 +15,7 @@ from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
+from hangscope.rankset import compress, ranks_phrase
 from hangscope.verdict import substantiation
 
 _ONCE_MORE = (

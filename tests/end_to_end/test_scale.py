@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hangscope
-from hangscope.align.rankset import compress
 from hangscope.analysis import analyse
 from hangscope.ingest.assemble import assemble
 from hangscope.ingest.recorder import flight_recorder
@@ -29,6 +28,7 @@ from hangscope.ingest.recorder.members import Members, parse_members
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers import reader
 from hangscope.ingest.workers.reading import Reading
+from hangscope.rankset import compress
 from hangscope.report.view import build_document
 from tests.conftest import analyze
 from tests.in_thread import InThisThread

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.align.group_ranks import GroupRanks
 from hangscope.explain.statements.deaths import own_deaths
+from hangscope.explain.statements.group_ranks import GroupRanks
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.incident import Incident

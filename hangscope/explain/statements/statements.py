@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TypeVar
 
-from hangscope.align.group_ranks import GroupRanks
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
+from hangscope.explain.statements.group_ranks import GroupRanks
 from hangscope.frames import Frame, Stack
 from hangscope.incident import CallKind
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
-from hangscope.ingest.job_logs.ray import WorkerDied
+from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreTimeout

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hangscope.align.group_ranks import Label, label_of
 from hangscope.align.matching import match_key
 from hangscope.explain.finding import Different, Late, OwnCall, StuckCall
+from hangscope.explain.statements.group_ranks import Label, label_of
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.excerpt import traced
 from hangscope.explain.text.sides import two_sides

@@ -20,7 +20,7 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.fingerprints import absent_of, in_another_call
 from hangscope.explain.text.sides import stood, two_sides
 from hangscope.incident import CallKind, Incident
-from hangscope.ingest.job_logs.horovod import HorovodStall
+from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport

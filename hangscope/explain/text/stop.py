@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from time import gmtime, strftime
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.explain.statements.standstill import for_hours
@@ -39,6 +38,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
+from hangscope.rankset import ranks_phrase
 
 #: Kinds of lines that prove that a rank waited until a timeout, the most telling first.
 PROOFS: tuple[type[Event], ...] = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hangscope.events import Event
 from hangscope.ingest.job_logs.announced import Announced
-from hangscope.ingest.job_logs.horovod import HorovodStall
+from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
 from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator

@@ -9,7 +9,7 @@ from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import Exit, ExitOk
 from hangscope.ingest.job_logs.faults import OomHost, Xid
 from hangscope.ingest.job_logs.held import Held
-from hangscope.ingest.job_logs.ray import WorkerDied
+from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.nccl.init import NcclInit
 from hangscope.regex import regex
 

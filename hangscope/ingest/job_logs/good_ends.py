@@ -19,7 +19,7 @@ from dataclasses import replace
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import WorkersEnded
-from hangscope.ingest.job_logs.exit_lines import of_one
+from hangscope.ingest.job_logs.launchers.exit_lines import of_one
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.regex import regex
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hangscope.ingest.job_logs.deepspeed import Spawned
+from hangscope.ingest.job_logs.launchers.deepspeed import Spawned
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.regex import regex

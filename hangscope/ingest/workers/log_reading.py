@@ -10,22 +10,23 @@ from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
-from hangscope.ingest.job_logs import announced, engines, faults, launcher
+from hangscope.ingest.job_logs import announced, engines, faults
 from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
-from hangscope.ingest.job_logs.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
-from hangscope.ingest.job_logs.exit_codes import ExitCodeParser
-from hangscope.ingest.job_logs.exit_lines import exit_events
-from hangscope.ingest.job_logs.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.held import HeldParser
-from hangscope.ingest.job_logs.horovod import HorovodParser
 from hangscope.ingest.job_logs.kernel import KernelParser
-from hangscope.ingest.job_logs.kubernetes import PodParser
+from hangscope.ingest.job_logs.launchers import launcher
+from hangscope.ingest.job_logs.launchers.deepspeed import DeepSpeedParser
+from hangscope.ingest.job_logs.launchers.exit_codes import ExitCodeParser
+from hangscope.ingest.job_logs.launchers.exit_lines import exit_events
+from hangscope.ingest.job_logs.launchers.failure_table import FailureTableParser
+from hangscope.ingest.job_logs.launchers.horovod import HorovodParser
+from hangscope.ingest.job_logs.launchers.kubernetes import PodParser
+from hangscope.ingest.job_logs.launchers.ray import RayParser
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
 from hangscope.ingest.job_logs.process_ids import process_events
 from hangscope.ingest.job_logs.progress import progress_events
-from hangscope.ingest.job_logs.ray import RayParser
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.rules import RuleParser
 from hangscope.ingest.lines.scan import scan

@@ -197,7 +197,7 @@ def _read_pack(stream: BinaryIO, shown: str, hand_over: Callable[[Part], None] |
 
 
 def _read_json(data: bytes, shown: str) -> Wire:
-    from hangscope.ingest.job_logs import failure_table
+    from hangscope.ingest.job_logs.launchers import failure_table
     from hangscope.ingest.nccl.ras import reading as ras
     from hangscope.ingest.stacks import dumps
     from hangscope.ingest.workers import text_files

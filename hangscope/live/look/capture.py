@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from pathlib import Path
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.folder import RunFolder, leave
@@ -22,6 +21,7 @@ from hangscope.live.look.debug_server import ask_debug_server
 from hangscope.live.look.pipe import ask_pipe
 from hangscope.live.look.processes import Process
 from hangscope.live.look.spy import Spy
+from hangscope.rankset import ranks_phrase
 
 GAP = 2.0  # seconds between two looks: what has not moved in between stands still
 _ANSWER = 4.0  # seconds for agents to answer; they look once a second

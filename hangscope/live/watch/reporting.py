@@ -82,7 +82,7 @@ class Reporting:
 
     def _ranks_elsewhere(self) -> WarningPart | None:
         """Return what the report says of ranks whose node does not share the folder, with how to join the nodes' evidence."""
-        from hangscope.align.rankset import ranks_phrase
+        from hangscope.rankset import ranks_phrase
         from hangscope.report.schema.document import WarningPart
 
         logs = self.folder.path.glob("logs/restart_*/rank_*.*")

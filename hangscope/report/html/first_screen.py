@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.align.rankset import ranks_phrase
 from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
 from hangscope.knowledge.catalog import CATALOG
+from hangscope.rankset import ranks_phrase
 from hangscope.report.reasons import read_words
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.pictures import Moment, StripData

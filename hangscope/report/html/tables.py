@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from hangscope.align.rankset import compress
 from hangscope.dataclass import dataclass
+from hangscope.rankset import compress
 from hangscope.report.schema.document import Document, FrontierRow, GroupPart, InputPart, RankPart
 from hangscope.report.words import counted, cut, cut_path
 

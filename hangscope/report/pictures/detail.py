@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hangscope.align.rankset import compress
 from hangscope.align.waitgraph import Host
+from hangscope.rankset import compress
 from hangscope.report import told
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.pictures.topology import Mesh

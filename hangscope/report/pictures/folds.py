@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from hangscope.align.rankset import compress
 from hangscope.align.waitgraph import Host
+from hangscope.rankset import compress
 from hangscope.report.pictures.topology import Mesh
 from hangscope.report.pictures.wait_edges import Drawn
 from hangscope.report.schema.pictures import FoldRow, MapFold

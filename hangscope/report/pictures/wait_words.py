@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.align.rankset import ranks_phrase
+from hangscope.rankset import ranks_phrase
 from hangscope.report.schema.pictures import WaitEdge, WaitNode
 from hangscope.report.subject import Subject
 from hangscope.report.words import counted, cut, some_ranks

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from hangscope.align.p2p import PairInstance
-from hangscope.align.rankset import compress
 from hangscope.align.roots import components
 from hangscope.align.waitgraph import Called, Host, Instance, Unnamed, Untold
+from hangscope.rankset import compress
 from hangscope.report.pictures.wait_edges import Drawn, Edges, VerdictCall
 from hangscope.report.pictures.wait_words import sentences
 from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture

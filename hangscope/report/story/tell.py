@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hangscope.align.rankset import compress, ranks_phrase
+from hangscope.rankset import compress, ranks_phrase
 from hangscope.regex import regex
 from hangscope.report import told
 from hangscope.report.pictures.call_diff.behaviour import Behaviour

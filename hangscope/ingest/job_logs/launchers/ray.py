@@ -19,8 +19,8 @@ from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.job_logs.deepspeed import Spawned
 from hangscope.ingest.job_logs.faults import OomHost
+from hangscope.ingest.job_logs.launchers.deepspeed import Spawned
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.members import MAX_RANKS

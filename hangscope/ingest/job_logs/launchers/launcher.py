@@ -29,7 +29,7 @@ from hangscope.ingest.job_logs.endings import (
     signal_name,
 )
 from hangscope.ingest.job_logs.faults import OomHost
-from hangscope.ingest.job_logs.ray import WorkerDied
+from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rules import Rule, rule, told
 from hangscope.ingest.recorder.values import short_number
