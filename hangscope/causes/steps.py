@@ -79,6 +79,15 @@ class Steps:
                 return own
         return None
 
+    @property
+    def others_over(self) -> list[Progress]:
+        """Return the last words of those who wait, where all say that their loop is over and a culprit counts a step beyond."""
+        last = [
+            *self.own.values(),
+            *(self.last[r] for r in self.waiting if r in self.last and self.last[r].done),
+        ]
+        return last if self.ran_further and len(last) == len(self.own) + len(self.waiting) else []
+
     @cached_property
     def uneven(self) -> tuple[Progress | LoopLength, Progress | LoopLength] | None:
         """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
