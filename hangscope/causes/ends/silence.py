@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hangscope.causes.case import Case, Match, answer, last_output, quote, who
+from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.participation import busy, calls_stay_open
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unseen
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.excerpt import not_collected
+from hangscope.explain.text.steps import last_output
 from hangscope.incident import Event, RankRecord
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
@@ -134,7 +135,7 @@ def _at_work(rank: int, word: PrintedTail) -> Match:
 
 def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     """Return the answer for ranks whose last output says that they leave, or that their loop is over."""
-    last = [e for r in culprits if (e := last_output(case, r)) is not None]
+    last = [e for r in culprits if (e := last_output(case.statements, r)) is not None]
     bye = [e for e in last if e.leaving or e.done or e.over]
     if len(bye) < len(culprits):
         return None
