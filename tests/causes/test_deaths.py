@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import analyze
+from tests.simulator import Remains, collect, simulate
 from tests.text_lines import (
     CLOSED,
     at,
@@ -391,3 +393,14 @@ def test_who_says_behind_its_error_that_it_is_done_survived_it(tmp_path: Path) -
 def test_whom_mpirun_calls_the_first_ended_the_job(tmp_path: Path) -> None:
     lines = ["The first process to do so was:", "", "  Process name: [[40112,1],2]", "  Exit code:    3"]
     assert short(told(tmp_path, lines)) == ("crashed_rank", (2,), "high")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_dumps_of_the_attempt_before_do_not_acquit_who_died_in_the_last_one(
+    tmp_path: Path, seed: int
+) -> None:
+    left = Remains(simulate("two_attempts", seed))
+    kept = collect(left, "full")
+    left.write(tmp_path, kept)
+    verdict = judged(analyze(tmp_path))
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", tuple(left.truth(kept).culprits))
