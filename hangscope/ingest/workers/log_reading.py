@@ -135,7 +135,7 @@ def read_log(
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
         TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
-        DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
+        DesyncParser(), FailedStackParser(), wrapper.WrapperParser(), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
         RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), KernelParser(), RuleParser(announced.RULES), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
