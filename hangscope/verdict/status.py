@@ -50,6 +50,8 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     early = finding.stuck.view.early if finding.stuck.view is not None else set[int]()
     free = seen - waiting - blocked - early
     alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)
+    if len(waiting) < 2 and finding.stuck.view is not None and not finding.stuck.view.group.members_known:
+        return True  # of two that were seen, of who knows how many, one is always ahead
     return not alone and len(free) >= len(waiting)
 
 

@@ -51,6 +51,15 @@ def test_one_who_is_idle_while_all_others_wait_is_named(tmp_path: Path) -> None:
     assert blame(judged(tmp_path, recorders))[::2] == ("hang", (1,))
 
 
+def test_of_two_that_were_seen_of_a_group_of_unknown_size_one_is_always_ahead(tmp_path: Path) -> None:
+    groups = {"0": ("default_pg", range(4)), "1": ("", range(4))}  # of several groups gloo records no members
+    recorders = [Recorder(rank, groups, "gloo") for rank in (0, 1)]
+    for recorder in recorders:
+        recorder.call("broadcast", times=3).call("all_reduce", "1", times=20)
+    recorders[0].call("all_reduce", "1", state="scheduled")
+    assert blame(judged(tmp_path, recorders)) == ("inconclusive", "unknown", ())
+
+
 @pytest.mark.parametrize(
     ("made", "answer"),
     [
