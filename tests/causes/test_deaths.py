@@ -391,3 +391,31 @@ def test_who_says_behind_its_error_that_it_is_done_survived_it(tmp_path: Path) -
 def test_whom_mpirun_calls_the_first_ended_the_job(tmp_path: Path) -> None:
     lines = ["The first process to do so was:", "", "  Process name: [[40112,1],2]", "  Exit code:    3"]
     assert short(told(tmp_path, lines)) == ("crashed_rank", (2,), "high")
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [("ValueError: no such label: 7", ("crashed_rank", (1,))), (CLOSED, ("unknown", ()))],
+)
+def test_the_parent_of_spawned_processes_prints_the_error_of_the_one_that_failed(
+    tmp_path: Path, error: str, answer: tuple[str, tuple[int, ...]]
+) -> None:
+    spawn = "/opt/torch/multiprocessing/spawn.py"
+    lines = [
+        "Traceback (most recent call last):",
+        f'  File "{spawn}", line 211, in join',
+        "    raise ProcessRaisedException(msg)",
+    ]
+    lines += ["torch.multiprocessing.spawn.ProcessRaisedException: ", ""]
+    lines += ["-- Process 1 terminated with the following error:", "Traceback (most recent call last):"]
+    lines += [
+        f'  File "{spawn}", line 87, in _wrap',
+        "    fn(i, *args)",
+        '  File "/w/train.py", line 8, in work',
+        "    step()",
+        error,
+    ]
+    assert (
+        short(told(tmp_path, {"run.err": lines, "run.out": [f"[rank{n}] step 4" for n in range(3)]}))[:2]
+        == answer
+    )
