@@ -203,6 +203,23 @@ def test_who_is_idle_in_its_dump_when_its_peers_lose_it_left_and_who_lets_them_t
 @pytest.mark.parametrize(
     ("began", "cause"), [("10:00:55", "early_exit"), ("10:00:20", "stuck_rank"), ("", "stuck_rank")]
 )
+@pytest.mark.parametrize(("by_agent", "cause"), [(True, "early_exit"), (False, "crashed_rank")])
+def test_who_lived_until_the_agent_ended_all_left_its_peers_and_whom_a_script_saw_killed_died(
+    tmp_path: Path, by_agent: bool, cause: str
+) -> None:
+    lines = [f"[rank{rank}] step 4" for rank in range(3)] + [f"[rank{rank}]: {CLOSED}" for rank in (0, 1)]
+    codes = {0: -15, 1: 1, 2: -15}
+    rows = [text for n, code in codes.items() for text in (f"[{n}]:", f"  rank      : {n} (local_rank: {n})", f"  exitcode  : {code} (pid: {30 + n})", "  error_file: <N/A>")]  # fmt: skip
+    ends = ["=" * 60, "train.py FAILED", "-" * 60, "Failures:", *rows, "=" * 60]
+    if not by_agent:
+        ends = [
+            "rank 2 killed by signal 15 (SIGTERM)",
+            "rank 0 exited with code 1",
+            "rank 1 exited with code 1",
+        ]
+    assert short(told(tmp_path, [*lines, *ends]))[:2] == (cause, (2,))
+
+
 def test_a_monitored_barrier_that_fails_before_its_timeout_can_be_over_lost_a_process(
     tmp_path: Path, began: str, cause: str
 ) -> None:

@@ -29,7 +29,7 @@ from hangscope.ingest.torch_logs.wrapper import (
 )
 
 _GAVE_UP = "Application timeout caused pair closure"  # whose own timeout closed the connection
-_SWEPT = frozenset({-15, 143})  # how who lives ends when a launcher ends all
+_SWEPT = frozenset({-15, 143})  # how who lives ends when torchrun's agent ends all
 _LOOK = "Look for the end of {}: its exit code or signal in the launcher's output, and the kernel log of its host."
 
 
@@ -178,7 +178,7 @@ def left_unheard(case: Case) -> Match | None:
     gave_up = {e.rank for e in statements.all(GlooClosed, GlooTimeout, WatchdogTimeout)} - lost
     if (left := _said_goodbye(case, culprits)) is not None and (left.strength or not gave_up):
         return left
-    swept = any(e.code in _SWEPT for e in statements.of(rank, Exit))
+    swept = any(e.via == "table" and e.code in _SWEPT for e in statements.of(rank, Exit))
     dumped = record.seen and record.dump_file is not None
     if (
         (dumped and gave_up)
