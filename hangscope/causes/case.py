@@ -13,7 +13,6 @@ from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.incident import CallKind, Event, Frame, Incident, Stack
-from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import Knowledge, own_knowledge
@@ -149,11 +148,6 @@ def who(ranks: Iterable[int], nobody: str = "one side") -> str:
 def at(frame: Frame | None) -> str:
     """Return a line of the user's for a sentence: ` (train.py:31)`, empty where it is not known."""
     return f" ({frame.file.rsplit('/', 1)[-1]}:{frame.line})" if frame is not None else ""
-
-
-def last_output(case: Case, rank: int) -> Progress | None:
-    """Return the last line of a rank's own output that counts or tells of its progress."""
-    return max(case.statements.of(rank, Progress), key=lambda e: (e.file, e.line), default=None)
 
 
 def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: str = "for") -> Evidence:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangscope.causes.case import Case, Match, last_output, quote
+from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.mismatch import received
 from hangscope.conclusion import Evidence
 from hangscope.explain.statements.statements import WAITED
+from hangscope.explain.text.steps import last_output
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.torch_logs.c10d import DumpObserved
@@ -39,7 +40,7 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
             yield quote(skip, f"rank {rank} said that it skipped: {skip.text}")
         for idle in statements.of(rank, DumpObserved)[:1]:
             yield quote(idle, f"rank {rank} had nothing overdue when the others timed out: {idle.text}")
-        words = last_output(case, rank)
+        words = last_output(statements, rank)
         if words is not None and (words.done or words.leaving):
             yield quote(words, f"rank {rank} printed last: {words.text}")
         for raised in statements.of(rank, RankException)[:1]:

@@ -12,7 +12,7 @@ from math import prod
 
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
-from hangscope.causes.steps import Steps
+from hangscope.explain.text.steps import Steps
 from hangscope.incident import CallKind, Frame, Stack
 from hangscope.knowledge.callsite import is_gradient, position_to_loop, user_frame, user_frames
 
@@ -27,7 +27,8 @@ class Difference:
     """Compares the culprit's call with the waiting one; both may be unknown."""
 
     def __init__(self, case: Case) -> None:
-        self.case, self.finding, self.steps = case, case.finding, Steps(case)
+        self.case, self.finding = case, case.finding
+        self.steps = Steps(case.incident, case.statements, case.finding)
         self.known = case.finding.own.kind is not None and case.finding.stuck.kind is not None
         self.own = case.finding.own.kind or UNKNOWN
         self.peer = case.finding.stuck.kind or UNKNOWN

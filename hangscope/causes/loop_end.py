@@ -68,7 +68,8 @@ def _by_its_call(d: Difference) -> Match | None:
     # What rank 0 alone does behind a step (a print, a sample, a checkpoint) is rather its own call.
     if d.of_the_loop or d.beyond is None or culprits == (0,):
         return None
-    if not (d.peer_gradient or any("/torch/nn/" in frame.file for frame in d.peer.stack)):
+    of_a_model = any("/torch/nn/" in f.file or "fsdp" in f.file.lower() for f in d.peer.stack)
+    if not (d.peer_gradient or of_a_model or finding.stuck.history is None):
         return None  # a loop of calls made by hand, not in a model's forward or backward: an extra one at its end looks the same
     # Who of two made a step too many is not told.
     view = finding.stuck.view

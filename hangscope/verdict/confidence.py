@@ -15,12 +15,13 @@ from hangscope.causes.ends.process import shows_a_wait
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
+from hangscope.explain.statements.deaths import doubt
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.rankset import ranks_phrase
-from hangscope.verdict.damage import TOLD, damage, doubtful_death
+from hangscope.verdict.damage import TOLD, damage
 from hangscope.verdict.status import trouble
 
 LOW, MEDIUM = 0, 1
@@ -89,8 +90,11 @@ def _unseen(case: Case, match: Match) -> set[int]:
 
 def damaged(case: Case, match: Match) -> Doubts:
     """Files are damaged or lines torn, or an error is one that a peer's end brings about as well."""
-    if why := damage(case, match) or doubtful_death(case, match):
+    if why := damage(case, match):
         yield MEDIUM, why
+    for death in case.statements.first_deaths if match.cause == "crashed_rank" else ():
+        if death.rank in match.culprits and (why := doubt(death, case.statements)):
+            yield MEDIUM, why
 
 
 def went_on(case: Case, match: Match) -> Doubts:

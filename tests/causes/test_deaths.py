@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import analyze
+from tests.simulator import Remains, collect, simulate
 from tests.text_lines import (
     CLOSED,
     at,
@@ -419,3 +421,14 @@ def test_the_parent_of_spawned_processes_prints_the_error_of_the_one_that_failed
         short(told(tmp_path, {"run.err": lines, "run.out": [f"[rank{n}] step 4" for n in range(3)]}))[:2]
         == answer
     )
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_dumps_of_the_attempt_before_do_not_acquit_who_died_in_the_last_one(
+    tmp_path: Path, seed: int
+) -> None:
+    left = Remains(simulate("two_attempts", seed))
+    kept = collect(left, "full")
+    left.write(tmp_path, kept)
+    verdict = judged(analyze(tmp_path))
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", tuple(left.truth(kept).culprits))

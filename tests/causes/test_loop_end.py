@@ -197,6 +197,14 @@ def test_calls_of_one_line_are_no_steps_of_an_epoch_between_two_of_it(tmp_path: 
     assert blame(report) == ("hang", "uneven_loader", (0,)) and level(report) == "low"
 
 
+def test_ranks_behind_the_loop_while_a_stage_waits_for_its_sends_have_left_it(tmp_path: Path) -> None:
+    """A whole pipeline each had a batch less: their call is on another group than the receives of the others."""
+    left = Remains(simulate("uneven_loader", 8))
+    left.write(tmp_path, collect(left, "full"))
+    report = analyze(tmp_path)
+    assert report.verdict is not None and report.verdict.cause == "uneven_loader"
+
+
 def test_of_two_that_part_at_the_end_of_a_loop_the_one_that_left_is_a_guess() -> None:
     """Which of them made a step too many or too few, the others of a larger group would show."""
 

@@ -118,7 +118,8 @@ def died(case: Case) -> Match | None:
     if len(deaths) < len(statements.first_deaths) and all(isinstance(d.event, Exit) for d in deaths):
         return None  # ranks that waited were ended in the same moment
     culprits = tuple(sorted({d.rank for d in deaths}))
-    first = deaths[0]
+    first, named = deaths[0], case.finding.culprits
+    doubtful = bool(named) and culprits != named and _may_be_of_another_attempt(case)
     why = f"{who(culprits)} {first.how}"
     if isinstance(first.event, RankException | Exit) and first.event.message and first.exception:
         why += f": {first.event.message[:160]}"
@@ -129,7 +130,7 @@ def died(case: Case) -> Match | None:
         culprits,
         why,
         *_remedy(case, first),
-        strength=2 if len(culprits) == 1 else 1,
+        strength=0 if doubtful else 2 if len(culprits) == 1 else 1,
         category="hardware" if first.event.kind in ("xid", "cuda_error") else None,
         evidence=[death.event for death in deaths],
         frame=first.frame,
@@ -169,12 +170,17 @@ def _refused_at_start(case: Case, event: Event) -> bool:
 
 def _is_the_root(case: Case, death: Death) -> bool:
     finding = case.finding
-    if death.rank in finding.culprits or not case.solid:
+    if death.rank in finding.culprits or not case.solid or _may_be_of_another_attempt(case):
         return True
     if isinstance(finding, Different | Extra | Late):
         return finding.tie and not finding.culprits and _raised_before_it_waited(case, death)
     # The dumps show this rank inside a call: it died there, of the freeze or after it.
     return death.rank not in case.graph.waiting and not (isinstance(finding, Absent) and finding.culprits)
+
+
+def _may_be_of_another_attempt(case: Case) -> bool:
+    """Return whether the logs go on behind a restart: the dumps may be what the attempt before left."""
+    return any(note.code == "several_attempts" for note in case.incident.notes)
 
 
 def _raised_before_it_waited(case: Case, death: Death) -> bool:

@@ -25,12 +25,19 @@ from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogStatus
+from hangscope.ingest.torch_logs.c10d import (
+    DumpObserved,
+    DumpSignal,
+    HeartbeatTimeout,
+    WatchdogStatus,
+    WatchdogTimeout,
+)
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.callsite import user_frame
+from hangscope.regex import regex
 
-_ABORTS = frozenset({-6, 134})
+_ABORTS = frozenset({-6, 134})  # by SIGABRT, as a launcher or a shell tells it
 _CLEANUPS = frozenset({-15, 143})
 _OF_THE_FIRST = ("composer", "test", "mpirun")
 _GRACE = (
@@ -38,6 +45,21 @@ _GRACE = (
 )
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
+REPLACED = "\ufffd"  # stands for bytes that are no text
+#: Where calls of the communication layer raise what C++ threw, and what Python raises there for a wrong argument.
+_COMMUNICATION = (
+    "distributed/distributed_c10d.py",
+    "distributed/rendezvous.py",
+    "distributed/_functional_collectives.py",
+)
+_ARGUMENT_ERRORS = frozenset(
+    {"ValueError", "TypeError", "AssertionError", "KeyError", "IndexError", "AttributeError"}
+)
+#: What stands in its messages, so that one of them is known where a letter of it is changed.
+_ITS_WORDS = regex(
+    r"[Cc]ollective|\bpeers?\b|nccl|NCCL|gloo|[Bb]arrier|\bDDP\b|ProcessGroup|communicator|TCPStore|across all ranks|"
+    r"\[[Rr]ank \d|[Rr]anks? \d{1,7} (?:failed|is|successfully)|failed to pass|Op type|Sequence number|SequenceNumber|OpType|TensorShape"
+)
 #: What a rank tells that waited for others, or noticed something, before it was aborted.
 _ABORTING: tuple[type[Event], ...] = (
     *WAITED, GlooSizeMismatch, Terminate, RankException, HeartbeatTimeout, DumpSignal, DumpObserved, WatchdogStatus,
@@ -174,3 +196,27 @@ def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> li
         return any(e.file == event.file and e.line > event.line for e in later)
 
     return [e for e in statements.of(rank, kind) if not (went_on(e) or of_a_wait(e))]
+
+
+def doubt(death: Death, statements: Statements) -> str:
+    """Return why a death may be none, or none of the rank's own; nothing where it is one.
+
+    Its traceback's beginning, or all of its frames, are not there, and nothing else says that the rank ended. Or the
+    communication layer raised it, in words that no rule knows: a rank whose peer is gone gets such an error, too.
+    """
+    event, told, who = death.event, statements.exits.get(death.rank), f"rank {death.rank}"
+    if isinstance(event, Exit) and event.code in _ABORTS and statements.all(WatchdogTimeout):
+        return (
+            f"a watchdog aborts its process, too, as those of others did: what {who} said of it may be lost"
+        )
+    if not isinstance(event, RankException):
+        return ""
+    if any(REPLACED in frame.file + frame.name for frame in event.frames):
+        return f"the traceback of {who} holds bytes that are no text"
+    if event.torn and (told is None or not told.code):
+        return f"the traceback of {who} is not whole: its last line may be of an error that was caught"
+    place = event.frames[0].file.replace("\\", "/") if event.frames else ""
+    of_peers = place.endswith(_COMMUNICATION) or _ITS_WORDS.search(event.message)
+    if of_peers and event.type.rsplit(".", 1)[-1] not in _ARGUMENT_ERRORS:
+        return f"the communication layer raised {who}'s error, as it also does for what a peer did"
+    return ""

@@ -21,9 +21,8 @@ _LEAST = 2  # titles made by hand
 _FILE = regex(r"==> (.{1,300}) <==$")
 _BY_HAND = regex(r"^[^\w\s]{2}|^# |^\$ |[:：]\W{0,3}$")
 _BEARS = regex(rb"\[rank(\d{1,7})\]|\[default\d{1,6}\]:")
-_PRINTED = regex(
-    rb"\s*\[(?:rank|default)\d{1,7}\]:\s*\S"
-)  # by a process: `[rank1]: Traceback (most recent call last):`
+#: by a process: `[rank1]: Traceback (most recent call last):`
+_PRINTED = regex(rb"[ \t]{0,8}\[(?:rank|default)\d{1,7}\]:[ \t]{0,8}\S")
 #: of launchers, who speak of all ranks; what stands below them is nobody's own
 _LAUNCHERS = regex(rb"torch[./]distributed[./](?:elastic|launcher|run\b)|slurmstepd: |srun: |mpirun ")
 

@@ -65,7 +65,7 @@ _BELOW_A_TITLE = 3  # lines that may stand between it and the dump, empty ones a
 _ANY = regex(
     rb"^(?:\[[\w:.-]{1,60}\]:? ?){0,2}(?:(?:Current thread|Thread) 0x[0-9a-fA-F]+(?: \[[^\]]{0,80}\])? \(most"
     rb" recent call first\):"
-    rb"|# Thread \d{1,19}\s*\n+  File \""
+    rb"|# Thread \d{1,19}[ \t\r]{0,8}\n{1,8}  File \""
     rb"|Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:idle|active)[a-z+]{0,20}\)|Thread \d+ \((?:Thread 0x[0-9a-f]+ "
     rb")?\(?LWP \d+|#0 +0x[0-9a-f]+ in )",
     re.MULTILINE,

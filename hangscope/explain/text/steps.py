@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from hangscope.causes.case import Case, last_output
+from hangscope.explain.finding import Finding
+from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.output import batches
-from hangscope.incident import Event
+from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
 from hangscope.regex import regex
@@ -22,21 +23,25 @@ def _words(event: Event) -> str:
     return " ".join(_WORDS.sub(" ", event.text).split())
 
 
+def last_output(statements: Statements, rank: int) -> Progress | None:
+    """Return the last line of a rank's own output that counts or tells of its progress."""
+    return max(statements.of(rank, Progress), key=lambda e: (e.file, e.line), default=None)
+
+
 class Steps:
     """Compares the output of the culprits with that of those who wait."""
 
-    def __init__(self, case: Case) -> None:
-        self.case, self.statements, self.waiting = case, case.statements, case.finding.waiting
-        last = ((rank, last_output(case, rank)) for rank in (*case.finding.culprits, *self.waiting))
+    def __init__(self, incident: Incident, statements: Statements, finding: Finding) -> None:
+        self.incident, self.statements = incident, statements
+        self.culprits, self.waiting = finding.culprits, finding.waiting
+        last = ((rank, last_output(statements, rank)) for rank in (*self.culprits, *self.waiting))
         self.last = {rank: line for rank, line in last if line is not None}
-        self.own = {rank: self.last[rank] for rank in case.finding.culprits if rank in self.last}
+        self.own = {rank: self.last[rank] for rank in self.culprits if rank in self.last}
 
     @cached_property
     def ran_further(self) -> bool:
         """Return whether a culprit's output counts a step of the same epoch that no waiting rank has reached."""
-        own, reached = (
-            max(map(self._reached, ranks), default=()) for ranks in (self.case.finding.culprits, self.waiting)
-        )
+        own, reached = (max(map(self._reached, ranks), default=()) for ranks in (self.culprits, self.waiting))
         over = any(line.done and line.total for line in self.own.values())  # it counts all, perhaps from 0
         return own > reached > () and not over
 
@@ -59,12 +64,12 @@ class Steps:
 
         What all ranks skip together, rank 0 may say for all: without a log or a counted step of those who wait, nothing follows from it.
         """
-        records = [self.case.incident.ranks[r] for r in self.waiting if r in self.case.incident.ranks]
+        records = [self.incident.ranks[r] for r in self.waiting if r in self.incident.ranks]
         logged = any(file != record.dump_file for record in records for file in record.files)
         if not logged and self.last.keys().isdisjoint(self.waiting):
             return []
         common = {_words(e) for r in self.waiting for e in self._of_skips(r)}
-        return [e for r in self.case.finding.culprits for e in self._of_skips(r) if _words(e) not in common]
+        return [e for r in self.culprits for e in self._of_skips(r) if _words(e) not in common]
 
     def _of_skips(self, rank: int) -> list[Event]:
         """Return the lines by which a rank tells that it skipped something, or saw what is no number: no overflow of a scaler."""
@@ -93,7 +98,7 @@ class Steps:
         """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
         told = batches(self.statements)
         others = {told[r].total or 0: told[r] for r in self.waiting if r in told}
-        for line in (told[r] for r in self.case.finding.culprits if r in told):
+        for line in (told[r] for r in self.culprits if r in told):
             own = line.total or 0
             if others and own not in others:
                 return line, others[min(others, key=lambda total: abs(total - own))]
