@@ -200,9 +200,6 @@ def test_who_is_idle_in_its_dump_when_its_peers_lose_it_left_and_who_lets_them_t
     )
 
 
-@pytest.mark.parametrize(
-    ("began", "cause"), [("10:00:55", "early_exit"), ("10:00:20", "stuck_rank"), ("", "stuck_rank")]
-)
 @pytest.mark.parametrize(("by_agent", "cause"), [(True, "early_exit"), (False, "crashed_rank")])
 def test_who_lived_until_the_agent_ended_all_left_its_peers_and_whom_a_script_saw_killed_died(
     tmp_path: Path, by_agent: bool, cause: str
@@ -220,6 +217,9 @@ def test_who_lived_until_the_agent_ended_all_left_its_peers_and_whom_a_script_sa
     assert short(told(tmp_path, [*lines, *ends]))[:2] == (cause, (2,))
 
 
+@pytest.mark.parametrize(
+    ("began", "cause"), [("10:00:55", "early_exit"), ("10:00:20", "stuck_rank"), ("", "stuck_rank")]
+)
 def test_a_monitored_barrier_that_fails_before_its_timeout_can_be_over_lost_a_process(
     tmp_path: Path, began: str, cause: str
 ) -> None:
