@@ -20,10 +20,11 @@ _LOOPBACK = ("[127.", "127.", "[::1]", "::1")
 def made_after_the_end(case: Case) -> Match | None:
     """Few ranks wait in a call while most have ended without an error: those few made a call too many.
 
-    The launcher lists who failed. Who is not on its list ended well, and had nothing more to call.
+    The launcher lists who failed. Who is not on its list ended well, and had nothing more to call. The parent of `mp.spawn` tells
+    of the first alone.
     """
     statements, records = case.statements, case.incident.ranks
-    failed = sorted(r for r, e in statements.exits.items() if e.code != 0)
+    failed = sorted(r for r, e in statements.exits.items() if e.code != 0 and e.via != "spawn")
     others = set(records).difference(failed)
     if not isinstance(case.finding, Unseen | Nothing) or not failed or statements.deaths:
         return None

@@ -229,6 +229,8 @@ def other_roots(case: Case) -> Match | None:
         return None  # what the others are in is not known
     if any(event.tier <= 2 for event in case.statements.all(NcclWarn)):
         return None  # the transport itself reports a fault
+    if any(where.op in ("send", "recv") for where in case.statements.whereabouts.values()):
+        return None  # not all are in that call
     stalled = isinstance(finding, Stalled) and finding.stuck.pair is None
     kind = finding.stuck.kind if stalled else _all_at_one_line(case)
     if kind is None or kind.op not in ROOTED or kind.root is not None:

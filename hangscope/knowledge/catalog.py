@@ -268,6 +268,7 @@ ORDER = (
     "mismatch.refused",
     "mismatch.unequal_splits",
     "left_over.held_at_its_exit",
+    "ends.silence.left_unheard",
     "participation.busy_elsewhere",
     "ends.silence.vanished",
     "ends.silence.may_have_died",

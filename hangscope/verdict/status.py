@@ -22,6 +22,9 @@ from hangscope.verdict.damage import damaged_files
 
 #: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.
 _OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
+_UNRECORDED = frozenset(
+    {"init_process_group", "new_group"}
+)  # waits for other ranks that are no calls of a group
 _PER_HOST = frozenset({2, 4, 8, 16})  # devices
 
 
@@ -50,6 +53,8 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     early = finding.stuck.view.early if finding.stuck.view is not None else set[int]()
     free = seen - waiting - blocked - early
     alone = free == set(named) and len(free) == 1 and len(early) < len(waiting)
+    if len(waiting) < 2 and finding.stuck.view is not None and not finding.stuck.view.group.members_known:
+        return True  # of two that were seen, of who knows how many, one is always ahead
     return not alone and len(free) >= len(waiting)
 
 
@@ -143,7 +148,8 @@ def status_without_verdict(case: Case, views: Sequence[GroupFrontier]) -> str:
         return "inconclusive"
     # Under DETAIL the call that mismatches is never dispatched, so it is missing from every dump alike.
     blind = any(n.code == "detail_recording" for n in incident.notes)
-    all_seen = not blind and all(r.seen and r.dump_file for r in incident.ranks.values())
+    makes_groups = any(where.op in _UNRECORDED for where in case.statements.whereabouts.values())
+    all_seen = not (blind or makes_groups) and all(r.seen and r.dump_file for r in incident.ranks.values())
     all_exited = case.statements.left_quietly.keys() >= incident.ranks.keys()
     return "no_hang" if (all_seen and _equal_frontiers(views)) or all_exited else "inconclusive"
 

@@ -395,6 +395,34 @@ def test_whom_mpirun_calls_the_first_ended_the_job(tmp_path: Path) -> None:
     assert short(told(tmp_path, lines)) == ("crashed_rank", (2,), "high")
 
 
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [("ValueError: no such label: 7", ("crashed_rank", (1,))), (CLOSED, ("crashed_rank", ()))],
+)
+def test_the_parent_of_spawned_processes_prints_the_error_of_the_one_that_failed(
+    tmp_path: Path, error: str, answer: tuple[str, tuple[int, ...]]
+) -> None:
+    spawn = "/opt/torch/multiprocessing/spawn.py"
+    lines = [
+        "Traceback (most recent call last):",
+        f'  File "{spawn}", line 211, in join',
+        "    raise ProcessRaisedException(msg)",
+    ]
+    lines += ["torch.multiprocessing.spawn.ProcessRaisedException: ", ""]
+    lines += ["-- Process 1 terminated with the following error:", "Traceback (most recent call last):"]
+    lines += [
+        f'  File "{spawn}", line 87, in _wrap',
+        "    fn(i, *args)",
+        '  File "/w/train.py", line 8, in work',
+        "    step()",
+        error,
+    ]
+    assert (
+        short(told(tmp_path, {"run.err": lines, "run.out": [f"[rank{n}] step 4" for n in range(3)]}))[:2]
+        == answer
+    )
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_dumps_of_the_attempt_before_do_not_acquit_who_died_in_the_last_one(
     tmp_path: Path, seed: int

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 
 from tests.conftest import analyze
-from tests.dump_writer import TORCH, Recorder, job, write_all
+from tests.dump_writer import SCRIPT, TORCH, Recorder, job, world, write_all
 from tests.small_jobs import ODD_ONES, due, frozen, loop
 from tests.text_lines import CLOSED, raised, short, told
-from tests.verdicts import blame, level, said
+from tests.verdicts import TIMED_OUT, blame, judged, level, said
 
 #: what the odd ranks call instead, and what that is called
 OTHER_CALLS: dict[str, dict[str, Any]] = {
@@ -194,3 +194,24 @@ def test_sizes_of_an_all_to_all_that_never_fitted_tell_nothing(tmp_path: Path) -
         recorder.call("all_to_all", sizes=[[32]], outputs=took, line=41, times=9)
         recorder.call("all_to_all", sizes=[[32]], outputs=took, line=41, state="started")
     assert short(analyze(write_all(recorders, tmp_path)))[:2] == ("network_stall", ())
+
+
+@pytest.mark.parametrize(
+    ("stands", "cause"), [("broadcast", "collective_mismatch"), ("recv", "network_stall")]
+)
+def test_ranks_disagree_about_a_source_only_where_all_are_in_that_call(
+    tmp_path: Path, stands: str, cause: str
+) -> None:
+    recorders = [Recorder(rank, world(3), "gloo") for rank in range(3)]
+    for recorder in recorders:
+        recorder.call("broadcast", times=6, line=91).call("broadcast", state="scheduled", line=91)
+    frames = [
+        f'  File "{TORCH}/distributed/distributed_c10d.py", line 2799 in {stands}',
+        f'  File "{SCRIPT}", line 12 in main',
+    ]
+    head = "Current thread 0x00007f4b7d1296c0 (most recent call first):"
+    (tmp_path / "stack_rank_0.txt").write_text("\n".join([head, *frames]))
+    report = judged(
+        tmp_path, recorders, **{f"rank{rank}": [f"[rank{rank}]: {TIMED_OUT}"] for rank in range(3)}
+    )
+    assert blame(report)[1] == cause

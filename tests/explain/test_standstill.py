@@ -14,11 +14,13 @@ from tests.text_lines import short
 LAST = EPOCH_NS // 10**9
 
 
-def _job(folder: Path, seconds: float, zone: timedelta = timedelta(0)) -> Path:
-    """Write four ranks, of which rank 2 did not make the last call, and an end `seconds` behind it in some time zone."""
+def _job(
+    folder: Path, seconds: float, zone: timedelta = timedelta(0), behind: tuple[int, ...] = (2,)
+) -> Path:
+    """Write four ranks, of which `behind` did not make the last call, and an end `seconds` behind it in some time zone."""
     for rank in range(4):
         recorder = Recorder(rank, world(4)).call("all_reduce", times=20)
-        if rank != 2:
+        if rank not in behind:
             recorder.call("all_reduce", state="scheduled")
         recorder.write(folder)
     end = datetime.fromtimestamp(LAST + 20 * STEP_NS / 1e9 + seconds, timezone.utc) + zone
@@ -44,6 +46,16 @@ def test_a_job_that_moved_until_it_was_ended_accuses_nobody(tmp_path: Path, zone
     verdict = analyze(_job(tmp_path, 2, zone)).verdict
     assert verdict is not None
     assert (verdict.cause, verdict.culprit_ranks, verdict.category) == ("crashed_rank", (), "external")
+
+
+def test_seconds_without_a_call_are_a_freeze_where_a_job_made_hundreds_in_that_time(tmp_path: Path) -> None:
+    assert short(analyze(_job(tmp_path, 8)))[:2] == ("stuck_rank", (2,))
+
+
+def test_one_rank_that_is_a_call_ahead_of_all_others_long_before_the_end_accuses_nobody(
+    tmp_path: Path,
+) -> None:
+    assert short(analyze(_job(tmp_path, 13, behind=(1, 2, 3)))) == ("crashed_rank", (), "medium")
 
 
 @pytest.mark.parametrize(

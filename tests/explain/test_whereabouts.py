@@ -126,3 +126,23 @@ def test_calls_of_two_operations_that_a_library_made_are_told_apart_without_a_us
         ]
         lines += ["    sync (lightning/fabric/utilities/distributed.py:225)", ""]
     assert short(told(tmp_path, {"stacks.txt": lines})) == ("rank_conditional_collective", (2,), "low")
+
+
+@pytest.mark.parametrize(("failed", "cause"), [(9, "rank_conditional_collective"), (12, "stuck_rank")])
+def test_who_stands_in_the_line_in_which_its_wait_timed_out_then_is_in_a_call(
+    tmp_path: Path, failed: int, cause: str
+) -> None:
+    """Below the wait of a call that was not waited for at once there is no Python frame."""
+    files = _stacks([f'  File "{SCRIPT}", line 9 in exchange', f'  File "{SCRIPT}", line 84 in main'])
+    raised = [
+        "Traceback (most recent call last):",
+        '  File "/other/train.py", line 84, in main',
+        "    exchange()",
+    ]
+    raised += [
+        f'  File "/other/{SCRIPT.rsplit("/")[-1]}", line {failed}, in exchange',
+        "    work.wait()",
+        TIMED_OUT,
+    ]
+    files["rank0.log"] = [f"[rank0]: {line}" for line in raised]
+    assert short(told(tmp_path, files))[:2] == (cause, (0,))

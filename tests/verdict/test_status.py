@@ -51,6 +51,29 @@ def test_one_who_is_idle_while_all_others_wait_is_named(tmp_path: Path) -> None:
     assert blame(judged(tmp_path, recorders))[::2] == ("hang", (1,))
 
 
+@pytest.mark.parametrize(("name", "status"), [("new_group", "inconclusive"), ("is_initialized", "no_hang")])
+def test_who_stands_in_the_making_of_a_group_waits_for_others_in_no_call(
+    tmp_path: Path, name: str, status: str
+) -> None:
+    for rank in range(3):
+        lines = [
+            f'  File "{TORCH}/distributed/distributed_c10d.py", line 5863 in {name}',
+            f'  File "{SCRIPT}", line 12 in main',
+        ]
+        lines.insert(0, "Current thread 0x00007f4b7d1296c0 (most recent call first):")
+        (tmp_path / f"stack_rank_{rank}.txt").write_text("\n".join(lines))
+    assert judged(tmp_path, loop(3)).status == status
+
+
+def test_of_two_that_were_seen_of_a_group_of_unknown_size_one_is_always_ahead(tmp_path: Path) -> None:
+    groups = {"0": ("default_pg", range(4)), "1": ("", range(4))}  # of several groups gloo records no members
+    recorders = [Recorder(rank, groups, "gloo") for rank in (0, 1)]
+    for recorder in recorders:
+        recorder.call("broadcast", times=3).call("all_reduce", "1", times=20)
+    recorders[0].call("all_reduce", "1", state="scheduled")
+    assert blame(judged(tmp_path, recorders)) == ("inconclusive", "unknown", ())
+
+
 @pytest.mark.parametrize(
     ("made", "answer"),
     [

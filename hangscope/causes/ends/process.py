@@ -39,13 +39,17 @@ def ended_from_outside(case: Case) -> Match | None:
     if event is None or statements.first_deaths:
         return None
     still = stood_still(case.incident, statements, event)
+    # Dumps of a job that moves show some in their next call already, where who stops lets nearly all others wait.
+    few = (
+        not case.from_text and isinstance(finding, Absent) and len(finding.culprits) > len(case.graph.waiting)
+    )
     if finding.culprits and not case.from_text:
         frozen = statements.all(WatchdogTimeout, GlooTimeout, HeartbeatTimeout, NoProgress)
-        if frozen or still or isinstance(finding, Different | Lagging):
+        if frozen or (still and not few) or isinstance(finding, Different | Lagging):
             return None
     of_host = event.reason in _OF_A_HOST
     waits = (case.graph.waiting and not of_host) or (finding.waiting and not isinstance(finding, Nothing))
-    if still and (waits or for_hours(statements, event) is not None):
+    if still and ((waits and not few) or for_hours(statements, event) is not None):
         return None  # it was frozen, whoever ended it
     start = never_formed(case) if event.reason in _BY_PEOPLE and still is not False else None
     if start is not None and (start.culprits or statements.all(RendezvousBegun)):

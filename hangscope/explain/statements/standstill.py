@@ -14,7 +14,7 @@ HOUR = 3600.0  # seconds: no time zone is nearer to UTC, which dumps count in, a
 DAY = 26 * 3600.0  # seconds by which the clocks of two time zones may differ
 LEAST = 10.0  # seconds without a call that are no standstill yet
 USUAL = 5.0  # times the longest pause between calls that the job made before
-MANY = 100.0  # times the pace of its steps, in which a job that moves counts one
+MANY = 100.0  # times the pace of its steps or calls, in which a job that moves makes one
 RECENT = 256  # calls of a rank whose pauses are looked at
 DEFAULT = 600.0  # seconds that torch's watchdog waits before it calls a call of NCCL frozen
 ASKED = 64  # ranks whose pauses are looked at
@@ -38,7 +38,7 @@ def stood_still(incident: Incident, statements: Statements, end: Event) -> bool 
     if abs(apart) > HOUR - LEAST:
         # Just below a whole number of zones the two clocks merely disagree.
         gap = (apart + LEAST) % ZONES - LEAST
-    return gap > max(LEAST, USUAL * usual)
+    return gap > max(LEAST, USUAL * usual) or gap > max(LEAST / 2, MANY * usual)
 
 
 def by_steps(statements: Statements, end: Event) -> bool | None:

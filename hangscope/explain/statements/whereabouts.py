@@ -44,9 +44,12 @@ _NOT_OPS = _WAITS | {"wrapper", "<module>", "unwrap"}
 
 def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | None:
     """Return where a rank stood by its stack, else by the traceback of an error that a waiting call raised; None: not told."""
-    for _, stack in record.threads:
-        return _locate(stack, record.stack_file or "a stack dump", "stack")
     raised = statements.of(record.rank, RankException)
+    for _, stack in record.threads:
+        where = _locate(stack, record.stack_file or "a stack dump", "stack")
+        # A wait below which there is no Python frame looks like work until it fails.
+        waits = any(e.symptom and e.frames and _place(e.frames) == _place(stack) for e in raised)
+        return replace(where, inside=True) if waits else where
     shown: list[FailedStack | RankException] = [*statements.of(record.rank, FailedStack)]
     shown += [*(e for e in raised if e.symptom), *(e for e in raised if e.type == CTRL_C)]
     for event in shown:
@@ -58,6 +61,11 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
             called = _CALLED.search(quoted) if where.op is None and stood == event.frames else None
             return replace(where, op=called[1]) if called else where
     return None
+
+
+def _place(stack: Stack) -> tuple[str, str, int] | None:
+    """Return the innermost function and line, which paths before a file's name do not tell apart."""
+    return (stack[0].name, stack[0].file.rsplit("/", 1)[-1], stack[0].line) if stack else None
 
 
 def _locate(stack: Stack, source: str, kind: str) -> Whereabouts:

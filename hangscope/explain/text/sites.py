@@ -71,10 +71,11 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     if [kinds[side[0]].op in _FORMING for side in sides] == [True, *[False] * (len(sides) - 1)]:
         # Who is past the making of a group may have left it out, or was let through by those who now wait for each other.
         return replace(apart, culprits=(), tie=True, guess=True, events=events)
-    alone = not apart.tie and sides[0] == paired
+    # Whom those in a send or receive of their own wait for may be one of the others.
+    alone = bool(paired) and not apart.tie and (sides[0] == paired or ops & {"send", "recv"})
     # Of even sides the one off the step is odd, unless ranks that nobody saw stand with it.
     even = 2 * len(sides[0]) <= len(inside) < len(incident.ranks)
-    return replace(apart, events=events, guess=alone or of_a_moment or even)
+    return replace(apart, events=events, guess=bool(alone) or of_a_moment or even)
 
 
 def _one_left_the_step(incident: Incident, statements: Statements, sides: Sequence[Sequence[int]]) -> bool:

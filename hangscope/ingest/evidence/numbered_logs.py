@@ -43,7 +43,7 @@ def with_those_of_a_row(readings: Sequence[Reading]) -> list[Reading]:
     Where a line names a rank, or a launcher speaks, that tells whose a log is: lines that name another rank than the path's number
     show that the row counts something else. Where nothing at all tells a rank, a row from 0 of which most waited for their peers
     is the job. Where most logs of a row from 0 name their ranks, all before the others, the row goes on behind them. The one log that
-    is left, beside logs of one rank each, is of the rank between them that has none.
+    is left, beside logs of one rank each, is of the rank between them that has none. All lines of such a log are of its rank.
     """
     logs = {r.file: r.log for r in readings if r.log is not None and not r.threads}
     own = {file: ranks for file, log in logs.items() if (ranks := _told(log)) is not None}
@@ -64,7 +64,7 @@ def with_those_of_a_row(readings: Sequence[Reading]) -> list[Reading]:
     whose = {file: n for row in whole for n, file in row.items()}
     placed = {file for row in logs_of if any(own[f] for f in row.values()) for file in row.values()}
     left = {file: rank for file, rank in _left_over(logs, own).items() if file not in placed}
-    whose = {file: rank for file, rank in (whose or left).items() if not own[file]}
+    whose = {file: rank for file, rank in (whose or left).items() if own[file] <= {rank}}
     return [
         replace(r, log=_with(r.log, whose[r.file])) if r.log is not None and r.file in whose else r
         for r in readings

@@ -6,6 +6,8 @@
     [proc 3] bye
     INFO rank=3 saving
     2026-10-30 17:40:01 | INFO | rank:3 | start epoch 2
+    17:40:01 rank 3 epoch 2 finished
+    [  12.4s] rank 3 epoch 2 finished
 
 Only lines of a program's own may be read so: `[Rank 3]` in a line of the watchdog's is a number within a group. A bare number counts
 where the lines of a text show that it counts ranks: epochs follow each other, ranks take turns.
@@ -24,8 +26,12 @@ from hangscope.ingest.lines.prefixes import Line
 from hangscope.regex import regex
 
 _END = r"(?:[\])>]:?|[:,|]|(?= )) ?"
+#: a clock without a date, or what counts seconds or milliseconds
+_CLOCK = (
+    r"\[? {0,6}(?:\d{1,3}(?::\d\d){1,2}(?:[.,]\d{1,9})?|\d{1,10}\.\d{1,9}s?|\d{5,13}(?:ms)?)\]?[ |:-]{1,3}"
+)
 _OWN = regex(
-    rf"(?:[A-Z]{{4,8}}:? )?[\[(<]?(?:global[_ -])?(?i:rank|rang|ранг|ранк|ランク|랭크)[ :#=_-]{{0,2}}(\d{{1,5}})(?:(?:/| of )\d{{1,5}})?{_END}"
+    rf"(?:{_CLOCK})?(?:[A-Z]{{4,8}}:? )?[\[(<]?(?:global[_ -])?(?i:rank|rang|ранг|ранк|ランク|랭크)[ :#=_-]{{0,2}}(\d{{1,5}})(?:(?:/| of )\d{{1,5}})?{_END}"
     r"|[\[(<](?:r|proc|process|процесс|卡|进程|プロセス|프로세스)[ :#=_-]{0,2}(\d{1,5})[\])>]:? ?"
     # fields of a logger between bars, of which one is the rank
     r"|r(\d{1,5}) ?\| ?|(?:\| ?)?(?:[A-Z]{4,8} {0,4}\| ?)?(?i:rank)[ :=#_-]{0,2}(\d{1,5}) ?\| ?"

@@ -12,16 +12,19 @@ connections are symptoms.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Build, Rule, rule, told
+from hangscope.ingest.lines.rules import Build, Rule, RuleParser, rule, told
 from hangscope.ingest.torch_logs.c10d import group_event, told_of_group
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in
 from hangscope.ingest.torch_logs.fingerprint import differing_aspects, fingerprints, garbled_peer
 from hangscope.regex import regex
 
+_IN_MS = regex(r"failed to pass monitoredBarrier in (\d{1,9}) ?ms")
 _PEER_ADDRESS = regex(r"\[([\w.:%]{2,64})\]:\d{1,5}")
 
 
@@ -54,11 +57,13 @@ class CallFingerprint(
 class MonitoredBarrier(GroupEvent, same_by=("absent", "what"), prints_group_rank=True):
     """The line "Ranks 1, 3 failed to pass monitoredBarrier": `absent` is group-local.
 
-    `what` is none_passed or timed_out where nobody is listed.
+    `what` is none_passed or timed_out where nobody is listed. `soon`: it failed when the whole text was younger than its timeout, so
+    that a connection was lost.
     """
 
     absent: tuple[int, ...] = ()
     what: str | None = None
+    soon: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,3 +195,25 @@ RULES: tuple[Rule, ...] = (
         told(GlooSizeMismatch),
     ),
 )
+
+
+class WrapperParser(RuleParser):
+    """Applies these rules; keeps when the text began, by the first stamp of c10's, against which timeouts are measured."""
+
+    def __init__(self) -> None:
+        super().__init__(RULES)
+        self.literals = (*self.literals, b"socket.cpp:")
+        self._began: float | None = None
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Return at most one event per kind."""
+        for event in super().feed(line):
+            ms = _IN_MS.search(line.text)
+            # Stamps count whole seconds.
+            since = (line.stamp or 0.0) - self._began + 1.0 if ms and self._began is not None else 0.0
+            if isinstance(event, MonitoredBarrier) and ms and 0 < since < int(ms[1]) / 1000:
+                yield replace(event, soon=True)
+            else:
+                yield event
+        if self._began is None:
+            self._began = line.stamp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 from hangscope.dataclass import dataclass
@@ -42,7 +43,7 @@ from hangscope.ingest.torch_logs.debug_pages import DebugPageParser
 from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrierParser
-from hangscope.ingest.torch_logs.traceback import TracebackParser
+from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
 from hangscope.ingest.torch_logs.two_ranks import contradiction
 from hangscope.ingest.workers.attempts import with_attempts
 from hangscope.ingest.workers.identity import merge_repeats
@@ -135,7 +136,7 @@ def read_log(
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
         TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
-        DesyncParser(), FailedStackParser(), RuleParser(wrapper.RULES), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
+        DesyncParser(), FailedStackParser(), wrapper.WrapperParser(), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
         RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), KernelParser(), RuleParser(announced.RULES), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
@@ -159,7 +160,7 @@ def read_log(
     ends += exit_events(found.windows, file)
     ends += process_events([(1, found.head), *found.windows], file)
     told = [*found.events, *progress_events(found.windows, file), *ends, *printed]
-    events = sorted(told, key=lambda event: event.line)
+    events = _of_spawned(sorted(told, key=lambda event: event.line))
     recorded = detail.recordings(owned=own)
     reading.notes += contradiction(events)
     reading.local_to_global = _local_ranks(events, recorded)
@@ -177,6 +178,15 @@ def read_log(
         reading.recordings.append(recording)
         reading.notes.extend(recording.notes)
     return reading
+
+
+def _of_spawned(events: list[Event]) -> list[Event]:
+    """Return the events with the traceback that the parent of `mp.spawn` prints of a process as that process's."""
+    for place, (before, event) in enumerate(pairwise(events), 1):
+        spawned = isinstance(before, Exit) and before.via == "spawn" and before.local_rank is not None
+        if spawned and isinstance(event, RankException) and event.rank is None and event.local_rank is None:
+            events[place] = replace(event, local_rank=before.local_rank)
+    return events
 
 
 def _several_speak(windows: Sequence[tuple[int, bytes]]) -> bool:

@@ -54,6 +54,12 @@ def test_calls_of_two_operations_do_not_meet_and_are_a_guess_of_one_moment(
     assert short(told(tmp_path, files)) == ("rank_conditional_collective", (2,), level)
 
 
+def test_who_waits_in_a_receive_may_wait_for_one_of_those_that_are_in_another_call(tmp_path: Path) -> None:
+    files = _stacks(_in("recv", 31), _in("all_gather_into_tensor", 30))
+    files["job.log"] = [f"[rank{rank}]: {TIMED_OUT}" for rank in range(3)]
+    assert short(told(tmp_path, files)) == ("rank_conditional_collective", (2,), "low")
+
+
 def test_sends_and_receives_of_one_moment_are_a_guess(tmp_path: Path) -> None:
     assert short(told(tmp_path, _stacks(_in("send", 31), _in("recv", 30)))) == ("p2p_mismatch", (), "low")
 

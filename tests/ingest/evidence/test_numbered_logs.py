@@ -98,7 +98,7 @@ QUIET = "step 4 loss 2.5\nstep 5 loss 2.4\n"
 
 def test_a_log_that_names_no_rank_stands_in_the_row_of_those_that_do() -> None:
     row = [(f"trainer-{n}.txt", QUIET if n == 2 else waited(n)) for n in range(4)]
-    assert of_a_row(*row) == [None, None, 2, None]
+    assert of_a_row(*row) == [0, 1, 2, 3]  # also for their lines that name no rank
     other = [(f"trainer-{n + 1}.txt", QUIET if n == 2 else waited(n)) for n in range(4)]
     assert of_a_row(*other)[2] == 2  # the only log of no rank, and the only rank without one
 

@@ -14,7 +14,7 @@ from tests.text_lines import judged, short, timeout, told
 
 
 @pytest.mark.parametrize(
-    "head", ["[rank 3] ", "[Rank 3/16] ", "rank3 ", "rank 3: ", "RANK=3 ", "(rank 3 of 16) ", "[proc 3] ", "[r3] ", "<rank:3> ", "[rang 3] ", "2026-05-07 11:20:12 [rank 3] "],
+    "head", ["[rank 3] ", "[Rank 3/16] ", "rank3 ", "rank 3: ", "RANK=3 ", "(rank 3 of 16) ", "[proc 3] ", "[r3] ", "<rank:3> ", "[rang 3] ", "2026-05-07 11:20:12 [rank 3] ", "11:20:12 rank 3 ", "[  12.4s] rank 3: ", "1778152812.25 rank 3 ", "[11:20:12.250] [rank 3] "],
 )  # fmt: skip
 def test_a_line_tells_whose_it_is(head: str) -> None:
     line = by_itself(strip_prefix(f"{head}step 5 loss 1.25"))
@@ -23,7 +23,7 @@ def test_a_line_tells_whose_it_is(head: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["ranking 3 items", "run3 step 5", "rank3.log written", "r3 step 5", "process 3 step 5", "step 5 of rank 3", "[3] step 5", "rank step 5"],
+    ["ranking 3 items", "run3 step 5", "rank3.log written", "r3 step 5", "process 3 step 5", "step 5 of rank 3", "[3] step 5", "rank step 5", "5 rank 3 step 5", "1.25x rank 3 step 5"],
 )  # fmt: skip
 def test_other_words_tell_of_no_rank(text: str) -> None:
     line = strip_prefix(text)

@@ -4,6 +4,7 @@
     Process 1 exit code: 0
     [rank 2] (pid 812) returned with status 1
     exit code of worker 3: 137
+    2026-03-02 10:00:18 launcher: task 2 (pid 812) killed by signal 9 (SIGKILL)
 
 The number of a rank is the rank. What counts processes or workers counts the ranks where there is one line for each from 0 on.
 """
@@ -21,26 +22,28 @@ from hangscope.regex import regex
 
 _LEAST, _MOST = 2, 4096  # processes that are counted
 _CUT = 1000  # bytes of a line
-_CANDIDATE = regex(rb"(?i)exit|return|\bcode\b|status|\brc\b")
-_WHO = (
-    r"(?<!local )\b(?:rank[ :=#_-]{0,2}(\d{1,7})|(?:process|proc|worker|child|trainer)[ :=#_-]{0,2}(\d{1,4}))"
-)
-_PID = r"(?:[\])]? ?[(\[]pid[ :=]{1,2}(\d{1,9})[)\]])?"
+_CANDIDATE = regex(rb"(?i)exit|return|\bcode\b|status|\brc\b|signal")
+_WHO = r"(?<!local )\b(?:rank[ :=#_-]{0,2}(\d{1,7})|(?:process|proc|worker|child|trainer|task)[ :=#_-]{0,2}(\d{1,4}))"
+_PID = r"(?:[\])]?,? ?[(\[]?pid[ :=]{1,2}(\d{1,9})[)\]]?)?"
 _CODE = r"(?:(?:exit|return)[ _-]?)?(?:code|status)|rc"
 _SAYS = (
     rf"(?:(?:exit(?:s|ed)?|returned|finished|ended|terminated|died|stopped|left|quit)(?: with)?(?: an?)? (?:{_CODE})"
     rf"|exit(?:s|ed)?(?: with)?|{_CODE})"
 )
+_KILLED = r"(?:(?:was |got |has been )?(?:killed|terminated|ended|stopped|died|exited)(?: by| with| on| of| from)?,? )?signal"
 _NUMBER = r"(-?\d{1,3})(?: \(SIG[A-Z]{1,8}\))?\W{0,3}$"
 _LINE = regex(
-    rf"^(?:\S{{1,60}} ){{0,4}}?\W{{0,3}}{_WHO}{_PID}[\s:,=>\])-]{{1,5}}(?:process )?(?:has |was |is )?{_SAYS}[\s:=(]{{1,4}}{_NUMBER}",
+    rf"^(?!srun:|slurmstepd)(?:\S{{1,60}} ){{0,4}}?\W{{0,3}}{_WHO}{_PID}[\s:,=>\])-]{{1,5}}(?:process )?(?:has |was |is )?"
+    rf"(?:{_SAYS}|({_KILLED}))[\s:=(]{{1,4}}{_NUMBER}",
     re.IGNORECASE,
 )
-_OF = regex(rf"\b(?:{_CODE}) (?:of|from|for) {_WHO}{_PID}[\s:=]{{1,4}}(?:is |was )?{_NUMBER}", re.IGNORECASE)
+_OF = regex(
+    rf"\b(?:{_CODE}) (?:of|from|for) {_WHO}{_PID}()[\s:=]{{1,4}}(?:is |was )?{_NUMBER}", re.IGNORECASE
+)
 
 
 def of_one(text: str) -> re.Match[str] | None:
-    """Return what matches where a line tells how one process of several ended: (rank, number, process id, code)."""
+    """Return what matches where a line tells how one process of several ended: (rank, number, process id, what tells of a signal, code)."""
     return _LINE.match(text) or _OF.search(text)
 
 
@@ -53,9 +56,10 @@ def exit_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Exit]:
             continue
         line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
         match = of_one(line.text) if line.source is None else None
-        rank, process, pid, code = (int(n) if n else None for n in match.groups()) if match else (None,) * 4
-        if code is None:
+        if match is None:
             continue
+        rank, process, pid = (int(n) if n else None for n in match.groups()[:3])
+        code = -abs(int(match.group(5))) if match.group(4) else int(match.group(5))
         if rank is not None and rank < MAX_RANKS and len(ends) < _MOST:
             ends.append(replace(exit_event(line, code, pid=pid, via="script"), rank=rank))
         elif process is not None and len(counted) < _MOST:
