@@ -61,6 +61,23 @@ def test_who_left_a_stalled_call_stands_beside_who_is_in_it(tmp_path: Path) -> N
     assert {c.state for c in parted[0].cells} == {"pending", "done"} and parted[0].cells[0].seq == 465
 
 
+def test_the_sizes_of_an_all_to_all_differ_where_the_verdict_says_that_they_do_not_fit(
+    tmp_path: Path,
+) -> None:
+    """Before it they may differ as they like."""
+    recorders = [Recorder(rank, {"0": ("default_pg", range(4))}) for rank in range(4)]
+    for recorder in recorders:
+        own, partner = 32 + recorder.rank, 32 + (recorder.rank ^ 1)
+        recorder.call("all_to_all", sizes=[[own]], outputs=[[partner]], times=5)
+        recorder.call(
+            "all_to_all", sizes=[[24 if recorder.rank == 1 else 32]], outputs=[[32]], state="started"
+        )
+    diff = diff_of(analyze(write_all(recorders, tmp_path)))
+    parted = [row for row in diff.rows if row.differs]
+    assert diff.differences == 1 and parted[0].cells[0].seq == 6
+    assert [(c.mark, c.note) for c in parted[0].cells][1:] == [("differs", "other sizes")]
+
+
 def test_culprits_of_another_stage_are_not_beside_ranks_of_this_one(tmp_path: Path) -> None:
     groups = {"0": ("default_pg", range(8)), "1": ("dp", range(4)), "2": ("dp", range(4, 8))}
     recorders = [Recorder(rank, groups) for rank in range(8)]

@@ -118,6 +118,11 @@ def _against(
         return DiffCell("unseen", note="no call of it is known")
     if row in alignment.matched:
         own = alignment.matched[row]
+        if (
+            _fits_not(subject, base, row)
+            and (why := _difference(subject, base, row, program, own)) == "other sizes"
+        ):
+            return replace(_cell(subject, program, own, "differs"), note=why)
         same = int(program.state[own]) == int(base.state[row])
         return _cell(subject, program, own, "same" if same else "state")
     if row in alignment.paired:
@@ -197,6 +202,16 @@ def _cell(subject: Subject, program: Program, row: int, mark: str) -> DiffCell:
         sizes=sizes_of(kind),
         site=site_of(kind),
         group=int(program.gid[row]),
+    )
+
+
+def _fits_not(subject: Subject, base: Program, row: int) -> bool:
+    """Return whether a row is the call whose sizes the verdict says do not fit: those of an all_to_all may differ elsewhere."""
+    verdict = subject.verdict
+    shape = verdict is not None and verdict.cause == "shape_mismatch" and subject.gid is not None
+    return shape and (int(base.gid[row]), int(base.seq[row])) == (
+        subject.gid,
+        verdict.seq if verdict else None,
     )
 
 
