@@ -59,11 +59,14 @@ def barrier(incident: Incident, statements: Statements) -> Finding | None:
 
 def _not_answered(told: list[tuple[int | None, Ranks, bool]]) -> list[tuple[Ranks, bool]]:
     """Return whom reports miss, but for two that miss as many and each other's reporter: both came to a barrier, and neither is odd."""
+    by_rank: dict[int | None, list[frozenset[int]]] = defaultdict(list)
+    for rank, absent, _ in told:
+        by_rank[rank].append(frozenset(absent))
     answered = {
         (rank, absent)
         for rank, absent, _ in told
-        for other, theirs, _ in told
-        if rank in theirs and other in absent and len(theirs) == len(absent)
+        for other in absent
+        if any(rank in theirs and len(theirs) == len(absent) for theirs in by_rank.get(other, ()))
     }
     return [(absent, guessed) for rank, absent, guessed in told if (rank, absent) not in answered]
 
