@@ -267,6 +267,7 @@ ORDER = (
     "mismatch.different_calls",
     "mismatch.refused",
     "mismatch.unequal_splits",
+    "ends.silence.lost_by_peers",
     "left_over.held_at_its_exit",
     "ends.silence.left_unheard",
     "participation.busy_elsewhere",

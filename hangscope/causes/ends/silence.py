@@ -13,6 +13,7 @@ from hangscope.incident import Event, RankRecord
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
     DumpObserved,
@@ -201,6 +202,19 @@ def left_unheard(case: Case) -> Match | None:
         + [quote(e) for e in closed[:2]],
         rivals=[("crashed_rank", "without its exit code, a killed process looks the same"), *alive],
     )
+
+
+def lost_by_peers(case: Case) -> Match | None:
+    """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
+    if (died := may_have_died(case)) is None or len(died.culprits) != 1:
+        return None
+    rank = died.culprits[0]
+    host = case.incident.ranks[rank].host
+    lost = [e for e in case.warned("closed_by_peer") if host and host in (e.peer_node, e.peer_host)]
+    if not lost or case.statements.of(rank, NcclWarn):
+        return None
+    why = f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections"
+    return answer("crashed_rank", (rank,), why, _LOOK.format(f"rank {rank}"), evidence=lost[:3])
 
 
 def may_have_died(case: Case) -> Match | None:
