@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -112,9 +113,12 @@ def _first_unlike(kinds: Kinds, out: Halves, into: Halves, shift: int) -> int | 
     """Return the index of the first send that is not as long as its receive, where no recorder tells which are over; None: there is none."""
     if out.tells_completion and into.tells_completion:
         return None
+    length = cache(
+        lambda kind: numel(kinds[kind].input_sizes)
+    )  # few kinds, of which some logs hold millions of calls
     for index in range(max(0, shift), min(len(out), len(into) + shift)):
-        lengths = [numel(kinds[half].input_sizes) for half in (out.kind(index), into.kind(index - shift))]
-        if all(lengths) and lengths[0] != lengths[1]:
+        sent, received = length(out.kind(index)), length(into.kind(index - shift))
+        if sent != received and sent and received:
             return index
     return None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
-from typing import Any
 
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.conclusion import Evidence, Source
@@ -130,13 +129,18 @@ def answer(
     culprits: Iterable[int],
     why: str,
     *advice: str,
+    strength: int = 1,
+    category: str | None = None,
     evidence: Iterable[Evidence | Event] = (),
+    frame: Frame | None = None,
+    frame_rank: int | None = None,
+    stack: Stack = (),
     rivals: Iterable[tuple[str, str]] = (),
-    **rest: Any,
 ) -> Match:
-    """Return a match, with what to do behind its reason, and with lines among its evidence quoted; `rest` are its other fields."""
+    """Return a match, with what to do behind its reason, and with lines among its evidence quoted."""
     facts = [quote(item) if isinstance(item, Event) else item for item in evidence]
-    return Match(cause, tuple(culprits), why, evidence=facts, advice=[*advice], rivals=[*rivals], **rest)
+    given = (tuple(culprits), why, strength, category, facts, [*advice], frame, frame_rank, stack)
+    return Match(cause, *given, [*rivals])
 
 
 def who(ranks: Iterable[int], nobody: str = "one side") -> str:

@@ -72,15 +72,22 @@ def test_what_all_do_for_the_first_time_is_nobodys_fault(tmp_path: Path) -> None
     assert report.verdict is not None and report.verdict.culprit_ranks == (3,)
 
 
-def test_a_send_on_a_pair_that_was_never_used_is_the_fault_of_who_made_it(tmp_path: Path) -> None:
-    """A short pipeline, in which no rank's own pattern tells yet: rank 1 sends one message to rank 3 that rank 2 waits for."""
+def pipeline(times: int) -> list[Recorder]:
+    """Return the recorders of four stages that passed on so many messages."""
     recorders = [Recorder(rank, RING) for rank in range(4)]
     first, second, third, fourth = recorders
-    for _ in range(1):
+    for _ in range(times):
         first.send(1)
         second.recv(0).send(2)
         third.recv(1).send(3)
         fourth.recv(2)
+    return recorders
+
+
+def test_a_send_on_a_pair_that_was_never_used_is_the_fault_of_who_made_it(tmp_path: Path) -> None:
+    """A short pipeline, in which no rank's own pattern tells yet: rank 1 sends one message to rank 3 that rank 2 waits for."""
+    recorders = pipeline(1)
+    first, second, third, fourth = recorders
     first.send(1).call("all_reduce", line=41, state="started")
     second.recv(0).send(3, state="started").call("all_reduce", line=41, state="scheduled")
     third.recv(1, state="started").send(3, state="scheduled").call("all_reduce", line=41, state="scheduled")
@@ -91,13 +98,8 @@ def test_a_send_on_a_pair_that_was_never_used_is_the_fault_of_who_made_it(tmp_pa
 
 def test_a_send_astray_is_no_fault_of_the_rank_that_it_went_to(tmp_path: Path) -> None:
     """Rank 3 waits for nobody, and has no reason to receive from rank 1."""
-    recorders = [Recorder(rank, RING) for rank in range(4)]
-    first, second, third, fourth = recorders
-    for _ in range(6):
-        first.send(1)
-        second.recv(0).send(2)
-        third.recv(1).send(3)
-        fourth.recv(2)
+    recorders = pipeline(6)
+    _, second, third, _ = recorders
     second.send(3, state="started")
     third.recv(1, state="started")
     (tmp_path / "rank_2.log").write_text(timeout(2) + "\n")

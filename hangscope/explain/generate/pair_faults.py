@@ -105,6 +105,8 @@ def may_be_over(aligned: Aligned, unpaired: Sequence[PairInstance]) -> bool:
 
 def astray(aligned: Aligned, node: PairInstance) -> int | None:
     """Return the rank of a half that is the first of its pair, where that rank lacks such a half in another open pair, in use before."""
+    if node.index:
+        return None
     sends = aligned.missing_half(node) == node.destination
     rank = node.source if sends else node.destination
     lacks = any(
@@ -113,4 +115,4 @@ def astray(aligned: Aligned, node: PairInstance) -> int | None:
         and aligned.missing_half(other) == rank == (other.source if sends else other.destination)
         for other in aligned.graph.pairs
     )
-    return rank if node.index == 0 and lacks else None
+    return rank if lacks else None
