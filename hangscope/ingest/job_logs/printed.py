@@ -29,7 +29,7 @@ _NOT_ITS_OWN = regex(
     r"Watchdog|watchdog|\.(?:cpp|cc|hpp):\d|^[-=*#]{5,}|^Thread 0x|^Current thread|\d%\|"
 )
 #: an announcement of work, or a bar of examples or bytes before its end: bars of steps end in the middle wherever a job does
-_ANNOUNCES = regex(r"\w.{0,200}(?:\.\.\.|…)$")
+_ANNOUNCES = ("...", "…")
 _BAR = regex(r"\b\d{1,2}%\|.{0,100}(?:examples|\d[kKMGT]?i?B)/s\]$")
 _WAITS = regex(r"(?i)\bwait|barrier|\bsync|\bjoin|(?:all|reduce|broadcast|gather|scatter)_")
 
@@ -90,7 +90,7 @@ def printed_tail(windows: Sequence[tuple[int, bytes]], file: str) -> list[Printe
             writers.add(line.origin)
         own.setdefault(line.rank, []).append(_NUMBER.sub("#", line.text)[:_LONGEST].strip())
         last[line.rank] = line
-        announces = _ANNOUNCES.search(line.text) and not _WAITS.search(line.text)
+        announces = line.text.endswith(_ANNOUNCES) and not _WAITS.search(line.text)
         (at_work.add if bar or announces else at_work.discard)(line.rank)
     if len(writers) > 1:
         own.pop(None, None)

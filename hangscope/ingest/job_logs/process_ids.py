@@ -21,6 +21,7 @@ from hangscope.regex import regex
 
 _MOST = 4096  # process ids of one text
 _CUT = 1000  # bytes of a line
+_SIGNS = (b"pid", b"Pid", b"PID", b"rocess id")  # without which no line speaks of one
 _MENTION = regex(rb"[Pp]id\b|PID\b|rocess id\b")
 _RANK = r"(?<![\w-])(?:global[ _-]?|world[ _-]?)?rank[\s:=#]{0,3}(\d{1,7})(?![\w.])"
 _PID = r"\b(?:os\.)?(?:pid|process[ _]id)[\s:=#]{0,3}(\d{2,9})(?![\w.])"
@@ -58,6 +59,8 @@ def process_events(parts: Sequence[tuple[int, bytes]], file: str) -> list[Spawne
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield (where it starts, line) of the lines that speak of a process id and of a rank."""
     behind = 0
+    if not any(sign in data for sign in _SIGNS):
+        return
     for match in _MENTION.finditer(data):
         if match.start() < behind:
             continue

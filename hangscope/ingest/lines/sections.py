@@ -71,6 +71,8 @@ def _is_titled(lines: Sequence[bytes]) -> bool:
     """Return whether titles tell whose the lines below them are: one of tail's, or each rank's own that was made by hand."""
     titles, below, head, bears = list[bytes](), 0, b"", False
     empty = False
+    if not any(line.startswith(b"==> ") or (b"ank" in line and len(line) <= _LONGEST) for line in lines):
+        return False
     for line in lines:
         title = _title(line)
         if title is None:

@@ -55,6 +55,11 @@ _OF_A_JOB = regex(
     rb"|\b(?:(?:TORCH_)?NCCL|TORCH_(?:FR|DISTRIBUTED))_[A-Z]|\b[Hh]orovod|[a-z]: opCount \d|distributed init \(rank|shm_broadcast|\b(?:world_size|nranks)\b"
     rb"|Communicators\.\.\. \(\d|\bComms +Nodes +Ranks\b"
 )
+#: without which none of these is in a text
+_SIGNS = (
+    b"NCCL", b"[rank", b"ProcessGroup", b"process_group_", b"torch.distributed", b"torch/distributed", b"TCPStore", b"TORCH_",
+    b"orovod", b"opCount", b"distributed init", b"shm_broadcast", b"world_size", b"nranks", b"Communicators...", b"Comms ",
+)  # fmt: skip
 _SPEAKS = regex(rb"(?im)^\W{0,3}rank[ :#=_-]{0,2}(\d{1,5})\b")
 
 
@@ -152,9 +157,8 @@ def read_log(
     )
     own = rank is not None or local_rank is not None
     printed = [tail for tail in printed_tail(found.windows, file) if own or tail.rank is not None]
-    reading.of_a_job = any(_OF_A_JOB.search(data) for _, data in found.windows) or _several_speak(
-        found.windows
-    )
+    signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
+    reading.of_a_job = any(map(_OF_A_JOB.search, signs)) or _several_speak(found.windows)
     reading.tail = last_lines(found.windows) if own else ()
     ends = good_ends(found.windows, file)
     ends += exit_events(found.windows, file)

@@ -12,7 +12,7 @@ The number of a rank is the rank. What counts processes or workers counts the ra
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.job_logs.endings import Exit, exit_event
@@ -22,7 +22,7 @@ from hangscope.regex import regex
 
 _LEAST, _MOST = 2, 4096  # processes that are counted
 _CUT = 1000  # bytes of a line
-_CANDIDATE = regex(rb"(?i)exit|return|\bcode\b|status|\brc\b|signal")
+_WORDS = (b"exit", b"return", b"code", b"status", b"rc ", b"rc:", b"rc=", b"signal")
 _WHO = r"(?<!local )\b(?:rank[ :=#_-]{0,2}(\d{1,7})|(?:process|proc|worker|child|trainer|task)[ :=#_-]{0,2}(\d{1,4}))"
 _PID = r"(?:[\])]?,? ?[(\[]?pid[ :=]{1,2}(\d{1,9})[)\]]?)?"
 _CODE = r"(?:(?:exit|return)[ _-]?)?(?:code|status)|rc"
@@ -47,13 +47,28 @@ def of_one(text: str) -> re.Match[str] | None:
     return _LINE.match(text) or _OF.search(text)
 
 
+def _candidates(first: int, data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield (number, line) of the lines that hold a word for an end."""
+    lower, starts = data.lower(), set[int]()
+    for word in _WORDS:
+        at = lower.find(word)
+        while at >= 0:
+            starts.add(lower.rfind(b"\n", 0, at) + 1)
+            at = lower.find(word, end) if (end := lower.find(b"\n", at)) >= 0 else -1
+    counted, number = 0, first
+    for start in sorted(starts):
+        number += data.count(b"\n", counted, start)
+        counted = start
+        raw = data[start : start + _CUT + 1].split(b"\n", 1)[0]
+        if len(raw) <= _CUT:
+            yield number, raw
+
+
 def exit_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Exit]:
     """Return the ends that the end of a text tells; `windows` are (number of the first line, bytes) as `Scan` keeps them."""
     first, data = windows[-1] if windows else (1, b"")
     ends, counted = list[Exit](), dict[int, tuple[Line, int, int | None]]()
-    for number, raw in enumerate(data.split(b"\n"), first):
-        if len(raw) > _CUT or not _CANDIDATE.search(raw):
-            continue
+    for number, raw in _candidates(first, data):
         line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
         match = of_one(line.text) if line.source is None else None
         if match is None:
