@@ -66,6 +66,24 @@ class Hypothesis:
 
 
 @dataclass(frozen=True, slots=True)
+class RuledOut:
+    """An explanation that was considered and excluded, and the fact that excludes it. `ranks` are global."""
+
+    cause: str
+    ranks: tuple[int, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """One thing to fetch next. `what` is dump, log, stack or other; `ranks` (global) are empty where it is of no rank."""
+
+    ranks: tuple[int, ...]
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallRef:
     """One call as a verdict quotes it. Frames are innermost first; `group` is set where it is another than the verdict's."""
 
@@ -94,7 +112,9 @@ class Verdict:
     `waiting_ranks` are all that wait, each in a call of its own group; `in_call` are those of them that are in the call
     which `group`, `op` and `seq` name. Both are global. `deciding` are indexes into `evidence`: what tells this cause from
     its rivals. `api` is the library call of the user's that contains the culprit's collective. `since` and `until` are ns
-    since the epoch: the last progress and the end of the job, None where unknown.
+    since the epoch: the last progress and the end of the job, None where unknown. `title` has at most 80 characters, `summary`
+    240, `explanation` 900. `confidence` is the lower of `rank_confidence` and `cause_confidence`. `suspect_ranks` is the smallest set
+    that must contain the root cause; it includes `culprit_ranks`. `collect` says what to fetch next, the most useful first.
     """
 
     cause: str
@@ -120,3 +140,9 @@ class Verdict:
     api: str | None = None
     since: int | None = None
     until: int | None = None
+    title: str = ""
+    explanation: str = ""
+    rank_confidence: str = "low"
+    cause_confidence: str = "low"
+    suspect_ranks: tuple[int, ...] = ()
+    collect: Sequence[Collect] = ()

@@ -30,3 +30,8 @@ def ranks_phrase(ranks: Iterable[int]) -> str:
     """Return `rank 3` or `ranks 0-2,5`, for a sentence."""
     distinct = set(ranks)
     return f"rank{'s' if len(distinct) != 1 else ''} {compress(distinct)}"
+
+
+def agree(ranks: Iterable[int], one: str, several: str) -> str:
+    """Return the word that agrees with so many ranks: `agree([3], "was", "were")` is `was`."""
+    return one if len(set(ranks)) == 1 else several

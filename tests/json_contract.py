@@ -85,4 +85,19 @@ def check_json(text: str) -> dict[str, Any]:
         assert call is None or all(set(f) >= {"name", "file", "line"} for f in call["frames"])
     assert verdict["location"] is None or set(verdict["location"]) >= {"file", "line", "function", "rank"}
     assert not set(verdict["culprit_ranks"]) & set(verdict["waiting_ranks"])
+    check_sentences(data)
     return data
+
+
+def check_sentences(data: dict[str, Any]) -> None:
+    """Hold what a report says for people to the lengths and relations that are promised."""
+    verdict, levels = data["verdict"], ("low", "medium", "high")
+    for text, most in ((verdict["title"], 80), (verdict["summary"], 240), (verdict["explanation"], 900)):
+        assert text and len(text) <= most, text
+    assert len(data["headline"]) <= 240
+    both = [levels.index(verdict[key]) for key in ("rank_confidence", "cause_confidence")]
+    assert levels.index(verdict["confidence"]) == min(both)
+    assert set(verdict["suspect_ranks"]) >= set(verdict["culprit_ranks"])
+    assert all(set(c) == {"ranks", "what", "text"} for c in verdict["collect"])
+    assert all(c["what"] in ("dump", "log", "stack", "other") for c in verdict["collect"])
+    assert all(set(r) == {"cause", "ranks", "because"} for r in data["ruled_out"])

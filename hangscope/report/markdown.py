@@ -99,8 +99,8 @@ DIALECTS = {
 def render_markdown(document: Document, dialect: str = "markdown") -> str:
     """Return the report for a ticket: `dialect` is markdown, jira or slack."""
     style = DIALECTS[dialect]
-    headline = style.escape(" ".join(document.headline.split()))
-    lines = [style.heading % f"hangscope: {headline}", ""]
+    title = style.escape(" ".join(document.title.split()))
+    lines = [style.heading % f"hangscope: {title}", ""]
     for block in ticket(document):
         lines += [*_block(style, block), ""]
     lines.append(style.footer % style.escape(document.tool_version))

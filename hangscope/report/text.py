@@ -14,7 +14,7 @@ from hangscope.report.words import counted
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
 MIN_WIDTH, MAX_WIDTH = 60, 110
-_NOTES, _AGAINST, _WARNINGS, _WEIGHED = 4, 2, 3, 3
+_NOTES, _AGAINST, _WARNINGS, _WEIGHED, _COLLECT = 4, 2, 3, 3, 2
 
 
 def render_text(
@@ -41,7 +41,9 @@ class _Screen:
         if verdict is not None:
             style = "error" if status == "hang" else "warning"
             head = f"{'hang' if status == 'hang' else status}[{verdict.cause}]"
-            self.put(f"{self.paint(head, style)}: {headline}", indent="  ")
+            self.put(f"{self.paint(head, style)}: {verdict.title or headline}", indent="  ")
+            if verdict.explanation:
+                self.put(f"  {verdict.explanation}", indent="  ")
             self.where(verdict)
             for fact in deciding_facts(verdict):
                 self.fact("why", fact)
@@ -116,6 +118,13 @@ class _Screen:
             )
         for item in verdict.alternatives if not others else ():
             self.labelled("or", f"{item.cause}: {item.why}")
+        if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
+            self.labelled("suspects", ranks_phrase(verdict.suspect_ranks))
+        for excluded in self.document.ruled_out if self.verbose else ():
+            who = f" of {ranks_phrase(excluded.ranks)}" if excluded.ranks else ""
+            self.labelled("ruled out", f"{excluded.cause}{who}: {excluded.because}")
+        for wanted in verdict.collect if self.verbose else verdict.collect[:_COLLECT]:
+            self.labelled("collect", wanted.text)
 
     def fact(self, label: str, fact: Evidence) -> None:
         self.labelled(label, fact.text + (f"  [{fact.at}]" if fact.at else ""))

@@ -48,6 +48,7 @@ def ticket(document: Document) -> tuple[Block, ...]:
             Block("", "text", ((Piece("Partial data: ", strong=True), Piece(document.partial.text)),))
         )
     if verdict is not None:
+        blocks.append(Block("", "text", (plain(verdict.explanation),) if verdict.explanation else ()))
         blocks.append(Block("Why", "items", tuple(_fact(f) for f in deciding_facts(verdict))))
         blocks.append(Block("", "pairs", pairs=tuple(_pairs(verdict, document))))
         blocks.append(Block("Do next", "steps", tuple(plain(a) for a in verdict.advice)))
@@ -55,6 +56,11 @@ def ticket(document: Document) -> tuple[Block, ...]:
         rest = [*other_facts(verdict, "against"), *other_facts(verdict, "missing")]
         blocks.append(Block("Against, and missing", "items", _some([_fact(f) for f in rest], _AGAINST)))
         blocks.append(Block("What else was weighed", "items", _weighed(document, verdict)))
+        excluded = [(Piece(r.cause, code=True), Piece(f": {r.because}")) for r in document.ruled_out]
+        blocks.append(Block("Ruled out", "items", _some([*excluded], _WEIGHED)))
+        blocks.append(
+            Block("Collect next", "items", tuple(plain(c.text) for c in verdict.collect[:_WEIGHED]))
+        )
     else:
         read = read_words(document) or "nothing"
         blocks.append(
@@ -121,6 +127,8 @@ def _pairs(verdict: VerdictPart, document: Document) -> list[tuple[str, Line]]:
             rows.append(
                 ("In that call", plain(f"{ranks_phrase(verdict.in_call)}; {behind:,} more wait behind"))
             )
+    if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
+        rows.append(("Suspects", plain(ranks_phrase(verdict.suspect_ranks))))
     rows.append(("Since", plain(standstill(verdict))))
     rows.append(("Fingerprint", (Piece(verdict.fingerprint, code=True),)))
     return [(name, line) for name, line in rows if any(piece.text for piece in line)]

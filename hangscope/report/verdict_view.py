@@ -44,6 +44,12 @@ def verdict_part(verdict: Verdict, incident: Incident) -> VerdictPart:
         api=verdict.api,
         since=None if verdict.since is None else str(verdict.since),
         until=None if verdict.until is None else str(verdict.until),
+        title=verdict.title,
+        explanation=verdict.explanation,
+        rank_confidence=verdict.rank_confidence,
+        cause_confidence=verdict.cause_confidence,
+        suspect_ranks=tuple(verdict.suspect_ranks),
+        collect=tuple(verdict.collect),
     )
 
 
@@ -87,4 +93,10 @@ def verdict_of(part: VerdictPart | None) -> Verdict | None:
         api=part.api,
         since=None if part.since is None else int(part.since),
         until=None if part.until is None else int(part.until),
+        title=part.title,
+        explanation=part.explanation,
+        rank_confidence=part.rank_confidence,
+        cause_confidence=part.cause_confidence,
+        suspect_ranks=part.suspect_ranks,
+        collect=part.collect,
     )

@@ -37,6 +37,7 @@ from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import clean
+from hangscope.verdict.phrasing import SUMMARY, fitting, sentence_case
 from hangscope.verdict.status import ended_well
 
 _WINDOWS = 200
@@ -69,6 +70,7 @@ def build_document(
             CandidatePart(compress(c.ranks), c.what, c.why_set_aside) for c in judgement.candidates
         ),
         hypotheses=tuple(judgement.hypotheses),
+        ruled_out=tuple(judgement.ruled_out),
         groups=_groups(analysis),
         ranks=_ranks(subject),
         inputs=_inputs(incident.inputs),
@@ -109,11 +111,10 @@ def _fit_to_leave(document: Document, redacted: Collection[str], hosts: Collecti
 def _headline(analysis: Analysis) -> str:
     judgement = analysis.judgement
     if judgement.verdict is not None:
+        summary = sentence_case(judgement.verdict.summary)
         if judgement.status == "inconclusive":
-            return f"Inconclusive: {judgement.verdict.summary}"
-        summary = judgement.verdict.summary
-        # The name of a call stays as it is written.
-        return summary[:1].upper() + summary[1:] if summary.split(" ")[0].isalpha() else summary
+            return fitting([f"Inconclusive: {summary}"], SUMMARY)
+        return summary
     if judgement.status == "no_hang":
         dumped = [record.dump_file is not None for record in analysis.incident.ranks.values()]
         if any(dumped) and ended_well(analysis.case):

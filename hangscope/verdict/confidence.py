@@ -12,6 +12,7 @@ from itertools import chain
 
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
+from hangscope.conclusion import Collect
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
@@ -54,26 +55,30 @@ def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
     return level, reasons
 
 
-def missing_inputs(case: Case) -> list[str]:
-    """Return what was not there, with the setting that brings it next time."""
-    records, result = case.incident.ranks.values(), []
+def missing_inputs(case: Case) -> list[Collect]:
+    """Return what was not collected, with the setting that brings it next time."""
+    records, result = case.incident.ranks.values(), list[Collect]()
+    everybody = tuple(sorted(case.incident.ranks))
     unusable = (Absence.STALE, Absence.UNREADABLE)
     gone = [r.rank for r in records if r.dump_file is None or r.absence in unusable]
     if all(r.dump_file is None for r in records):
-        result.append(
-            "no Flight Recorder dump: keep TORCH_FR_BUFFER_SIZE at 2000 or more, and with gloo call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
-        )
+        how = "keep TORCH_FR_BUFFER_SIZE at 2000 or more, and with gloo call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
+        result.append(Collect(everybody, "dump", f"no Flight Recorder dump: {how}"))
     elif gone:
-        result.append(f"no usable dump of {ranks_phrase(gone)}")
+        result.append(Collect(tuple(gone), "dump", f"no usable dump of {ranks_phrase(gone)}"))
     if case.incident.momentary:
-        result.append(
-            "the dumps were written within a second of the last call, or show calls made since others before: take them again a minute later"
+        why = (
+            "the dumps were written within a second of the last call, or show calls made since others before"
         )
+        result.append(Collect(everybody, "dump", f"{why}: take them again a minute later"))
     if not case.statements.whereabouts:
-        result.append("no stacks: py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later")
+        how = "py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later"
+        result.append(Collect(everybody, "stack", f"no stacks: {how}"))
     logged = any(r.events or set(r.files) - {r.dump_file} for r in records)
     if not logged and not case.statements.kinds:
-        result.append("no logs: one file per rank (torchrun --log-dir DIR --tee 3)")
+        result.append(
+            Collect(everybody, "log", "no logs: one file per rank (torchrun --log-dir DIR --tee 3)")
+        )
     return result
 
 

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
-from hangscope.conclusion import Hypothesis, Verdict
+from hangscope.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Candidate, Circular, Different, Late
 from hangscope.explain.text.stop import find_stop
@@ -33,13 +33,15 @@ class Judgement:
     missing: list[str] = field(default_factory=list)
     candidates: Sequence[Candidate] = ()
     hypotheses: Sequence[Hypothesis] = ()
+    ruled_out: Sequence[RuledOut] = ()
 
 
 def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     """Return the verdict on a case and the status of its job; `views` are how far the members of each group came."""
     if ended_well(case) or serves(case):
         return Judgement("no_hang", None)
-    missing, set_aside = missing_inputs(case), case.explanation.set_aside
+    wanted, set_aside = missing_inputs(case), case.explanation.set_aside
+    missing = [item.text for item in wanted]
     matches = match_all(case, case.incident.notes)
     while matches and (_names_a_crowd(case, matches[0]) or _by_a_moving_job(case, matches[0])):
         first = matches.pop(0)
@@ -51,12 +53,12 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
         if status == "no_hang":
             return Judgement(status, None)
         if stop is None:
-            return Judgement(status, verdicts.unknown(case, missing), [], missing, set_aside)
+            return Judgement(status, verdicts.unknown(case, wanted), [], missing, set_aside)
         why = "the stop is certain, its cause is not: what was left says who waited, not for whom"
-        return Judgement("hang", verdicts.stopped(case, stop, missing), [why], missing, set_aside)
+        return Judgement("hang", verdicts.stopped(case, stop, wanted), [why], missing, set_aside)
     best = with_the_others(case, in_library_terms(case, matches[0]))
     level, reasons = confidence(case, best)
-    verdict = verdicts.named(case, best, matches[1:], LEVELS[level], missing)
+    verdict = verdicts.named(case, best, matches[1:], LEVELS[level], wanted)
     if best.cause == "slow_rank" and not isinstance(case.finding, Late):
         status = "inconclusive" if damage(case, best) else "no_hang"
         return Judgement(status, verdict, reasons, missing, set_aside)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case, Match, at, quote
-from hangscope.conclusion import CallRef, Evidence, Location, Verdict
+from hangscope.conclusion import CallRef, Collect, Evidence, Location, Verdict
 from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import Stop
 from hangscope.incident import CallKind, Group
@@ -15,25 +15,28 @@ from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.rankset import compress, ranks_phrase
+from hangscope.rankset import agree, ranks_phrase
 from hangscope.verdict import substantiation
+from hangscope.verdict.phrasing import sentence_case, worded
 
 _ONCE_MORE = (
     "Take the stacks of all ranks twice, a minute apart (py-spy dump): who has moved in between does not hang.",
 )
 
 
-def unknown(case: Case, missing: list[str]) -> Verdict:
+def unknown(case: Case, wanted: Sequence[Collect]) -> Verdict:
     """Return the verdict on what does not tell whether a job stopped: open calls of which nothing says that they stay open, or none."""
     waiting, stuck = tuple(case.graph.waiting), case.finding.stuck
-    return Verdict(
+    missing = [item.text for item in wanted]
+    why = _stood(case)
+    if waiting:
+        why = f"{ranks_phrase(waiting)} {agree(waiting, 'has', 'have')} pending collectives; the collected files do not show why."
+    verdict = Verdict(
         cause="unknown",
         confidence="low",
         culprit_ranks=(),
         category="unknown",
-        summary=f"Ranks {compress(waiting)} have open calls, and what was left behind does not say why."
-        if waiting
-        else _stood(case),
+        summary=sentence_case(why),
         group=stuck.group,
         op=(stuck.kind.op or None) if stuck.kind is not None else None,
         seq=stuck.seq,
@@ -46,7 +49,9 @@ def unknown(case: Case, missing: list[str]) -> Verdict:
         ],
         advice=[*(_ONCE_MORE if case.stacks else ()), *missing][:3],
         fingerprint=_fingerprint(case, "unknown", stuck.kind, None),
+        collect=wanted,
     )
+    return worded(verdict, why)
 
 
 def _stood(case: Case) -> str:
@@ -62,13 +67,13 @@ def _stood(case: Case) -> str:
     return f"{who[:1].upper()}{who[1:]} {stand} in {place}, which a stack shows for one moment: it does not tell whether they stay there, or for whom."
 
 
-def stopped(case: Case, stop: Stop, missing: list[str]) -> Verdict:
+def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
     """Return the verdict on a stop of which nothing tells the cause: who waited, in which call, since when."""
-    open_calls = unknown(case, missing)
+    open_calls = unknown(case, wanted)
     kind = stop.call or case.finding.stuck.kind
     seq = stop.seq if stop.seq is not None else case.finding.stuck.seq
     waiting = tuple(stop.ranks or case.graph.waiting)
-    return replace(
+    verdict = replace(
         open_calls,
         summary=f"The job stopped: {stop.told()}; what was left does not say for whom.",
         group=_printed_group(case, stop),
@@ -80,16 +85,19 @@ def stopped(case: Case, stop: Stop, missing: list[str]) -> Verdict:
         evidence=[*map(quote, stop.events), *open_calls.evidence],
         advice=[
             "The lines of the ranks that are not in this text would name the culprit: the one whose last enqueued call is behind, or whose process ended.",
-            *missing,
+            *(item.text for item in wanted),
         ][:3],
         fingerprint=_fingerprint(case, "unknown", kind, None),
         deciding=(0,) if stop.events else (),
         since=_ns(stop.since),
         until=_ns(stop.until),
     )
+    return worded(verdict, stop.told())
 
 
-def named(case: Case, match: Match, others: Sequence[Match], confidence: str, missing: list[str]) -> Verdict:
+def named(
+    case: Case, match: Match, others: Sequence[Match], confidence: str, wanted: Sequence[Collect]
+) -> Verdict:
     """Return the verdict on a match, with the `others` among its alternatives."""
     finding, stuck = case.finding, case.finding.stuck
     culprits = tuple(sorted(set(match.culprits)))
@@ -107,17 +115,20 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
     location = Location(frame.file, frame.line, frame.name, whose) if frame is not None else None
     opened = [calls[0].created for r in in_call if (calls := case.graph.open_calls.get(r))]
     ends = (*case.statements.all(Exit), *case.statements.all(ExternalEnd))
-    evidence = substantiation.collect(case, match, missing)
+    evidence = substantiation.collect(case, match, [item.text for item in wanted])
     label = case.incident.groups[finding.own.gid].label if finding.own.gid is not None else None
     explained = finding.explained
     if set(culprits) != set(finding.culprits):
         replay = Replay(case.graph)
         left = replay.stuck(culprits or finding.culprits) | (set(case.graph.waiting) - replay.waiting)
         explained = len(set(waiting) - left)
-    return replace(
-        unknown(case, missing),
+    verdict = replace(
+        unknown(case, wanted),
         cause=match.cause,
         confidence=confidence,
+        rank_confidence=confidence,
+        cause_confidence=confidence,
+        suspect_ranks=culprits,
         culprit_ranks=culprits,
         category=match.category or CATALOG[match.cause].category,
         summary=_summary(case, match, waiting, in_call, bool(inside) and inside.isdisjoint(in_call)),
@@ -135,6 +146,7 @@ def named(case: Case, match: Match, others: Sequence[Match], confidence: str, mi
         alternatives=substantiation.alternatives(match, others),
         fingerprint=_fingerprint(case, match.cause, stuck.kind, location),
     )
+    return worded(verdict, match.why)
 
 
 def _call(kind: CallKind | None, seq: int | None, group: str | None = None) -> CallRef | None:

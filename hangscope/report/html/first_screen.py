@@ -179,7 +179,9 @@ def sure_reasons(document: Document) -> tuple[str, ...]:
 
 def headline(document: Document) -> str:
     """Return the sentence of the heading; that of an inconclusive report says so."""
-    return cut(document.headline, HEADLINE_CHARS)
+    if document.verdict is not None and document.status == "inconclusive":
+        return cut(f"Inconclusive: {document.title}", HEADLINE_CHARS)
+    return cut(document.title, HEADLINE_CHARS)
 
 
 def commands(document: Document, strip: StripData | None) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import TopologyData
 from hangscope.report.schema.stories import KnownStory, OrderStory
-from hangscope.report.words import LINE_CHARS, STATUS_WORDS, cut
+from hangscope.report.words import LINE_CHARS, STATUS_WORDS, cut, some_ranks
 
 _STEPS = 3
 #: What a page without an analysis shows: nothing but its words.
@@ -28,8 +28,10 @@ _NOTHING = PageData()
 class FirstScreen:
     """The first screen in words."""
 
+    title: str
     headline: str
     long: bool
+    suspects: str
     partial: str
     who: tuple[tuple[str, str], ...]
     waiting: str
@@ -137,7 +139,9 @@ def _first_screen(document: Document, data: PageData) -> FirstScreen:
     if undecided and not why and isinstance(data.story, KnownStory):
         why = tuple((cut(line, first.FACT_CHARS), "", False) for line in data.story.awaited[:2])
     return FirstScreen(
+        title=f"{STATUS_WORDS[document.status]}: {document.title}" if verdict is not None else heading,
         headline=heading,
+        suspects=some_ranks(verdict.suspect_ranks) if verdict is not None else "",
         long=len(heading) > first.LONG_HEADLINE,
         partial=cut(document.partial.text, first.FACT_CHARS) if document.partial.is_partial else "",
         who=first.who(verdict, document.status),

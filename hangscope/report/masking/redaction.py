@@ -15,7 +15,7 @@ from hangscope.report.masking.user_names import HOME, UserNames
 # Fields whose words are the contract's own.
 CONTRACT = frozenset(
     {
-        "schema", "status", "cause", "confidence", "category", "state", "absence", "kind", "role", "op", "stance", "code",
+        "schema", "status", "cause", "confidence", "rank_confidence", "cause_confidence", "what", "category", "state", "absence", "kind", "role", "op", "stance", "code",
         "fingerprint", "tool_version", "what_set_aside", "api", "form", "dtype", "dtypes",
     }
 )  # fmt: skip

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from hangscope.conclusion import OMITTED, Alternative, CallRef, Evidence, Hypothesis, Location
+from hangscope.conclusion import (
+    OMITTED,
+    Alternative,
+    CallRef,
+    Collect,
+    Evidence,
+    Hypothesis,
+    Location,
+    RuledOut,
+)
 from hangscope.dataclass import dataclass
 from hangscope.frames import Frame
 from hangscope.incident import group_label
@@ -90,6 +99,12 @@ class VerdictPart:
     api: str | None = None
     since: str | None = None
     until: str | None = None
+    title: str = ""
+    explanation: str = ""
+    rank_confidence: str = "low"
+    cause_confidence: str = "low"
+    suspect_ranks: tuple[int, ...] = ()
+    collect: tuple[Collect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +222,7 @@ class Document:
     sources: dict[str, int] = field(default_factory=dict)
     candidates: tuple[CandidatePart, ...] = ()
     hypotheses: tuple[Hypothesis, ...] = ()
+    ruled_out: tuple[RuledOut, ...] = ()
     groups: tuple[GroupPart, ...] = ()
     ranks: tuple[RankPart, ...] = ()
     inputs: tuple[InputPart, ...] = ()
@@ -216,3 +232,8 @@ class Document:
     stacks_left_out: int | None = field(default=None, metadata=OMITTED)
     tool_version: str = ""
     page: PageData | None = field(default=None, metadata=OMITTED)
+
+    @property
+    def title(self) -> str:
+        """Return what a ticket is called: the verdict's title, else the headline."""
+        return (self.verdict.title if self.verdict is not None else "") or self.headline
