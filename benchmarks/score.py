@@ -1,6 +1,7 @@
 """Print how often the analyzer is right on simulated freezes: `python benchmarks/score.py [--per-fault 50]`.
 
-With `--text` the excerpts under `fixtures/text/` are scored instead, by form (`text_score.py`).
+`--corpus [SET]` asks the corpus of `fixtures/corpus/` instead and says what got worse since its answers were last kept
+(`corpus.py`). With `--text` the excerpts under `fixtures/text/` are scored instead, by form (`text_score.py`).
 
 Every incident follows from its fault and seed: the tables are the same on every run. An incident is right when
 the culprit ranks are exact (and the status, where the truth says one) and the cause is an accepted one.
@@ -20,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import corpus
 import text_score
 from answers import WORDS, Answer, answer, reliability, share
 
@@ -134,9 +136,17 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="list the misses")
     parser.add_argument("--min-ranks", type=float, default=0.0, help="fail below this share of exact ranks")
     parser.add_argument("--min-cause", type=float, default=0.0, help="fail below this share of exact causes")
+    parser.add_argument(
+        "--corpus", nargs="*", metavar="SET", help="ask these sets of the corpus, or all of them"
+    )
+    parser.add_argument(
+        "--update", action="store_true", help="keep the answers to the corpus as the last ones"
+    )
     parser.add_argument("--text", action="store_true", help="score the excerpts of fixtures/text instead")
     parser.add_argument("--text-only", metavar="WHICH", help="open, apart, or a part of an excerpt's name")
     options = parser.parse_args()
+    if options.corpus is not None:
+        return corpus.run(options.corpus, options.jobs, update=options.update, verbose=options.verbose)
     if options.text or options.text_only:
         answers, shown = text_score.run(options.verbose, options.text_only)
         print(shown)

@@ -2,7 +2,7 @@
 
 Without an argument: the report of README.md and the table of docs/causes.md. `python docs/refresh.py score` puts the
 tables that stand on standard input between the markers `<!-- score -->` and `<!-- /score -->` of docs/score.md, as they
-were printed; `collected` (of the same page), `speed` and `logs` (of docs/speed.md), `overhead` (of docs/capture.md)
+were printed; `collected`, `corpus` and `first-looks` (of the same page), `speed` and `logs` (of docs/speed.md), `overhead` (of docs/capture.md)
 and `fuzz` (of docs/safety.md) likewise.
 """
 
@@ -24,6 +24,8 @@ PAGES = {
     "causes": ROOT / "docs" / "causes.md",
     "score": ROOT / "docs" / "score.md",
     "collected": ROOT / "docs" / "score.md",
+    "corpus": ROOT / "docs" / "score.md",
+    "first-looks": ROOT / "docs" / "score.md",
     "speed": ROOT / "docs" / "speed.md",
     "logs": ROOT / "docs" / "speed.md",
     "fuzz": ROOT / "docs" / "safety.md",

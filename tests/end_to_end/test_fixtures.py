@@ -22,9 +22,10 @@ def found(top: Path, pattern: str) -> Incidents:
 
 
 CAPTURED = found(FIXTURES, "*/truth.json")
+#: Incidents next to the checkout that every version answered; the corpus (benchmarks/score.py --corpus) has the others.
 SHARED = [
-    p for p in found(INCIDENTS, "*/*/truth.json") if p.parent.name != "frameworks"
-]  # those have inputs apart
+    p for name in ("gloo", "text", "megatron", "healthy") for p in found(INCIDENTS, f"{name}/*/truth.json")
+]
 #: the culprit left no dump, and its cause stands in the logs alone
 CAUSE_IN_LOGS = {"uneven_ddp"}
 #: DDP's constructor refuses the models on every rank after the same completed call: only the logs tell
