@@ -127,16 +127,6 @@ class Difference:
             return False  # the call that all have just made, once more: one too many before shifted it
         return self._made_per_epoch(self.own)
 
-    @cached_property
-    def peer_ends_epochs(self) -> bool:
-        """Return whether the waiting call stands behind the loop, while the culprit's is one of the loop."""
-        if self.times_before(self.own) < 2 or self.added or self._made_per_epoch(self.own):
-            return False
-        if self.times_before(self.peer):
-            return self._made_per_epoch(self.peer)
-        place = self._place(self.peer.stack, self.own.stack)
-        return place is not None and place[0] == "beyond"
-
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
         """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.
 

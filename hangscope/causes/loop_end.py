@@ -53,10 +53,9 @@ def _by_its_call(d: Difference) -> Match | None:
     if finding.change.edit is not None or finding.tie:
         return None  # its calls match again behind the edit
     over = [] if d.steps.skips else d.steps.others_over
-    if d.peer_ends_epochs or over:
-        # A rank that leaves out the call behind the loop and begins the next epoch leaves the same record.
+    if over:
         what = "began one more step while the others are already in the call behind the loop"
-        return _left(culprits, 2 if over else 0, what, over[:2])
+        return _left(culprits, 2, what, over[:2])
     if d.ends_epochs:
         # A step that it skipped leaves the same calls: only its own output tells of one.
         what = "is already in the call that ends an epoch, after fewer steps"

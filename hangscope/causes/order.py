@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
@@ -27,22 +27,20 @@ def circular_wait(case: Case) -> Match | None:
     members = tuple(sorted(finding.circle.ranks)) or finding.culprits
     ranks = members or finding.waiting
     heads = {r: calls for r in ranks if (calls := case.graph.open_calls.get(r))}
-    odd = _odd_order(case, heads)
     seen = any(r in ranks and where.inside for r, where in case.stacks.items())
     shown = seen or _opposite_orders(heads.values())
-    if not (shown or odd or all(len(calls) == 1 for calls in heads.values())):
+    if not (shown or all(len(calls) == 1 for calls in heads.values())):
         return None  # the circle rests on assumptions
-    culprits = odd or (members if len(members) <= FEW else ())
+    culprits = members if len(members) <= FEW else ()
     first = next((r for r in (*culprits, *ranks, *sorted(heads)) if r in heads), None)
     # One host that is busy elsewhere while its call is pending makes the same circle; where there are lines, they tell of it.
     fits = len(members) <= FEW and (len(culprits) != 1 or bool(case.statements.kinds))
     return answer(
         "collective_order_mismatch",
         culprits,
-        f"{who(ranks)} wait for each other in a circle: each holds a group that another needs"
-        + (f"; the order of {who(odd)} is the odd one" if odd else ""),
+        f"{who(ranks)} wait for each other in a circle: each holds a group that another needs",
         "Make every rank enter these groups in one global order, whatever the data; no call on a group inside a branch that ranks take differently.",
-        strength=2 if shown and odd else int(fits),
+        strength=int(fits),
         evidence=[_in_calls(case, rank) for rank in sorted(heads)[:8]],
         frame=case.frame_of(_kind(case, first, heads[first][0])) if first is not None else None,
         frame_rank=first,
@@ -122,20 +120,6 @@ def _opposite_orders(opened: Iterable[list[OpenCall]]) -> bool:
         for node in first_ones:
             del behind[node]
     return bool(behind)
-
-
-def _odd_order(case: Case, heads: dict[int, list[OpenCall]]) -> tuple[int, ...]:
-    """Return the few ranks in the cycle whose first open call breaks the order that others have."""
-    groups = case.incident.groups  # by description and size, which the ranks of a mesh share
-    orders = {
-        rank: tuple((groups[call.gid].desc, len(groups[call.gid].ranks)) for call in calls[:2])
-        for rank, calls in sorted(heads.items())
-    }
-    for usual, count in Counter(orders.values()).most_common(1):
-        others = tuple(rank for rank, order in orders.items() if order != usual)
-        if 2 * count > len(heads) and all(orders[rank] == usual[::-1] for rank in others):
-            return others
-    return ()
 
 
 def _kind(case: Case, rank: int, call: OpenCall) -> CallKind | None:

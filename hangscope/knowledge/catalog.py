@@ -269,7 +269,6 @@ ORDER = (
     "mismatch.unequal_splits",
     "ends.silence.lost_by_peers",
     "left_over.held_at_its_exit",
-    "ends.silence.left_unheard",
     "participation.busy_elsewhere",
     "ends.silence.vanished",
     "ends.silence.may_have_died",

@@ -76,31 +76,6 @@ def test_the_one_that_has_a_batch_less_in_its_last_epoch_is_named(job_of: tuple[
     assert level(report) == "low"  # a step that it skipped leaves the same calls
 
 
-@settings(max_examples=8)
-@given(job_of=ODD_ONES)
-def test_the_one_that_begins_another_step_has_a_batch_more_or_left_out_the_end(
-    job_of: tuple[int, int],
-) -> None:
-    size, odd = job_of
-    recorders = job(size)
-    for recorder in recorders:
-        epochs(recorder)
-        recorder.call("all_reduce", sizes=[[512]], line=41, function="train_one_epoch", times=6)
-
-    def last(recorder: Recorder, is_odd: bool) -> Recorder:
-        if is_odd:
-            return recorder.call(
-                "all_reduce", sizes=[[512]], line=41, function="train_one_epoch", state="started"
-            )
-        return recorder.call("all_reduce", sizes=[[3]], line=88, function="epoch_average", state="started")
-
-    report = frozen(recorders, (odd,), last)
-    assert blame(report) == ("hang", "uneven_loader", (odd,))
-    assert level(report) == "low"
-    assert report.verdict is not None
-    assert "rank_conditional_collective" in {other.cause for other in report.verdict.alternatives}
-
-
 def test_own_output_without_a_skip_makes_an_epoch_that_ended_early_sure(tmp_path: Path) -> None:
     recorders = job(4)
     for recorder in recorders:
@@ -178,23 +153,6 @@ def test_a_call_that_ends_epochs_is_not_inside_the_loop_of_epochs_that_it_alone_
             recorder.call("all_reduce", sizes=[[512]], line=None, state="started")
     report = analyze(write_all(recorders, tmp_path))
     assert blame(report) == ("hang", "uneven_loader", (1,))
-
-
-def test_calls_of_one_line_are_no_steps_of_an_epoch_between_two_of_it(tmp_path: Path) -> None:
-    """Like layers of a model that is gathered part by part in an evaluation: one rank has a batch more."""
-    recorders = job(4)
-    for recorder in recorders:
-        for _ in range(6 + (recorder.rank == 0)):
-            open_ = recorder.rank == 0 and _ == 6
-            recorder.call(
-                "all_gather_into_tensor", sizes=[[64]], line=22, state="started" if open_ else "completed"
-            )
-            if not open_:
-                recorder.call("all_gather_into_tensor", sizes=[[32]], line=22, times=3)
-        if recorder.rank:
-            recorder.call("all_reduce", sizes=[[3]], line=33, state="started")
-    report = analyze(write_all(recorders, tmp_path))
-    assert blame(report) == ("hang", "uneven_loader", (0,)) and level(report) == "low"
 
 
 def test_ranks_behind_the_loop_while_a_stage_waits_for_its_sends_have_left_it(tmp_path: Path) -> None:

@@ -32,19 +32,6 @@ def test_two_open_calls_in_opposite_orders_show_which_is_first(tmp_path: Path) -
     assert blame(report) == ("hang", "collective_order_mismatch", (1,))
 
 
-def test_in_a_circle_the_one_with_the_reverse_order_is_odd(tmp_path: Path) -> None:
-    """No history: what most ranks do is the order, whichever of the two is new to each of them."""
-    groups = {"0": ("default_pg", range(6)), "1": ("tp", (0, 1)), "2": ("tp", (2, 3)), "3": ("tp", (4, 5))}
-    recorders = [Recorder(rank, groups) for rank in range(6)]
-    for recorder in recorders:
-        own = str(1 + recorder.rank // 2)
-        order = [("0", 41), (own, 42)] if recorder.rank != 3 else [(own, 42), ("0", 41)]
-        for (group, line), state in zip(order, ("started", "scheduled"), strict=True):
-            recorder.call("all_reduce", group, line=line, state=state)
-    write_all(recorders, tmp_path)
-    assert blame(analyze(tmp_path)) == ("hang", "collective_order_mismatch", (3,))
-
-
 def test_orders_that_go_round_over_four_groups_are_a_circle(tmp_path: Path) -> None:
     """No two ranks of a mesh share both of their groups: rows first on a diagonal, columns first on the other."""
     groups = {"1": ("row", (0, 1)), "2": ("row", (2, 3)), "3": ("col", (0, 2)), "4": ("col", (1, 3))}

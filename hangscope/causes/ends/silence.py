@@ -10,7 +10,6 @@ from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.steps import last_output
 from hangscope.incident import Event, RankRecord
-from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -19,9 +18,7 @@ from hangscope.ingest.torch_logs.c10d import (
     DumpObserved,
     DumpSignal,
     HeartbeatTimeout,
-    WatchdogTimeout,
 )
-from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     GlooClosed,
     GlooTimeout,
@@ -158,49 +155,6 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
         "Leave together: agree on the end over all ranks before any returns.",
         strength=1 if all(e.leaving or e.over for e in bye) else 0,
         evidence=[quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]],
-    )
-
-
-def left_unheard(case: Case) -> Match | None:
-    """A rank in no call, which its peers lost before any of them timed out: gloo closes connections when a process ends.
-
-    A signal that nobody tells of would have left no dump behind the last call, and a launcher ends only who lives.
-    """
-    finding, statements, culprits = case.finding, case.statements, case.finding.culprits
-    barriers = statements.all(MonitoredBarrier)  # who fails one ends, and is lost by the others
-    closed: list[Event] = [e for e in statements.all(GlooClosed) if e.what != _GAVE_UP and not barriers]
-    closed += barriers if all(e.soon for e in barriers) else []
-    if not isinstance(finding, Absent | Unseen) or len(culprits) != 1 or not closed or statements.external:
-        return None
-    rank, record = culprits[0], case.incident.ranks[culprits[0]]
-    if rank in case.stacks or rank in statements.witnesses or statements.of(rank, RankException):
-        return None
-    lost = {e.rank for e in closed} | statements.ranks(MonitoredBarrierWitness)
-    gave_up = {e.rank for e in statements.all(GlooClosed, GlooTimeout, WatchdogTimeout)} - lost
-    if (left := _said_goodbye(case, culprits)) is not None and (left.strength or not gave_up):
-        return left
-    swept = any(e.via == "table" and e.code in _SWEPT for e in statements.of(rank, Exit))
-    dumped = record.seen and record.dump_file is not None
-    if (
-        (dumped and gave_up)
-        or 2 * len(gave_up) > len(lost)
-        or not (dumped or swept or isinstance(finding, Absent))
-    ):
-        return None
-    alone = who(sorted(r for r in gave_up if r is not None))
-    which = f"which timed out on {alone} alone" if gave_up else "none of which had timed out"
-    alive = [("stuck_rank", "who times out ends as well, and is lost by its peers")] if gave_up else []
-    unheard = not_collected(case.incident, statements) - {rank}
-    return answer(
-        "early_exit",
-        culprits,
-        f"rank {rank} was in no call when its peers lost their connections to it, {which}",
-        f"Find the return, break or sys.exit(0) that rank {rank} took, and its exit code: another one than 0 tells of a death.",
-        "Leave together: agree on the end over all ranks before any returns.",
-        strength=int((dumped or swept or bool(record.files)) and not unheard and not gave_up),
-        evidence=[case.recorded(rank, f"rank {rank} has no call open")] * dumped
-        + [quote(e) for e in closed[:2]],
-        rivals=[("crashed_rank", "without its exit code, a killed process looks the same"), *alive],
     )
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.explain.statements.outlived import outlived
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.statements.told_calls import InCall, ToldCalls, with_refused
 from hangscope.explain.statements.told_groups import Key, ToldGroups
@@ -92,12 +91,12 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
 
 def joined(incident: Incident, statements: Statements) -> Incident:
     """Return the incident with what text states of its ranks beyond their dumps; the given one is not changed."""
-    incident = with_refused(_closed(incident, outlived(incident, statements), Absence.EARLY), statements)
+    incident = with_refused(incident, statements)
     table = stated(incident, statements)
     if not table:
         return incident
     groups = ToldGroups(incident, statements, table)
-    incident = _closed(incident, _older(incident, statements, groups), None)
+    incident = _closed(incident, _older(incident, statements, groups))
     kinds = ToldCalls(incident)
     counts_sends = {groups.gid(key) for key, bounds in table.items() if bounds.sends}
     counts_sends |= {gid for record in incident.ranks.values() for gid in record.p2p}
@@ -127,7 +126,7 @@ def _older(incident: Incident, statements: Statements, groups: ToldGroups) -> fr
     return frozenset(found)
 
 
-def _closed(incident: Incident, ranks: frozenset[int], absence: Absence | None) -> Incident:
+def _closed(incident: Incident, ranks: frozenset[int]) -> Incident:
     """Return the incident with what the dumps of these ranks show open taken for over: they went on behind it."""
     if not ranks:
         return incident
@@ -138,7 +137,7 @@ def _closed(incident: Incident, ranks: frozenset[int], absence: Absence | None) 
             {gid: replace(q, state=np.full(len(q), State.DONE, np.int8)) for gid, q in queues.items()}
             for queues in (record.queues, record.p2p)
         ]
-        records[rank] = replace(record, queues=closed[0], p2p=closed[1], absence=absence or record.absence)
+        records[rank] = replace(record, queues=closed[0], p2p=closed[1])
     return replace(incident, ranks=records)
 
 
@@ -155,10 +154,7 @@ def overdue(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks without a dump of which a line says that they waited: for a call, or for others to join a group."""
     unmade = (e for e in statements.all(UnmadeCommunicator) if e.phase == "incomplete" and not e.complete)
     late = statements.ranks(*WAITED, StoreTimeout).union(*(e.starting + e.connecting for e in unmade))
-    early = frozenset(r for r, own in incident.ranks.items() if own.absence is Absence.EARLY)
-    return frozenset(r for r in late if incident.ranks[r].dump_file is None) | (
-        early & (late | statements.symptoms)
-    )
+    return frozenset(r for r in late if incident.ranks[r].dump_file is None)
 
 
 def idle(statements: Statements) -> frozenset[int]:
