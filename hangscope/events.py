@@ -11,12 +11,15 @@ import datetime
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
-from typing import Any, ClassVar, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 from hangscope.checks import is_rank, wrong_field
 from hangscope.dataclass import dataclass
 from hangscope.frames import Frame, Stack
 from hangscope.regex import regex
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 LEAP = 2024  # the year that stamps without one are counted in
 
@@ -42,6 +45,9 @@ class Event:
     by_launcher: ClassVar[bool] = False
     prints_group_rank: ClassVar[bool] = False
     calm: ClassVar[bool] = False
+    #: the single lines that say it, and patterns that catch more of its fields where they match (ingest/lines/forms.py)
+    forms: ClassVar[tuple[Any, ...]] = ()
+    also: ClassVar[tuple[Any, ...]] = ()
 
     file: str
     line: int
@@ -81,6 +87,12 @@ class Event:
         if cls.kind:
             _CLASSES[cls.kind] = cls
 
+    @classmethod
+    def of(cls, line: Any, **fields: Any) -> Self:
+        """Return an event of this kind that quotes a `Line`."""
+        event: Self = line.event(cls, **fields)
+        return event
+
     def told(self) -> dict[str, Any]:
         """Return the fields of the kind's own, without those that are not known."""
         return {
@@ -93,11 +105,20 @@ class Event:
         return (self.kind, *(getattr(self, name) for name in _BASE), told)
 
 
+def in_leap_year(month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> float | None:
+    """Return seconds since 1 January of a leap year, as stamps without a year are counted; None for no date."""
+    try:
+        moment = datetime.datetime(LEAP, month, day, hour, minute, min(second, 59))
+    except ValueError:
+        return None
+    return (moment - datetime.datetime(LEAP, 1, 1)).total_seconds() + max(0, second - 59)
+
+
 def since_new_year(seconds: float) -> float:
-    """Return seconds since 1 January of a leap year, as stamps without a year are counted."""
+    """Return seconds since 1 January of a leap year for seconds since the epoch."""
     moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-    leap = moment.replace(year=LEAP) if (moment.month, moment.day) != (2, 29) else moment
-    return (leap - datetime.datetime(leap.year, 1, 1, tzinfo=datetime.timezone.utc)).total_seconds()
+    day = in_leap_year(moment.month, moment.day, moment.hour, moment.minute, moment.second)
+    return (day or 0.0) + moment.microsecond / 1e6
 
 
 _BASE: tuple[str, ...] = tuple(field.name for field in fields(Event))
@@ -135,10 +156,9 @@ def _hints(kind: type[Event]) -> dict[str, Any]:
 
 
 @cache
-def number_fields(kind: str) -> frozenset[str]:
-    """Return the names of those fields of events of a kind that hold whole numbers."""
-    hints = {**_hints(Event), **_hints(_CLASSES[kind])}
-    return frozenset(name for name, hint in hints.items() if hint in (int, int | None))
+def hints_of(kind: Any) -> dict[str, Any]:
+    """Return the declared type of each field of a kind."""
+    return {**_hints(Event), **_hints(kind)}
 
 
 def _plain(value: Any) -> Any:

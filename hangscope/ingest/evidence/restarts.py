@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from hangscope.errors import Note
-from hangscope.events import LEAP, Event
+from hangscope.events import Event, in_leap_year
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.workers.reading import Reading
@@ -68,7 +68,7 @@ def _day(path: str) -> datetime.date | None:
 
 def _end_of(day: datetime.date) -> float:
     """Return when a day ends, in seconds since 1 January of a leap year."""
-    return float((day.replace(year=LEAP) - datetime.date(LEAP, 1, 1)).days + 1) * _DAY
+    return (in_leap_year(day.month, day.day) or 0.0) + _DAY
 
 
 def without_earlier(events: Sequence[Event], over: float) -> list[Event]:

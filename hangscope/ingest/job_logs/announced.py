@@ -10,13 +10,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
+from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, rule
 from hangscope.ingest.recorder.members import MAX_RANKS
+
+
+def _announced(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
+    rank, *size = (int(number) for number in match.groups() if number)
+    fits = rank < MAX_RANKS and line.rank in (None, rank) and all(rank < n <= MAX_RANKS for n in size)
+    return {"rank": rank} if fits else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,20 +30,11 @@ class Announced(Event, same_by=(), calm=True):
     """A rank's own word that it came to form a group (of `world_size`, where it says so)."""
 
     world_size: int | None = None
-
-
-def _announced(line: Line, match: re.Match[str]) -> Event | None:
-    rank, *size = (int(number) for number in match.groups() if number)
-    fits = rank < MAX_RANKS and line.rank in (None, rank) and all(rank < n <= MAX_RANKS for n in size)
-    return replace(line.event(Announced, world_size=size[0] if size else None), rank=rank) if fits else None
-
-
-RULES: tuple[Rule, ...] = (
-    rule(
-        "nitializing distributed: GLOBAL_RANK",
-        r"nitializing distributed: GLOBAL_RANK: (\d{1,7}), MEMBER: \d{1,7}/(\d{1,7})",
-        _announced,
-    ),
-    rule("distributed init (rank ", r"\bdistributed init \(rank (\d{1,7})\)", _announced),
-    rule("initialized host ", r"\binitialized host \S{1,253} as rank (\d{1,7})$", _announced),
-)
+    forms = (
+        says(
+            r"nitializing distributed: GLOBAL_RANK: (\d{1,7}), MEMBER: \d{1,7}/(?P<world_size>\d{1,7})",
+            read=_announced,
+        ),
+        says(r"\bdistributed init \(rank (\d{1,7})\)", read=_announced),
+        says(r"\binitialized host \S{1,253} as rank (\d{1,7})$", read=_announced),
+    )

@@ -1,14 +1,162 @@
-"""What launchers, schedulers and agents tell of how processes and jobs ended: the events."""
+"""How processes and jobs ended, as launchers, schedulers and agents report it: torchrun, srun, Slurm, mpirun, DeepSpeed, Kubernetes.
+
+    E1120 15:31:49.819000 29458 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -9) local_rank: 1 (pid: 29461) of binary: ...
+    srun: error: gpu07: task 3: Killed
+    slurmstepd: error: *** JOB 12 ON gpu07 CANCELLED AT 2026-11-20T15:13:24 DUE TO PREEMPTION ***
+
+(torch/distributed/elastic/multiprocessing/api.py, agent/server; the wordings of 1.9 to 2.13.) What a launcher calls the first
+failure is the first that it *noticed*, with a clock of one second; a rank that exited with code 0 is not in its table.
+"""
 
 from __future__ import annotations
 
+import re
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hangscope.dataclass import dataclass
-from hangscope.events import Event
+from hangscope.events import Event, in_leap_year
+from hangscope.ingest.job_logs.faults import OomHost
+from hangscope.ingest.job_logs.launchers.ray import WorkerDied
+from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.recorder.values import short_number
+from hangscope.regex import regex
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_TASKS_SHOWN = 64
+_RANK_SET = regex(r"\bRANK=(\d{1,7})\b")  # an argument `--rank` may be of a matrix
+_RANK_ARGUMENT = regex(r"(?<![\w-])--rank[ =](\d{1,7})\b")
+#: the C library's words for SIGKILL in German, Russian, French, Spanish, Italian, Chinese, Japanese and Korean
+_KILLED_ABROAD = (
+    "Getötet", "Убито", "Processus arrêté", "Terminado (killed)", "Ucciso ", "已杀死", "強制終了", "죽었음",
+)  # fmt: skip
+_LIGHTNING_RANK = regex(r"\[rank: (\d{1,6})\] Child process")
+_SLURM_TIME = regex(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
+_REPLICA = regex(r"_DP[1-9]")
+_WORDS = {
+    "Killed": -9,
+    "Terminated": -15,
+    "Aborted": -6,
+    "Segmentation fault": -11,
+    "Bus error": -7,
+    "Floating point exception": -8,
+    "Out Of Memory": -9,
+}
+_REASONS = {"preemption": ("PREEMPT", "REQUEUE"), "time_limit": ("TIME",), "node_failure": ("NODE",)}
+
+
+def signal_name(code: int | None) -> str | None:
+    """Return SIGKILL for -9 (and for a shell's 137), None for what is no signal."""
+    number = -code if code is not None and code < 0 else (code or 0) - 128 if _is_shells(code or 0) else 0
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return None
+
+
+def _is_shells(code: int) -> bool:
+    """Return whether an exit code is a shell's word for a signal: 128 + n."""
+    return 128 < code < 128 + 32
+
+
+def _of_agent(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    return {"agent": line.pid}
+
+
+def _cleanup(line: Line, match: re.Match[str]) -> Sequence[Event]:
+    name = match.group(2).split(".")[-1]
+    swept = line.event(CleanupSignal, pid=int(match.group(1)), signal=name, agent=line.pid)
+    # An agent closes its workers with SIGTERM, but with the signal that it got itself where one ended it.
+    passed_on = name in ("SIGHUP", "SIGINT", "SIGQUIT")
+    return [swept, line.event(ExternalEnd, reason="cancelled", signal=name)] if passed_on else [swept]
+
+
+def _death_signal(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    number = short_number(match.group(1))
+    name = signal_name(-number) if number is not None else match.group(1).rsplit(".", 1)[-1]
+    return {"reason": "sigterm" if name == "SIGTERM" else "cancelled", "signal": name}
+
+
+def _slurm(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    why = (match.group(1) or "").upper()
+    reason = next(
+        (reason for reason, words in _REASONS.items() if any(word in why for word in words)), "cancelled"
+    )
+    at = _SLURM_TIME.search(match.group(0))
+    if at is None or line.time is not None or line.stamp is not None:
+        return {"reason": reason}
+    return {"reason": reason, "stamp": in_leap_year(*map(int, at.groups()))}
+
+
+def _evicted(line: Line, match: re.Match[str]) -> dict[str, str]:
+    return {"reason": "preemption" if "reempt" in match.group(0) else "evicted"}
+
+
+def _srun(line: Line, match: re.Match[str]) -> Sequence[Event]:
+    host, tasks, what = match.groups()
+    exited = re.search(r"exit code (\d{1,3})", what)
+    code = (
+        int(exited.group(1))
+        if exited
+        else next((n for word, n in _WORDS.items() if what.startswith(word)), None)
+    )
+    if code is None:
+        return []
+    numbers = _task_numbers(tasks)
+    events: list[Event] = [Exit.of(line, code=code, task=task, host=host, via="srun") for task in numbers]
+    killed = [line.event(OomHost, host=host, task=task) for task in numbers]
+    return [*events, *killed] if what.startswith("Out Of Memory") else events
+
+
+def _task_numbers(text: str) -> list[int]:
+    """Return the task numbers of `0-3,7`, at most 64."""
+    numbers: list[int] = []
+    for part in text.split(",")[:_TASKS_SHOWN]:
+        first, _, last = part.partition("-")
+        numbers.extend(range(int(first), min(int(last or first), int(first) + _TASKS_SHOWN) + 1))
+    return numbers[:_TASKS_SHOWN]
+
+
+def _signalled(line: Line, match: re.Match[str]) -> dict[str, int]:
+    return {"code": -int(match["number"])}
+
+
+def _spawn(line: Line, match: re.Match[str]) -> dict[str, int]:
+    number = -int(getattr(signal, match["name"], 0)) if match["name"] else int(match["exit"] or 1)
+    return {"code": number}
+
+
+def _lightning(line: Line, match: re.Match[str]) -> Event:
+    # the number before it, of which the prefix took note, counts the processes of this node
+    local = _LIGHTNING_RANK.search(line.raw)
+    event = Exit.of(replace(line, rank=None), code=int(match[2]), pid=int(match[1]), via="lightning")
+    return replace(event, local_rank=int(local[1]) if local else None)
+
+
+def _executor(line: Line, match: re.Match[str]) -> Sequence[Event]:
+    swept = line.event(WorkersSwept, failed=match[1])
+    # its number is the rank within its engine (vllm/v1/executor/multiproc_executor.py), of which a replica is another world
+    if match[2] is None or _REPLICA.search(line.raw):
+        return [swept]
+    return [swept, replace(line.event(WorkerDied, rank=int(match[2])), pid=None)]
+
+
+def _shell(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    told = _RANK_SET.search(line.text, match.end())  # bash quotes the command with what is set before it
+    return {"rank": int(told[1]) if told else None, "code": _WORDS.get(match["word"], -9)}
+
+
+def _container(line: Line, match: re.Match[str]) -> dict[str, int] | None:
+    rank, code = _RANK_ARGUMENT.search(line.text), int(match["code"])
+    # the container's name must have the same number: that an argument is of the job's ranks, one row does not show
+    if rank is None or not code or rank[1] not in re.findall(r"\d+", line.text[: match.start()]):
+        return None
+    return {"rank": int(rank[1])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +173,78 @@ class Exit(Event, by_launcher=True):
     first: bool = False
     message: str | None = None
     agent: int | None = None
+    forms = (
+        says(
+            r"failed \(exitcode: (?P<code>-?\d{1,4})\) local_rank: (?P<local_rank>\d{1,6}) \(pid: (?P<pid>\d{1,9})\) of ",
+            read=_of_agent,
+            via="agent",
+        ),
+        says(r"srun: error: ([\w.-]{1,253}): tasks? ([\d,-]{1,4000}): (.{1,120})", read=_srun),
+        says(
+            r"process rank (?P<task>\d{1,7}) with PID (?P<pid>\d{1,9}) on node (?P<host>\S{1,253}) exited on signal (?P<number>\d{1,3})",
+            read=_signalled,
+            via="mpirun",
+        ),
+        says(
+            r"rocess (?P<local_rank>\d{1,6}) terminated with "
+            r"(?:signal (?P<name>SIG[A-Z]{2,8})|exit code (?P<exit>\d{1,3})|the following error:)",
+            read=_spawn,
+            via="spawn",
+        ),
+        # lightning/fabric/strategies/launchers/subprocess_script.py, `_ChildProcessObserver`
+        says(
+            r"Child process with PID (\d{1,9}) terminated with code (-?\d{1,4})\. Forcefully terminating all other",
+            read=_lightning,
+        ),
+        says(r"MPI_ABORT was invoked on rank (?P<task>\d{1,7}) in communicator", code=1, via="mpirun"),
+        # vllm/executor/multiproc_worker_utils.py (V0)
+        says(
+            r"Worker VllmWorkerProcess pid (?P<pid>\d{1,9}) died, exit code: (?P<code>-?\d{1,4})",
+            via="engine",
+        ),
+        # composer/cli/launcher.py
+        says(
+            r"Global rank (?P<rank>\d{1,7}) \(PID (?P<pid>\d{1,9})\) exited with code (?P<code>-?\d{1,4})\b",
+            via="composer",
+        ),
+        # the command line before it is that of the worker that was spawned last, whichever failed (deepspeed/launcher/launch.py)
+        says(r"exits with return code = (?P<code>-?\d{1,4})", via="deepspeed"),
+        says(
+            r": line \d{1,7}: +(?P<pid>\d{1,9}) "
+            r"(?P<word>Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception)\b",
+            read=_shell,
+            via="shell",
+        ),
+        *(
+            says(
+                rf": [^\W\d]{{1,10}} ?\d{{1,7}}: +(?P<pid>\d{{1,9}}) (?P<word>{re.escape(word)})",
+                literal=word,
+                read=_shell,
+                via="shell",
+            )
+            for word in _KILLED_ABROAD
+        ),
+        # torch/testing/_internal/common_distributed.py: the processes of a test are numbered by rank
+        says(
+            r"Process (?P<rank>\d{1,7}) exited with error code (?P<code>\d{1,3}) and exception:", via="test"
+        ),
+        # `docker ps -a`, where the command has the rank
+        says(r"\bExited \((?P<code>\d{1,3})\) [\w ]{1,40} ago\b", read=_container, via="docker"),
+    )
+
+    @classmethod
+    def of(cls, line: Any, **fields: Any) -> Self:
+        """Return the end of the process that `pid` names, if any; a shell's 128 + n becomes -n."""
+        code = fields["code"] if not _is_shells(fields["code"]) else 128 - fields["code"]
+        event: Self = line.event(cls, **{"signal": signal_name(code), **fields, "code": code})
+        return replace(event, pid=fields.get("pid"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitOk(Event, by_launcher=True, calm=True):
-    """A clean end that a launcher or a log tells."""
+    """A process ended with exit code 0."""
+
+    forms = (says(r"Process (?P<pid>\d{1,9}) exits successfully"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +257,24 @@ class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
 
     everywhere: bool
     of_a_script: bool = False
+    forms = (
+        says("worker group successfully finished", everywhere=False),
+        says("Done waiting for other agents", everywhere=True),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
     """Slurm's word that the whole job ended with exit code 0, as seff, sacct, scontrol and its mails print it."""
+
+    forms = (
+        says(
+            # a row of sacct is of the job, and not of a step of it, where no dot follows its number
+            r"^State: COMPLETED \(exit code 0\)|\bJobState=COMPLETED\b|, COMPLETED, ExitCode 0\b"
+            r"|^(?:JobID )?\d{1,12}(?:_\d{1,9})? .{0,200}\bCOMPLETED +(?:ExitCode )?0:0(?: |$)",
+            literal="COMPLETED",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +283,14 @@ class CleanupSignal(Event, by_launcher=True):
 
     signal: str
     agent: int | None = None
+    forms = (
+        says(r"Sending process (\d{1,9}) closing signal ([\w.]{1,30})", read=_cleanup),
+        says(
+            r"Unable to shutdown process (\d{1,9}) via .{1,40}, forcefully exiting via ([\w.]{1,30})",
+            read=_cleanup,
+        ),
+        says("attempts left; will restart worker group", read=_of_agent, signal="restart"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +298,15 @@ class WorkersSwept(Event, same_by=("failed",), by_launcher=True):
     """A launcher ends all its workers and says no more: `failed` which of them failed, in its words, empty where a signal may be why."""
 
     failed: str = ""
+    forms = (
+        # deepspeed/launcher/launch.py's handler runs when a worker failed and when the launcher itself gets a signal
+        says(r"sigkill_handler\] Killing subprocess \d"),
+        # vllm/v1/executor/multiproc_executor.py and ray_executor_v2.py
+        says(
+            r"(Worker proc (?:VllmWorker-(\d{1,5})|\S{1,60})|RayWorkerProc rank=\S{1,60}) died unexpectedly, shutting down executor",
+            read=_executor,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,26 +315,15 @@ class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
 
     reason: str
     signal: str | None = None
-
-
-def signal_name(code: int | None) -> str | None:
-    """Return SIGKILL for -9 (and for a shell's 137), None for what is no signal."""
-    number = (
-        -code
-        if code is not None and code < 0
-        else code - 128
-        if code is not None and 128 < code < 128 + 32
-        else 0
+    forms = (
+        says(r"Received ([\w.]{1,30}) death signal, shutting down workers", read=_death_signal),
+        says(r"SignalException: Process \d+ got signal: ([\w.]{1,30})", read=_death_signal),
+        says(
+            r"\*\*\* (?:JOB|STEP) .{0,300}? CANCELLED AT \S{1,40}(?: DUE TO (.{1,60}))?",
+            read=_slurm,
+        ),
+        says("node was low on resource", read=_evicted),
+        says("DisruptionTarget", read=_evicted),
+        says("PreemptionByScheduler", read=_evicted),
+        says(r"Main process received (SIG[A-Z]{2,8}), exiting", read=_death_signal),
     )
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return None
-
-
-def exit_event(line: Line, code: int, **fields: Any) -> Exit:
-    """Return an `exit` event of the process that ended; a shell's 128 + n becomes -n. `via` says whose word it is."""
-    if 128 < code < 128 + 32:
-        code = 128 - code
-    event = line.event(Exit, code=code, **{"signal": signal_name(code), **fields})
-    return replace(event, pid=fields.get("pid"))

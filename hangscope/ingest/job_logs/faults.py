@@ -10,14 +10,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.job_logs.own_rank import by_itself
+from hangscope.ingest.lines.forms import any_of, says
 from hangscope.ingest.lines.prefixes import Line, quote
-from hangscope.ingest.lines.rules import Rule, rule, told
-from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.ingest.torch_logs.c10d import group_event
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
 _SIZES = {
@@ -34,12 +33,53 @@ _SIZES = {
 IMPLAUSIBLE = 2**50
 
 
+_NUMBER_WORDS = r"(?:loss|grad\w{0,20}|norm|logits|output|activation\w{0,3}|tensor)"
+_SKIP = (
+    r"(?i)\bskip(?:ping|ped|s)?\b.{0,60}\b(?:batch|step|update|iteration|sample|optimi[sz]er|loss|backward)"
+    r"|\b(?:batch|step|update|iteration|sample)\b.{0,60}\bskip(?:ping|ped)\b"
+    rf"|\b{_NUMBER_WORDS}\b.{{0,40}}(?<![\w.])(?:nan|inf|infinite|non-?finite)\b"
+    rf"|\b(?:nan|inf|non-?finite)\b.{{0,40}}\b{_NUMBER_WORDS}\b(?! ?[=:]? ?-?\d+\.)|\bNaN (?:detected|encountered|found)\b"
+)
+_STALL = (
+    r"(?i)\bno (?:new )?(?:progress|output|steps?|(?:log )?lines?)(?: from (?:any|all) (?:of the )?ranks?)? (?:for|in|within|since) "
+    r"(?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
+)
+_COMES = (
+    r"(?i)\b(?:joining|entering|(?:is |now )(?:in|at)|reach(?:ed|ing)|arriv(?:ed|ing) at|com(?:es|ing) to|came to|calling) (?:the )?(?:\w{1,12} )?(?:dist\.)?"
+    r"(?:barrier|all_?reduce|all_?gather|broadcast|reduce_?scatter|all_?to_?all)\b(?!.{0,80}Error)"
+)
+
+
+def _oom_cuda(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    amount = re.search(r"Tried to allocate (?:more than )?(\d{1,15}(?:\.\d{1,6})?) ?(\w{1,5})", line.text)
+    requested = int(float(amount.group(1)) * _SIZES.get(amount.group(2), 1)) if amount else None
+    return {"requested": requested, "implausible": bool(requested and requested >= IMPLAUSIBLE)}
+
+
+def _cuda(line: Line, match: re.Match[str]) -> dict[str, str] | None:
+    error = match.group(1).strip(" .")
+    return None if error.startswith("out of memory") else {"error": error}
+
+
+def _comes(line: Line, match: re.Match[str]) -> Event | None:
+    return by_itself(line).event(CameToCall) if line.source is None else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomCuda(Event, same_by=("requested",)):
     """CUDA out of memory; `requested` is in bytes. `implausible`: 1 PiB or more, the consequence of a collective that never filled its buffer."""
 
     requested: int | None = None
     implausible: bool = False
+    forms = (
+        says(
+            r"(?:CUDA|HIP|XPU|NPU|MUSA) out of memory\. Tried to allocate",
+            read=_oom_cuda,
+        ),
+        says("CUDA error: out of memory", read=_oom_cuda),
+        # torch_npu's allocator of scratch memory
+        says(r"out of memory\. NPUWorkspaceAllocator tried", read=_oom_cuda),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +87,21 @@ class OomHost(Event, same_by=("victim_pid",), by_launcher=True):
     """The host's or the cgroup's out-of-memory killer. The rank follows where one rank alone is known by `victim_pid`."""
 
     victim_pid: int | None = None
+    forms = (
+        says(r"(?:[Oo]ut of memory|oom.kill).{0,80}?Killed process (?P<victim_pid>\d{1,9})"),
+        # the control group that Slurm makes for a task has its number (task/cgroup; systemd's src/oom/oomd-util.c)
+        says(
+            r"oom-kill:.{0,400}?(?:task_memcg=[^,]{1,200}?/step_\w{1,20}/(?:user/)?task_(?P<task>\d{1,7})\b.{0,200}?)?"
+            r",pid=(?P<victim_pid>\d{1,9})"
+        ),
+        says(
+            r"Killed /\S{1,300}?/step_\w{1,20}/(?:user/)?task_(?P<task>\d{1,7})\S{0,100} due to memory pressure for "
+        ),
+        says(r"Detected \d{1,6} oom[_-]kill event", literal="kill event"),
+        # not the command that asks for it, nor the answer that it was not so
+        says(r"(?<![.\w])OOMKilled\b(?!\W{1,4}[Ff]alse)", literal="OOMKilled"),
+        says("killed due to memory pressure"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +109,19 @@ class CudaError(GroupEvent, same_by=("error",), prints_group_rank=True):
     """Illegal access, device-side assert, ECC, launch failure."""
 
     error: str
+    forms = (
+        says(r"CUDA error: ([^\n(]{3,120})", read=_cuda),
+        says(r"CUDA driver error: ([^\n(]{3,120})", read=_cuda),
+        says(r"HIP error: ([^\n(]{3,120})", read=_cuda),
+        says(r"(uncorrectable ECC error[\w ]{0,60})", literal="ncorrectable ECC error", read=_cuda),
+        says(
+            r"(HW Exception by GPU node-\d{1,4}.{0,80}?reason ?: ?[\w ]{1,40})",
+            literal="HW Exception by GPU",
+            read=_cuda,
+        ),
+        # drivers/gpu/drm/amd/amdgpu/amdgpu_job.c
+        says(r"amdgpu: (ring \S{1,40} timeout), signaled seq=", read=_cuda),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +131,15 @@ class Xid(Event, same_by=("code", "device"), by_launcher=True):
     code: int
     device: str | None = None
     victim_pid: int | None = None
+    forms = (
+        says(
+            r"(?:NVRM: GPU |nvidia )(?:at PCI:)?(?P<device>[\da-f:.]{7,20}): GPU has fallen off the bus",
+            code=79,
+        ),
+        says(
+            r"NVRM: Xid \((?:PCI:)?(?P<device>[\w:.]{4,20})\): (?P<code>\d{1,4})(?:, pid='?(?P<victim_pid>\d{1,9})\b)?"
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +148,20 @@ class LoaderWorkerDeath(Event, same_by=("worker_pid",)):
 
     worker_pid: int | None = None
     signal: str | None = None
+    forms = (
+        says(
+            r"DataLoader worker \(pid\(?s?\)? (?P<worker_pid>\d{1,9})[\d, ]{0,400}\)"
+            r" (?:is killed by signal: (?P<signal>[\w ]{1,40})|exited unexpectedly)"
+        ),
+        says(r"Unexpected (?P<signal>bus error) encountered in worker"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFull(Event, same_by=()):
     """No space, or no quota, left where the rank writes."""
+
+    forms = (says("No space left on device"), says("Disk quota exceeded"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,152 +169,46 @@ class Skip(Event, calm=True):
     """A line that says a batch or step was skipped, or NaN or inf was seen."""
 
     what: str
+    forms = any_of(
+        (
+            "kipping", "kipped ", " skipped", " is NaN", " is nan", "NaN loss", "nan loss", "NaN detected", "NaN encountered",
+            "NaN found", "NaN in ", "on-finite", "onfinite ", "loss=nan", "loss: nan", "loss nan", "norm: nan", "norm=nan",
+            "inf or nan", "nan/inf", "NaN/Inf", "or NaN ",
+        ),
+        _SKIP,
+        read=lambda line, match: {"what": quote(match.group(0), 120)},
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoProgress(Event, same_by=()):
     """A watcher in the job says that it does not move."""
 
+    forms = (
+        *any_of(
+            ("no progress ", "No progress ", "no output ", "No output ", "no step ", "no line ", "no new line", "No new line"),
+            _STALL,
+        ),
+        # vllm/distributed/device_communicators/shm_broadcast.py; workers that compile print it too
+        says(r"No available shared memory broadcast block found in \d{1,9} seconds"),
+    )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CameToCall(Event, calm=True):
-    """A program's own word that its rank comes to a call of all."""
+    """A program's own word that its rank enters a collective."""
 
-
-def _oom_cuda(line: Line, match: re.Match[str]) -> Event:
-    amount = re.search(r"Tried to allocate (?:more than )?(\d{1,15}(?:\.\d{1,6})?) ?(\w{1,5})", line.text)
-    requested = int(float(amount.group(1)) * _SIZES.get(amount.group(2), 1)) if amount else None
-    return line.event(OomCuda, requested=requested, implausible=bool(requested and requested >= IMPLAUSIBLE))
-
-
-def _cuda(line: Line, match: re.Match[str]) -> Event | None:
-    error = match.group(1).strip(" .")
-    return None if error.startswith("out of memory") else group_event(line, CudaError, error=error)
-
-
-def _fatal(line: Line, match: re.Match[str]) -> Event:
-    return line.event(Terminate, what=quote(match.group(0), 200))
-
-
-RULES: tuple[Rule, ...] = (
-    rule(
-        "out of memory. Tried to allocate",
-        r"(?:CUDA|HIP|XPU|NPU|MUSA) out of memory\. Tried to allocate",
-        _oom_cuda,
-    ),
-    rule("CUDA error: out of memory", None, _oom_cuda),
-    rule(
-        "out of memory. NPUWorkspaceAllocator tried", None, _oom_cuda
-    ),  # torch_npu's allocator of scratch memory
-    rule("CUDA error: ", r"CUDA error: ([^\n(]{3,120})", _cuda),
-    rule("CUDA driver error: ", r"CUDA driver error: ([^\n(]{3,120})", _cuda),
-    rule("HIP error: ", r"HIP error: ([^\n(]{3,120})", _cuda),
-    rule("ncorrectable ECC error", r"(uncorrectable ECC error[\w ]{0,60})", _cuda),
-    rule("HW Exception by GPU", r"(HW Exception by GPU node-\d{1,4}.{0,80}?reason ?: ?[\w ]{1,40})", _cuda),
-    # drivers/gpu/drm/amd/amdgpu/amdgpu_job.c
-    rule("timeout, signaled seq=", r"amdgpu: (ring \S{1,40} timeout), signaled seq=", _cuda),
-    rule(
-        "GPU has fallen off the bus",
-        r"(?:NVRM: GPU |nvidia )(?:at PCI:)?([\da-f:.]{7,20}): (GPU has fallen off the bus)",
-        lambda line, match: line.event(Xid, device=match[1], code=79),
-    ),
-    rule(
-        "NVRM: Xid",
-        r"Xid \((?:PCI:)?(?P<device>[\w:.]{4,20})\): (?P<code>\d{1,4})(?:, pid='?(?P<victim_pid>\d{1,9})\b)?",
-        told(Xid),
-    ),
-    rule(
-        "Killed process ",
-        r"(?:[Oo]ut of memory|oom.kill).{0,80}?Killed process (?P<victim_pid>\d{1,9})",
-        told(OomHost),
-    ),
-    # the control group that Slurm makes for a task tells its number (task/cgroup; systemd's src/oom/oomd-util.c)
-    rule(
-        "oom-kill:",
-        r"oom-kill:.{0,400}?(?:task_memcg=[^,]{1,200}?/step_\w{1,20}/(?:user/)?task_(?P<task>\d{1,7})\b.{0,200}?)?,pid=(?P<victim_pid>\d{1,9})",
-        told(OomHost),
-    ),
-    rule(
-        " due to memory pressure for ",
-        r"Killed /\S{1,300}?/step_\w{1,20}/(?:user/)?task_(?P<task>\d{1,7})\S{0,100} due to memory pressure for ",
-        told(OomHost),
-    ),
-    rule("oom_kill event", r"Detected \d+ oom[_-]kill event", told(OomHost)),
-    rule("oom-kill event", r"Detected \d{1,6} oom-kill event", told(OomHost)),
-    # not the command that asks for it, nor the answer that it was not so
-    rule("OOMKilled", r"(?<![.\w])OOMKilled\b(?!\W{1,4}[Ff]alse)", told(OomHost)),
-    rule("killed due to memory pressure", None, told(OomHost)),
-    rule(
-        "DataLoader worker (pid",
-        r"DataLoader worker \(pid\(?s?\)? (?P<worker_pid>\d{1,9})[\d, ]{0,400}\) (?:is killed by signal: "
-        r"(?P<signal>[\w ]{1,40})|exited unexpectedly)",
-        told(LoaderWorkerDeath),
-    ),
-    rule(
-        "bus error encountered in worker",
-        r"Unexpected (?P<signal>bus error) encountered in worker",
-        told(LoaderWorkerDeath),
-    ),
-    rule("No space left on device", None, told(DiskFull)),
-    rule("Disk quota exceeded", None, told(DiskFull)),
-    rule("*** SIGSEGV", r"\*\*\* SIGSEGV.{0,100}", _fatal),
-    rule("Segmentation fault (core dumped)", r"^Segmentation fault \(core dumped\)", _fatal),
-)
-
-_NUMBER_WORDS = r"(?:loss|grad\w{0,20}|norm|logits|output|activation\w{0,3}|tensor)"
-_SKIP = (
-    r"(?i)\bskip(?:ping|ped|s)?\b.{0,60}\b(?:batch|step|update|iteration|sample|optimi[sz]er|loss|backward)"
-    r"|\b(?:batch|step|update|iteration|sample)\b.{0,60}\bskip(?:ping|ped)\b"
-    rf"|\b{_NUMBER_WORDS}\b.{{0,40}}(?<![\w.])(?:nan|inf|infinite|non-?finite)\b"
-    rf"|\b(?:nan|inf|non-?finite)\b.{{0,40}}\b{_NUMBER_WORDS}\b(?! ?[=:]? ?-?\d+\.)|\bNaN (?:detected|encountered|found)\b"
-)
-SKIP_RULES: tuple[Rule, ...] = tuple(
-    rule(literal, _SKIP, lambda line, match: line.event(Skip, what=quote(match.group(0), 120)))
-    for literal in (
-        "kipping", "kipped ", " skipped", " is NaN", " is nan", "NaN loss", "nan loss", "NaN detected", "NaN encountered", "NaN found", "NaN in ",
-        "on-finite", "onfinite ", "loss=nan", "loss: nan", "loss nan", "norm: nan", "norm=nan", "inf or nan", "nan/inf", "NaN/Inf", "or NaN ",
+    forms = any_of(
+        (
+            " barrier",
+            " all_",
+            " allreduce",
+            " allgather",
+            " broadcast",
+            " reduce_scatter",
+            ".barrier",
+            ".all_",
+        ),
+        _COMES,
+        read=_comes,
     )
-)  # fmt: skip
-
-
-_STALL = (
-    r"(?i)\bno (?:new )?(?:progress|output|steps?|(?:log )?lines?)(?: from (?:any|all) (?:of the )?ranks?)? (?:for|in|within|since) "
-    r"(?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
-)
-STALL_RULES: tuple[Rule, ...] = tuple(
-    rule(literal, _STALL, told(NoProgress))
-    for literal in (
-        "no progress ",
-        "No progress ",
-        "no output ",
-        "No output ",
-        "no step ",
-        "no line ",
-        "no new line",
-        "No new line",
-    )
-)
-
-_COMES = (
-    r"(?i)\b(?:joining|entering|(?:is |now )(?:in|at)|reach(?:ed|ing)|arriv(?:ed|ing) at|com(?:es|ing) to|came to|calling) (?:the )?(?:\w{1,12} )?(?:dist\.)?"
-    r"(?:barrier|all_?reduce|all_?gather|broadcast|reduce_?scatter|all_?to_?all)\b(?!.{0,80}Error)"
-)
-
-
-def _comes(line: Line, match: re.Match[str]) -> Event | None:
-    return by_itself(line).event(CameToCall) if line.source is None else None
-
-
-STALL_RULES += tuple(
-    rule(literal, _COMES, _comes)
-    for literal in (
-        " barrier",
-        " all_",
-        " allreduce",
-        " allgather",
-        " broadcast",
-        " reduce_scatter",
-        ".barrier",
-        ".all_",
-    )
-)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from hangscope.events import in_leap_year
 from hangscope.ingest.files.naming import rank_of_log, says_rank
 from hangscope.regex import regex
 
@@ -26,7 +27,6 @@ def takes(*names: str) -> Reader:
 
 _COORDINATE = regex(r"(?:^|[ _])(?<!ATTN_)(?<!MOE_)(DP|PP|TP|EP)(\d{1,5})(?=[ _]|$)")
 _COORDINATES = regex(r"(?:(?:(?:ATTN|MOE)_)?(?:DP|PP|TP|EP|CP)\d{1,5} ?){1,6}")
-_DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: i for i, name in enumerate(_MONTH_NAMES, 1)}
 
@@ -166,7 +166,6 @@ def _clock(found: Found, month: int, day: int, h: str, m: str, s: str, fraction:
     """Set `stamp`: seconds since 1 January of a leap year, so that stamps with and without a year compare."""
     if "stamp" in found and "level" not in found and fraction == 0.0:
         return  # the outer stamp has a year or a fraction; the inner one adds nothing
-    if not 1 <= month <= 12:
-        return
-    days = _DAYS_BEFORE[month - 1] + day - 1
-    found["stamp"] = days * 86400.0 + int(h) * 3600 + int(m) * 60 + int(s) + fraction
+    moment = in_leap_year(month, day, int(h), int(m), int(s))
+    if moment is not None:
+        found["stamp"] = moment + fraction

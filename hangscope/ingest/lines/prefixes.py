@@ -22,7 +22,7 @@ from hangscope.regex import regex
 
 TEXT_LIMIT = 500
 AnyEvent = TypeVar("AnyEvent", bound=Event)
-_WHO = ("host", "pid", "time", "local_rank", "task", "stamp")
+_WHO = ("rank", "host", "pid", "time", "local_rank", "task", "stamp")
 
 _ANSI = regex(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = regex("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
@@ -67,7 +67,7 @@ class Line:
         """Return an event that quotes this line. What `fields` tell of host, process or task wins over the line's prefix."""
         told = {name: value for name, value in fields.items() if value is not None}
         who = {name: told.pop(name, getattr(self, name)) for name in _WHO}
-        return kind(self.file, self.number, quote(self.raw), self.rank, group_rank, **who, **told)
+        return kind(self.file, self.number, quote(self.raw), group_rank=group_rank, **who, **told)
 
 
 def clean(text: str) -> str:

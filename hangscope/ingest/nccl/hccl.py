@@ -9,14 +9,14 @@ RankID: torch_npu's NPUException, whose number is the environment's RANK.) Who t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.forms import FormParser, says
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, RuleParser, rule, told
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.regex import regex
 
@@ -30,40 +30,42 @@ class HcclTimeout(Event, same_by=("what",)):
 
     what: str
     peer_group_rank: int | None = None
+    forms = (
+        says(
+            r"Notify register times out\.(?:.{0,120}?from remote rank:? ?\[(?P<peer_group_rank>\d{1,7})\])?",
+            what="notify",
+        ),
+        says(r"\bhccl \w{1,20} task timeout occurred", what="task"),
+        says("Getting socket times out", what="socket"),
+    )
 
 
-_RULES: tuple[Rule, ...] = (
-    rule(
-        "wait execution of the Notify register times out",
-        r"Notify register times out\.(?:.{0,120}?from remote rank:? ?\[(?P<peer_group_rank>\d{1,7})\])?",
-        told(HcclTimeout, what="notify"),
-    ),
-    rule("task timeout occurred", r"\bhccl \w{1,20} task timeout occurred", told(HcclTimeout, what="task")),
-    rule("Getting socket times out", None, told(HcclTimeout, what="socket")),
-    rule(
-        "collective communication are inconsistent",
-        r"arguments for collective communication are inconsistent between ranks",
-        lambda line, match: line.event(NcclWarn, fault="collective_mismatch", tier=3),
-    ),
-    rule(
-        "An error CQE occurred",
-        r"An error CQE occurred during operator execution\.(?:.{0,300}?Peer information: server (?P<peer>[^\s,]{1,255}))?",
-        lambda line, match: line.event(NcclWarn, fault="ib_error", tier=2, peer_host=match["peer"]),
-    ),
-    rule(
-        "The network port is down",
-        r"EJ0002: .{0,80}?The network port is down",
-        lambda line, match: line.event(NcclWarn, fault="port_error", tier=1),
-    ),
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HcclWarn(NcclWarn):
+    """A fault that HCCL names, in the terms of NCCL's warnings."""
+
+    forms = (
+        says(
+            "arguments for collective communication are inconsistent between ranks",
+            fault="collective_mismatch",
+            tier=3,
+        ),
+        says(
+            r"An error CQE occurred during operator execution\."
+            r"(?:.{0,300}?Peer information: server (?P<peer_host>[^\s,]{1,255}))?",
+            fault="ib_error",
+            tier=2,
+        ),
+        says(r"EJ0002: .{0,80}?The network port is down", fault="port_error", tier=1),
+    )
 
 
-class HcclParser(LineParser):
+class HcclParser(FormParser):
     """Reads HCCL's messages; the rank of their process stands in a line before them."""
 
     def __init__(self) -> None:
-        self._rules = RuleParser(_RULES)
-        self.literals = (*self._rules.literals, b", RankID:")
+        super().__init__(sys.modules[__name__])
+        self.literals = (*self.literals, b", RankID:")
         self._open: dict[str, tuple[int, int]] = {}  # by writer: the rank, and for how many lines it holds
 
     def feed(self, line: Line) -> Iterable[Event]:
@@ -72,4 +74,4 @@ class HcclParser(LineParser):
         if match := _RANK.search(line.text):
             self._open[line.origin] = (int(match[1]), _LINES)
         rank = line.rank if line.rank is not None else self._open.get(line.origin, (None, 0))[0]
-        return [replace(event, rank=rank) for event in self._rules.feed(line)]
+        return [replace(event, rank=rank) for event in super().feed(line)]

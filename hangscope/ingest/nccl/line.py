@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 
 from hangscope.dataclass import dataclass
-from hangscope.ingest.lines.rules import integer
+from hangscope.ingest.lines.forms import integer
 from hangscope.regex import regex
 
 #: What a line must contain to be worth parsing (`CCL version` is in NCCL's and RCCL's banner).

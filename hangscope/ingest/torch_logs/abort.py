@@ -19,6 +19,7 @@ from dataclasses import field, replace
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.frames import Frame, Stack
+from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.regex import regex
@@ -40,6 +41,10 @@ class Terminate(Event, same_by=("what",)):
     what: str
     type: str | None = None
     frames: Stack = ()
+    forms = (
+        says(r"(?P<what>\*\*\* SIGSEGV.{0,100})", literal="*** SIGSEGV"),
+        says(r"^(?P<what>Segmentation fault \(core dumped\))", literal="Segmentation fault (core dumped)"),
+    )
 
 
 @dataclass(slots=True)

@@ -13,14 +13,12 @@ is local to its group, and on `WorkNCCL` lines it is even that of the first grou
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from hangscope.dataclass import dataclass
-from hangscope.events import Event
+from hangscope.ingest.lines.forms import integer, says
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Build, Rule, integer, rule, told
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent, group_fields, is_default_group, user_op
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent, user_op
 from hangscope.regex import regex
 
 _WORK = {
@@ -39,6 +37,31 @@ _ASYNC_ERRORS = (
 )
 
 
+def _work(text: str) -> dict[str, Any]:
+    """Return what `WorkNCCL(…)` says about a call; nothing where it names no op."""
+    found = {name: m.group(1) for name, pattern in _WORK.items() if (m := pattern.search(text))}
+    if "op" not in found:
+        return {}
+    return {name: user_op(value) if name == "op" else integer(value) for name, value in found.items()}
+
+
+def _timed_out(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
+    return _work(match["work"]) or None
+
+
+def _started(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    return {"started_op": user_op(match["op"])} if match["op"] else {}
+
+
+def _async_error(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    tail = line.text[match.start() :]
+    error = next((name for name, marks in _ASYNC_ERRORS if any(mark in tail for mark in marks)), "other")
+    peer = re.search(r"remote error detected from rank: (\d{1,7})", tail)
+    call = _work(line.text[: match.start()])
+    call.pop("timeout_ms", None)
+    return {"error": error, "peer_rank": int(peer.group(1)) if peer else None, **call}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_group_rank=True):
     """The line "Watchdog caught collective operation timeout: WorkNCCL(…)". `seq` is absent before torch 1.12; times in ms."""
@@ -49,6 +72,17 @@ class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_gr
     numel_out: int | None = None
     timeout_ms: int | None = None
     ran_ms: int | None = None
+    forms = (
+        says(
+            r"Watchdog caught collective operation timeout: Work[A-Z]{3,6}\((?P<work>.{0,400}?)\)"
+            r" ran for (?P<ran_ms>\d{1,18}) milliseconds",
+            read=_timed_out,
+        ),
+        says(
+            r"Work Work[A-Z]{3,6}\((?P<work>.{0,400}?)\) timed out in blocking wait",
+            read=_timed_out,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +99,15 @@ class WatchdogStatus(
     seq: int | None = None
     last_started: int | None = None
     started_op: str | None = None
+    forms = (
+        says(
+            r"(?:Timeout at NCCL work|detected by watchdog at work(?: sequence id)?): (?P<seq>-?\d{1,18})(?:,| PG status:) "
+            r"last enqueued (?:NCCL )?work: (?P<last_enqueued>-?\d{1,18}), "
+            r"(?:last started (?:NCCL )?work: (?P<last_started>-?\d{1,18})(?: \((?P<op>[A-Z_]{1,60})\))?, )?"
+            r"last completed (?:NCCL )?work: (?P<last_completed>-?\d{1,18})",
+            read=_started,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +120,27 @@ class DumpSignal(GroupEvent, same_by=("detector",), prints_group_rank=True):
     detector: int | None = None
     last_enqueued: int | None = None
     last_completed: int | None = None
+    forms = (
+        says(
+            r"Received a dump signal due to a collective timeout from"
+            r" (?:this local rank| ?rank (?P<detector>\d{1,7}))"
+        ),
+        says("Received a timeout signal from this local rank"),
+        says("First PG on this rank to signal dumping"),
+    )
+    also = (
+        regex(
+            r"[Ll]ast enqueued NCCL work: (?P<last_enqueued>-?\d{1,18}),"
+            r" last completed NCCL work: (?P<last_completed>-?\d{1,18})"
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpObserved(GroupEvent, same_by=(), prints_group_rank=True):
     """The line "Observed flight recorder dump signal from another rank": alive, and nothing of its own was overdue."""
+
+    forms = (says("Observed flight recorder dump signal from another rank"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +149,14 @@ class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
 
     what: str
     pending: int | None = None
+    forms = (
+        says(r"watchdog got stuck for \d+ seconds", what="watchdog_stuck"),
+        says("NCCL monitor thread timeout", what="watchdog_stuck"),
+        says("Heartbeat monitor timed out", what="watchdog_stuck"),
+        says("detected no heartbeat of its watchdog", what="watchdog_stuck"),
+        says(r"Could not acquire GIL within \d+ ms", what="gil"),
+    )
+    also = (regex(r"workMetaList_\.size\(\)=(?P<pending>\d{1,9})"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,137 +172,23 @@ class AsyncError(GroupEvent, same_by=("error",), prints_group_rank=True):
     seq: int | None = None
     numel_in: int | None = None
     numel_out: int | None = None
+    forms = (
+        says("raised the following async exception", read=_async_error),
+        says("NCCL communicator encountered error set by", read=_async_error),
+        says("DistBackendError: NCCL error in", read=_async_error),
+        says("NCCL communicator was aborted on rank", read=_async_error),  # up to 2.0
+        says("remote error detected from rank", read=_async_error),
+        # nccl2, which is what `nccl` means since 2.15
+        says(r"\[TC\].{0,300}nccl hit async error", read=_async_error),
+        says(
+            r"\[TC\].{0,300}due to error - (?:timeout watchdog detected operation error|nccl hit)",
+            read=_async_error,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessDown(GroupEvent, same_by=("group_name",), prints_group_rank=True):
     """The line "To avoid data inconsistency, we are taking the entire process down": what the rank says later is another attempt's."""
 
-
-OfGroup = TypeVar("OfGroup", bound=GroupEvent)
-
-
-def group_event(line: Line, kind: type[OfGroup], **fields: Any) -> OfGroup:
-    """Return an event with the group that the line names; in the default group the printed rank is the global one."""
-    group = group_fields(line.text)
-    group_rank = group.pop("group_rank", None)
-    event = line.event(kind, group_rank, **group, **fields)
-    if event.rank is None and group_rank is not None and is_default_group(group):
-        return replace(event, rank=group_rank)
-    return event
-
-
-def told_of_group(kind: type[GroupEvent], **known: str) -> Build:
-    """Return what makes an event of a kind out of a match (`rules.told`), with the group that the line names."""
-    return told(kind, group_event, **known)
-
-
-def _timeout(line: Line, match: re.Match[str]) -> Event | None:
-    work = match.group("work")
-    told = _work(work)
-    return group_event(line, WatchdogTimeout, ran_ms=integer(match.group("ran")), **told) if told else None
-
-
-def _work(text: str) -> dict[str, Any]:
-    """Return what `WorkNCCL(…)` tells of a call; nothing where its op is not told."""
-    found = {name: m.group(1) for name, pattern in _WORK.items() if (m := pattern.search(text))}
-    if "op" not in found:
-        return {}
-    return {name: user_op(value) if name == "op" else integer(value) for name, value in found.items()}
-
-
-def _status(line: Line, match: re.Match[str]) -> Event:
-    seq, enqueued, started, op, completed = match.groups()
-    return group_event(
-        line,
-        WatchdogStatus,
-        seq=integer(seq),
-        last_enqueued=int(enqueued),
-        last_started=integer(started),
-        started_op=user_op(op) if op else None,
-        last_completed=int(completed),
-    )
-
-
-def _dump_signal(line: Line, match: re.Match[str]) -> Event:
-    rank = match.group("rank")
-    counts = re.search(
-        r"[Ll]ast enqueued NCCL work: (-?\d{1,18}), last completed NCCL work: (-?\d{1,18})", line.text
-    )
-    enqueued, completed = (int(counts.group(1)), int(counts.group(2))) if counts else (None, None)
-    return group_event(
-        line,
-        DumpSignal,
-        detector=int(rank) if rank else None,
-        last_enqueued=enqueued,
-        last_completed=completed,
-    )
-
-
-def _heartbeat(what: str) -> Any:
-    def build(line: Line, match: re.Match[str]) -> Event:
-        pending = re.search(r"workMetaList_\.size\(\)=(\d{1,9})", line.text)
-        return group_event(
-            line, HeartbeatTimeout, what=what, pending=integer(pending[1]) if pending else None
-        )
-
-    return build
-
-
-def _async_error(line: Line, match: re.Match[str]) -> Event:
-    tail = line.text[match.start() :]
-    error = next((name for name, marks in _ASYNC_ERRORS if any(mark in tail for mark in marks)), "other")
-    peer = re.search(r"remote error detected from rank: (\d{1,7})", tail)
-    call = _work(line.text[: match.start()])
-    call.pop("timeout_ms", None)
-    return group_event(line, AsyncError, error=error, peer_rank=int(peer.group(1)) if peer else None, **call)
-
-
-RULES: tuple[Rule, ...] = (
-    rule(
-        "Watchdog caught collective operation timeout",
-        r"Watchdog caught collective operation timeout: Work[A-Z]{3,6}\((?P<work>.{0,400}?)\) ran for (?P<ran>\d{1,"
-        r"18}) milliseconds",
-        _timeout,
-    ),
-    rule(
-        "timed out in blocking wait",
-        r"Work Work[A-Z]{3,6}\((?P<work>.{0,400}?)\) timed out in blocking wait(?P<ran>)",
-        _timeout,
-    ),
-    rule(
-        "last completed ",
-        r"(?:Timeout at NCCL work|detected by watchdog at work(?: sequence id)?): (-?\d{1,18})(?:,| PG "
-        r"status:) "
-        r"last enqueued (?:NCCL )?work: (-?\d{1,18}), "
-        r"(?:last started (?:NCCL )?work: (-?\d{1,18})(?: \(([A-Z_]{1,60})\))?, )?last completed (?:NCCL )?work: (-?\d{1,18})",
-        _status,
-    ),
-    rule(
-        "Received a dump signal due to a collective timeout from",
-        r"collective timeout from (?:this local rank| ?rank (?P<rank>\d{1,7}))",
-        _dump_signal,
-    ),
-    rule(
-        "Received a timeout signal from this local rank",
-        r"Received a timeout signal from this local rank(?P<rank>)",
-        _dump_signal,
-    ),
-    rule(
-        "First PG on this rank to signal dumping",
-        r"First PG on this rank to signal dumping(?P<rank>)",
-        _dump_signal,
-    ),
-    rule("Observed flight recorder dump signal from another rank", None, told_of_group(DumpObserved)),
-    rule("we are taking the entire process down", None, told_of_group(ProcessDown)),
-    rule("watchdog got stuck for", r"watchdog got stuck for \d+ seconds", _heartbeat("watchdog_stuck")),
-    rule("NCCL monitor thread timeout", None, _heartbeat("watchdog_stuck")),
-    rule("Heartbeat monitor timed out", None, _heartbeat("watchdog_stuck")),
-    rule("detected no heartbeat of its watchdog", None, _heartbeat("watchdog_stuck")),
-    rule("Could not acquire GIL within", r"Could not acquire GIL within \d+ ms", _heartbeat("gil")),
-    rule("raised the following async exception", None, _async_error),
-    rule("NCCL communicator encountered error set by", None, _async_error),
-    rule("DistBackendError: NCCL error in", None, _async_error),
-    rule("NCCL communicator was aborted on rank", None, _async_error),  # up to 2.0
-    rule("remote error detected from rank", None, _async_error),
-)
+    forms = (says("we are taking the entire process down"),)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
+from hangscope.ingest.lines.forms import integer
 from hangscope.regex import regex
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # torch/csrc/distributed/c10d/Types and Work.cpp (`opTypeToString`), in the order of the enum `OpType`.
 OP_TYPES = (
@@ -36,6 +41,8 @@ _USER_NAMES = {
 _GROUP = regex(
     r"\[(?:PG (?:ID \d{1,9} PG GUID )?([^\s\](]{1,200}) ?(?:\(([^)\]]{0,200})\))? )?Rank (\d{1,7})\]"
 )
+#: nccl2, since 2.15 (torch/csrc/distributed/c10d/nccl2/Logging.hpp): the rank in the communicator, the group's name
+_GROUP_2 = regex(r"\[TC\](?:\[rank=(\d{1,7})\])?(?:\[name=([^\]]{0,200})\])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +51,15 @@ class GroupEvent(Event, kind=""):
 
     group_name: str | None = None
     group_desc: str | None = None
+
+    @classmethod
+    def of(cls, line: Any, **fields: Any) -> Self:
+        """Return an event with the group that the line names; in the default group the printed rank is the global one."""
+        group = group_fields(line.text)
+        event: Self = line.event(cls, **{**group, **fields})
+        if event.rank is None and is_default_group(group):
+            return replace(event, rank=event.group_rank)
+        return event
 
 
 def ranks_in(text: str) -> tuple[int, ...]:
@@ -57,7 +73,7 @@ def user_op(name: str) -> str:
 
 
 def group_fields(text: str) -> dict[str, Any]:
-    """Return group_rank (group-local), group_name and group_desc, as far as the text names a group.
+    """Return group_rank (local to its group), group_name and group_desc, as far as the text names a group.
 
     A prefix with a group's name is preferred to a bare `[Rank 3]`, which names none.
     """
@@ -69,6 +85,8 @@ def group_fields(text: str) -> dict[str, Any]:
             fields |= {"group_name": name, "group_desc": desc or ""}
             return fields
         best = best or fields
+    if not best and (head := _GROUP_2.search(text)) is not None:
+        best = {"group_rank": integer(head[1]), "group_name": head[2] or None}
     return best
 
 

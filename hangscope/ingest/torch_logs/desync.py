@@ -24,7 +24,6 @@ from hangscope.events import Event
 from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.torch_logs.c10d import group_event
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in, user_op
 from hangscope.regex import regex
 
@@ -156,7 +155,7 @@ class DesyncParser(_ReportParser):
         report.fields.pop("at", None)
         if not report.fields:
             return []
-        event = group_event(report.first, Desync, **report.fields)
+        event = Desync.of(report.first, **report.fields)
         reporter = report.fields.get("reporter")
         if event.group_rank is None and reporter is not None:
             event = report.first.event(Desync, reporter, **report.fields)
@@ -205,4 +204,4 @@ class FailedStackParser(_ReportParser):
 
     def _end(self, writer: Writer) -> list[Event]:
         report = self._open.pop(writer)
-        return [group_event(report.first, FailedStack, frames=tuple(report.frames))] if report.frames else []
+        return [FailedStack.of(report.first, frames=tuple(report.frames))] if report.frames else []

@@ -12,18 +12,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
+from hangscope.ingest.lines.forms import integer, says
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Rule, integer, rule, told
-from hangscope.ingest.torch_logs.c10d import told_of_group
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.regex import regex
 
 _KEY_RANK = regex(r"//(?:cpu|cuda)//\d{1,7}/(\d{1,7})$")  # gloo's address of that rank
 _LAST_PORT = regex(r"[\w\])]:(\d{4,5})\b(?!\])")
-_NAMES_SHOWN = 4000
+
+
+def _waited_for(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    key = match["key"].strip()
+    rank = _KEY_RANK.search(key)
+    return {"key": key, "waited_rank": integer(rank.group(1)) if rank else None}
+
+
+def _unreachable(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    host = re.search(r"\(([\w.:%-]{1,253}), (\d{1,5})\)", line.text[match.start() :])
+    place = host or re.search(r"remote=\[([\w.:%-]{1,253})\]:(\d{1,5})", line.text)
+    return {"store_host": place[1], "port": integer(place[2])} if place else {}
+
+
+def _port_in_use(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    text = line.text[: match.end() + 200]
+    port = (
+        re.search(r"\bport: (\d{1,5})\b", text)
+        or re.search(r"[\])\d]:(\d{2,5}) \(errno", text)
+        or _LAST_PORT.search(text)
+    )
+    return {"port": int(port.group(1)) if port else None}
+
+
+def _params(line: Line, match: re.Match[str]) -> Event:
+    first, own, second, other = (int(n) for n in match.groups())
+    if not own or not other:  # the answer of a rank that is gone, or never came, stays at its initial zero
+        return line.event(GatherUnfilled, first, peer_group_rank=second if not other else first)
+    return line.event(DdpParams, first, counts={first: own, second: other})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +63,25 @@ class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected")):
     key: str | None = None
     waited_rank: int | None = None
     what: str | None = None
+    forms = (
+        says(
+            r"Timed out after \d{1,9} seconds waiting for clients\. (?P<joined>\d{1,7})/(?P<expected>\d{1,7}) clients joined"
+        ),
+        says(
+            r"Timed out after \d{1,9} seconds waiting for workers\. (?P<joined>\d{1,7})/(?P<expected>\d{1,7}) workers joined"
+        ),
+        says(r"wait timeout after \d{1,18} ?ms, keys: (?P<key>.{1,300})", read=_waited_for),
+        says(
+            r"waitForInput: poll for socket .{0,400} returned 0, likely a timeout",
+            what="no answer",
+        ),
+        says(r"(?:RuntimeError|DistStoreError|DistNetworkError): Socket Timeout", what="no answer"),
+        says(
+            r"retrieving ncclUniqueId from \[(?P<waited_rank>\d{1,7})\]"
+            r" via c10d key-value store by key '(?P<key>[^']{0,300})'",
+            what="ncclUniqueId",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +91,27 @@ class StoreUnreachable(GroupEvent, same_by=("store_host", "port", "what")):
     store_host: str | None = None
     port: int | None = None
     what: str | None = None
+    forms = (
+        says("client socket has timed out after", read=_unreachable),
+        says(r"connect\(\) timed out\. Original timeout", read=_unreachable),  # up to torch 1.11
+        says("client socket has failed to connect to", read=_unreachable),
+        says("Gloo connectFullMesh failed", read=_unreachable),
+        says("TCP client failed to connect", read=_unreachable),
+        says('Failed to check the "should dump" flag on TCPStore', what="store gone"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RendezvousTimeout(Event, same_by=()):
-    """The rendezvous of the launcher never became whole."""
+    """The launcher's rendezvous was never completed."""
 
     what: str
+    forms = (
+        says("(?P<what>RendezvousTimeoutError)", literal="RendezvousTimeoutError"),
+        says("(?P<what>RendezvousConnectionError)", literal="RendezvousConnectionError"),
+        # gloo/transport/tcp/address.cc: one rank gave an IPv4 address and another one an IPv6 address
+        says(r"ss1\.ss_family == ss2\.ss_family", what="ss1.ss_family == ss2.ss_family"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +119,12 @@ class RendezvousBegun(Event, same_by=("complete",), by_launcher=True, calm=True)
     """An agent's word that it starts, or has gathered the others (`complete`)."""
 
     complete: bool = False
+    # torch/distributed/launcher/api.py, elastic/agent/server/api.py
+    forms = (
+        says("Starting elastic_operator"),
+        says("endezvous'ing worker group"),
+        says("endezvous complete for workers", complete=True),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +132,10 @@ class PortInUse(Event, same_by=("port",)):
     """The store host could not listen: the port is taken."""
 
     port: int | None = None
+    forms = (
+        says("EADDRINUSE", read=_port_in_use),
+        says("[Aa]ddress already in use", read=_port_in_use),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +143,12 @@ class DdpParams(Event, same_by=("counts",)):
     """The line "expects same model": numbers of parameters by rank, as the group counts."""
 
     counts: Mapping[int, int]
+    forms = (
+        says(
+            r"but Rank (\d{1,7}) has (\d{1,9}) params, while rank (\d{1,7}) has inconsistent (\d{1,9}) params",
+            read=_params,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +164,12 @@ class DdpShape(Event, same_by=("index", "sizes")):
 
     index: int
     sizes: tuple[int, ...] = ()
+    forms = (
+        says(
+            r"\[(?P<group_rank>\d{1,7})\]: params\[(?P<index>\d{1,9})\] in this process with (?:sizes|strides)"
+            r" \[(?P<sizes>[\d, ]{0,400})\] appears not to match"
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +178,21 @@ class DdpUnused(Event, same_by=("indices", "names")):
 
     indices: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
+    forms = (
+        says(
+            r"Parameters which did not receive grad for rank (?P<group_rank>\d{1,7}): ?(?P<names>.*)",
+        ),
+        says(
+            r"Parameter indices which did not receive grad for rank (?P<group_rank>\d{1,7}): ?(?P<indices>[\d ,]*)",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdpUnfinished(Event, same_by=()):
     """The line "Expected to have finished reduction in the prior iteration"."""
+
+    forms = (says("Expected to have finished reduction in the prior iteration"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,144 +203,19 @@ class FsdpOrder(Event, same_by=()):
     """
 
     peer: int | None = None
+    forms = (
+        says(
+            r"Forward order differs (?:across ranks(?:: rank 0 is all-gathering .{1,2000}? while rank (?P<peer>\d{1,7}) is )?"
+            r"|from that of the first iteration on rank (?P<group_rank>\d{1,7}))"
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinExhausted(Event, same_by=(), prints_group_rank=True):
     """Join: a rank ran out of inputs."""
 
-
-def _key(line: Line, match: re.Match[str]) -> Event:
-    key = match.group(1).strip()
-    rank = _KEY_RANK.search(key)
-    waited = integer(rank.group(1)) if rank else None
-    return line.event(StoreTimeout, key=key, waited_rank=waited)
-
-
-def _unreachable(line: Line, match: re.Match[str]) -> Event:
-    host, port = (
-        re.search(r"\(([\w.:%-]{1,253}), (\d{1,5})\)", line.text[match.start() :]),
-        re.search(r"remote=\[([\w.:%-]{1,253})\]:(\d{1,5})", line.text),
+    forms = (
+        says("Detected at least one rank that exhausted inputs"),
+        says(r"Rank (?P<group_rank>\d{1,7}) exhausted all inputs"),
     )
-    place = host or port
-    return line.event(
-        StoreUnreachable,
-        store_host=place.group(1) if place else None,
-        port=integer(place.group(2)) if place else None,
-    )
-
-
-def _port_in_use(line: Line, match: re.Match[str]) -> Event:
-    text = line.text[: match.end() + 200]
-    port = (
-        re.search(r"\bport: (\d{1,5})\b", text)
-        or re.search(r"[\])\d]:(\d{2,5}) \(errno", text)
-        or _LAST_PORT.search(text)
-    )
-    return line.event(PortInUse, port=int(port.group(1)) if port else None)
-
-
-def _params(line: Line, match: re.Match[str]) -> Event:
-    first, own, second, other = (int(n) for n in match.groups())
-    if not own or not other:  # the answer of a rank that is gone, or never came, stays at its initial zero
-        return line.event(GatherUnfilled, first, peer_group_rank=second if not other else first)
-    return line.event(DdpParams, first, counts={first: own, second: other})
-
-
-def _shape(line: Line, match: re.Match[str]) -> Event:
-    sizes = tuple(int(n) for n in re.findall(r"\d{1,15}", match.group(3)))
-    return line.event(DdpShape, int(match.group(1)), index=int(match.group(2)), sizes=sizes)
-
-
-def _unused_indices(line: Line, match: re.Match[str]) -> Event:
-    indices = tuple(int(n) for n in re.findall(r"\d{1,9}", match.group(2)[:_NAMES_SHOWN]))
-    return line.event(DdpUnused, int(match.group(1)), indices=indices)
-
-
-def _unused_names(line: Line, match: re.Match[str]) -> Event:
-    names = tuple(name for name in re.split(r"[,\s]+", match.group(2)[:_NAMES_SHOWN]) if name)
-    return line.event(DdpUnused, int(match.group(1)), names=names)
-
-
-RULES: tuple[Rule, ...] = (
-    rule(
-        "clients joined",
-        r"Timed out after \d{1,9} seconds waiting for clients\. (?P<joined>\d{1,7})/(?P<expected>\d{1,7}) clients joined",
-        told(StoreTimeout),
-    ),
-    rule(
-        "workers joined",
-        r"Timed out after \d{1,9} seconds waiting for workers\. (?P<joined>\d{1,7})/(?P<expected>\d{1,7}) workers joined",
-        told(StoreTimeout),
-    ),
-    rule("wait timeout after", r"wait timeout after \d{1,18} ?ms, keys: (.{1,300})", _key),
-    rule(
-        "likely a timeout",
-        r"waitForInput: poll for socket .{0,400} returned 0, likely a timeout",
-        told(StoreTimeout, what="no answer"),
-    ),
-    rule(
-        "Socket Timeout",
-        r"(?:RuntimeError|DistStoreError|DistNetworkError): Socket Timeout",
-        told(StoreTimeout, what="no answer"),
-    ),
-    rule("client socket has timed out", r"client socket has timed out after", _unreachable),
-    rule("connect() timed out. Original timeout", None, _unreachable),  # up to torch 1.11
-    rule("client socket has failed to connect", r"client socket has failed to connect to", _unreachable),
-    rule("Gloo connectFullMesh failed", None, _unreachable),
-    rule("TCP client failed to connect", None, _unreachable),
-    rule(
-        '"should dump" flag on TCPStore',
-        r"Failed to check the \"should dump\" flag on TCPStore",
-        told_of_group(StoreUnreachable, what="store gone"),
-    ),
-    # torch/distributed/launcher/api.py, elastic/agent/server/api.py
-    rule("Starting elastic_operator", None, told(RendezvousBegun)),
-    rule("endezvous'ing worker group", None, told(RendezvousBegun)),
-    rule("endezvous complete for workers", None, told(RendezvousBegun, complete=True)),
-    rule("RendezvousTimeoutError", r"(?P<what>RendezvousTimeoutError)", told(RendezvousTimeout)),
-    # gloo/transport/tcp/address.cc: one rank gave an IPv4 address and another one an IPv6 address
-    rule(
-        "ss1.ss_family == ss2.ss_family",
-        r"(?P<what>ss1\.ss_family == ss2\.ss_family)",
-        told(RendezvousTimeout),
-    ),
-    rule("RendezvousConnectionError", r"(?P<what>RendezvousConnectionError)", told(RendezvousTimeout)),
-    rule("EADDRINUSE", None, _port_in_use),
-    rule("ddress already in use", r"[Aa]ddress already in use", _port_in_use),
-    rule(
-        "DDP expects same model across all ranks",
-        r"but Rank (\d{1,7}) has (\d{1,9}) params, while rank (\d{1,7}) has inconsistent (\d{1,9}) params",
-        _params,
-    ),
-    rule(
-        "appears not to match ",
-        r"\[(\d{1,7})\]: params\[(\d{1,9})\] in this process with (?:sizes|strides) \[([\d, ]{0,400})\] "
-        r"appears not to match",
-        _shape,
-    ),
-    rule(
-        "which did not receive grad for rank",
-        r"Parameters which did not receive grad for rank (\d{1,7}): ?(.*)",
-        _unused_names,
-    ),
-    rule(
-        "which did not receive grad for rank",
-        r"Parameter indices which did not receive grad for rank (\d{1,7}): ?([\d ,]*)",
-        _unused_indices,
-    ),
-    rule("Expected to have finished reduction in the prior iteration", None, told(DdpUnfinished)),
-    rule(
-        "Forward order differs",
-        r"Forward order differs (?:across ranks(?:: rank 0 is all-gathering .{1,2000}? while rank (?P<peer>\d{1,7}) is )?|from that of the first iteration on rank (?P<group_rank>\d{1,7}))",
-        told(FsdpOrder),
-    ),
-    rule("exhausted inputs", r"Detected at least one rank that exhausted inputs", told(JoinExhausted)),
-    rule("exhausted all inputs", r"Rank (?P<group_rank>\d{1,7}) exhausted all inputs", told(JoinExhausted)),
-    rule(
-        "retrieving ncclUniqueId from",
-        r"retrieving ncclUniqueId from \[(?P<waited_rank>\d{1,7})\] via c10d key-value store by key '(?P<key>[^']{0,"
-        r"300})'",
-        told_of_group(StoreTimeout, what="ncclUniqueId"),
-    ),
-)

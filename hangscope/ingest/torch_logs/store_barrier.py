@@ -17,9 +17,9 @@ from collections.abc import Iterable
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
+from hangscope.ingest.lines.forms import integer
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import integer
 from hangscope.regex import regex
 
 _RANKS_KEPT = 20_000

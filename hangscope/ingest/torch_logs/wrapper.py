@@ -12,20 +12,45 @@ connections are symptoms.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
+from hangscope.ingest.lines.forms import FormParser, says
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rules import Build, Rule, RuleParser, rule, told
-from hangscope.ingest.torch_logs.c10d import group_event, told_of_group
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in
 from hangscope.ingest.torch_logs.fingerprint import differing_aspects, fingerprints, garbled_peer
 from hangscope.regex import regex
 
 _IN_MS = regex(r"failed to pass monitoredBarrier in (\d{1,9}) ?ms")
-_PEER_ADDRESS = regex(r"\[([\w.:%]{2,64})\]:\d{1,5}")
+_PEER_ADDRESS = regex(r"\[(?P<peer>[\w.:%]{2,64})\]:\d{1,5}")
+
+
+def _mismatch(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
+    halves = fingerprints(line.text[match.start() :])
+    if not halves:
+        return None
+    own, peer = halves[0], halves[1] if len(halves) > 1 else None
+    other = re.search(r", but Rank (\d{1,7}) is running", line.text)
+    garbled = garbled_peer(own, peer) if peer else None
+    return {
+        "group_rank": int(match.group(1)),
+        **own.fields(),
+        "peer_group_rank": int(other.group(1)) if other else None,
+        "peer_op": garbled or (peer.op if peer else None),
+        "peer_shape": peer.shape if peer and not garbled else None,
+        "peer_dtype": " ".join(peer.dtypes) or None if peer and not garbled else None,
+        "garbled": bool(garbled),
+        "aspects": differing_aspects(line.text, bool(garbled)),
+    }
+
+
+def _barrier_error(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
+    halves = fingerprints(line.text[match.start() :])
+    return halves[0].fields() if halves else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +76,16 @@ class CallFingerprint(
     peer_dtype: str | None = None
     garbled: bool = False
     aspects: tuple[str, ...] = ()
+    forms = (
+        says(
+            r"Rank (\d{1,7}) is running (?:collective|inconsistent collective): ",
+            literal="Detected mismatch between collectives on ranks",
+            read=_mismatch,
+            context="mismatch",
+        ),
+        says(r"Rank (\d{1,7}) is running inconsistent collective: ", read=_mismatch, context="mismatch"),
+        says("encountered error running collective: ", read=_barrier_error, context="barrier_error"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +99,16 @@ class MonitoredBarrier(GroupEvent, same_by=("absent", "what"), prints_group_rank
     absent: tuple[int, ...] = ()
     what: str | None = None
     soon: bool = False
+    forms = (
+        says(
+            r"Ranks? (?P<ranks>\d{1,7}(?:, ?\d{1,7}){0,70000}) failed to pass monitoredBarrier",
+            read=lambda line, match: {"absent": ranks_in(match["ranks"])},
+        ),
+        says("No ranks successfully processed in monitoredBarrier", what="none_passed"),
+        says(
+            r"Rank (?P<group_rank>\d{1,7}) timed out in monitoredBarrier after \d{1,18} ?ms", what="timed_out"
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +116,12 @@ class MonitoredBarrierWitness(Event, same_by=("from_group_rank",), prints_group_
     """The line "successfully reached monitoredBarrier, but received errors": an innocent witness."""
 
     from_group_rank: int
+    forms = (
+        says(
+            r"Rank (?P<group_rank>\d{1,7}) successfully reached monitoredBarrier, but received errors while waiting"
+            r" .{0,40}?from rank (?P<from_group_rank>\d{1,7})"
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +130,8 @@ class GlooTimeout(Event, same_by=("what",)):
 
     peer: str | None = None
     what: str | None = None
+    forms = (says(r"Timed out waiting \d{1,18} ?ms for (?P<what>recv|send) operation to complete"),)
+    also = (_PEER_ADDRESS,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +140,12 @@ class GlooClosed(Event, same_by=("what", "peer")):
 
     peer: str | None = None
     what: str | None = None
+    forms = (
+        says(r"Connection closed by peer \[", what="Connection closed by peer"),
+        says(r"(?:Read|Write) error .{0,80}?: Connection reset by peer", what="Connection reset by peer"),
+        says("Application timeout caused pair closure", what="Application timeout caused pair closure"),
+    )
+    also = (_PEER_ADDRESS,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,113 +154,14 @@ class GlooSizeMismatch(Event, same_by=("received", "expected")):
 
     received: int
     expected: int
+    forms = (says(r"op\.preamble\.length <= op\.nbytes\.? (?P<received>\d{1,18}) vs (?P<expected>\d{1,18})"),)
 
 
-def _mismatch(line: Line, match: re.Match[str]) -> Event | None:
-    halves = fingerprints(line.text[match.start() :])
-    if not halves:
-        return None
-    own, peer = halves[0], halves[1] if len(halves) > 1 else None
-    other = re.search(r", but Rank (\d{1,7}) is running", line.text)
-    garbled = garbled_peer(own, peer) if peer else None
-    return line.event(
-        CallFingerprint,
-        int(match.group(1)),
-        context="mismatch",
-        **own.fields(),
-        peer_group_rank=int(other.group(1)) if other else None,
-        peer_op=garbled or (peer.op if peer else None),
-        peer_shape=peer.shape if peer and not garbled else None,
-        peer_dtype=" ".join(peer.dtypes) or None if peer and not garbled else None,
-        garbled=bool(garbled),
-        aspects=differing_aspects(line.text, bool(garbled)),
-    )
-
-
-def _barrier_error(line: Line, match: re.Match[str]) -> Event | None:
-    halves = fingerprints(line.text[match.start() :])
-    if not halves:
-        return None
-    own = halves[0]
-    return group_event(line, CallFingerprint, context="barrier_error", **own.fields())
-
-
-def _absent(line: Line, match: re.Match[str]) -> Event:
-    return group_event(line, MonitoredBarrier, absent=ranks_in(match.group("ranks")))
-
-
-def _gloo(kind: type[Event]) -> Build:
-    """Return what makes an event of a kind, with the address of the peer that the line names."""
-
-    def build(line: Line, match: re.Match[str]) -> Event:
-        peer = _PEER_ADDRESS.search(line.text, match.start())
-        return line.event(kind, peer=peer and peer.group(1), what=match.group("what"))
-
-    return build
-
-
-RULES: tuple[Rule, ...] = (
-    rule(
-        "Detected mismatch between collectives on ranks",
-        r"Rank (\d{1,7}) is running (?:collective|inconsistent collective): ",
-        _mismatch,
-    ),
-    rule(
-        "is running inconsistent collective",
-        r"Rank (\d{1,7}) is running inconsistent collective: ",
-        _mismatch,
-    ),
-    rule("encountered error running collective", r"encountered error running collective: ", _barrier_error),
-    rule(
-        "failed to pass monitoredBarrier",
-        r"Ranks? (?P<ranks>\d{1,7}(?:, ?\d{1,7}){0,70000}) failed to pass monitoredBarrier",
-        _absent,
-    ),
-    rule(
-        "No ranks successfully processed in monitoredBarrier",
-        r"No ranks successfully processed",
-        told_of_group(MonitoredBarrier, what="none_passed"),
-    ),
-    rule(
-        "timed out in monitoredBarrier",
-        r"Rank (?P<group_rank>\d{1,7}) timed out in monitoredBarrier after \d{1,18} ?ms",
-        told(MonitoredBarrier, what="timed_out"),
-    ),
-    rule(
-        "successfully reached monitoredBarrier, but received errors",
-        r"Rank (?P<group_rank>\d{1,7}) successfully reached monitoredBarrier, but received errors while waiting .{0,40}?"
-        r"from rank (?P<from_group_rank>\d{1,7})",
-        told(MonitoredBarrierWitness),
-    ),
-    rule(
-        " operation to complete",
-        r"Timed out waiting \d{1,18} ?ms for (?P<what>recv|send) operation to complete",
-        _gloo(GlooTimeout),
-    ),
-    rule("Connection closed by peer [", r"(?P<what>Connection closed by peer) \[", _gloo(GlooClosed)),
-    rule(
-        "Connection reset by peer",
-        r"(?:Read|Write) error .{0,80}?: (?P<what>Connection reset by peer)",
-        _gloo(GlooClosed),
-    ),
-    rule(
-        "Application timeout caused pair closure",
-        r"(?P<what>Application timeout caused pair closure)",
-        _gloo(GlooClosed),
-    ),
-    rule(
-        "op.preamble.length <= op.nbytes",
-        r"op\.preamble\.length <= op\.nbytes\.? (?P<received>\d{1,18}) vs (?P<expected>\d{1,18})",
-        told(GlooSizeMismatch),
-    ),
-)
-
-
-class WrapperParser(RuleParser):
-    """Applies these rules; keeps when the text began, by the first stamp of c10's, against which timeouts are measured."""
+class WrapperParser(FormParser):
+    """Reads these forms; keeps the first time stamp that c10 printed, against which timeouts are measured."""
 
     def __init__(self) -> None:
-        super().__init__(RULES)
+        super().__init__(sys.modules[__name__])
         self.literals = (*self.literals, b"socket.cpp:")
         self._began: float | None = None
 

@@ -11,13 +11,12 @@ from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event, from_row
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
-from hangscope.ingest.job_logs import announced, engines, faults
+from hangscope.ingest.job_logs import announced, endings, engines, faults
 from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.held import HeldParser
 from hangscope.ingest.job_logs.kernel import KernelParser
-from hangscope.ingest.job_logs.launchers import launcher
 from hangscope.ingest.job_logs.launchers.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.launchers.exit_codes import ExitCodeParser
 from hangscope.ingest.job_logs.launchers.exit_lines import exit_events
@@ -28,14 +27,14 @@ from hangscope.ingest.job_logs.launchers.ray import RayParser
 from hangscope.ingest.job_logs.printed import last_lines, printed_tail
 from hangscope.ingest.job_logs.process_ids import process_events
 from hangscope.ingest.job_logs.progress import progress_events
+from hangscope.ingest.lines.forms import FormParser
 from hangscope.ingest.lines.parser import LineParser
-from hangscope.ingest.lines.rules import RuleParser
 from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl.hccl import HcclParser
 from hangscope.ingest.nccl.last_error import LastErrorParser
 from hangscope.ingest.nccl.service_thread import ServiceThreadParser
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.torch_logs import c10d, nccl2, store, wrapper
+from hangscope.ingest.torch_logs import abort, c10d, nccl2, store, wrapper
 from hangscope.ingest.torch_logs.abort import AbortParser
 from hangscope.ingest.torch_logs.analyzer import AnalyzerParser
 from hangscope.ingest.torch_logs.analyzer_table import AnalyzerTableParser
@@ -140,9 +139,11 @@ def read_log(
     """
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
-        TracebackParser(), table, RuleParser(launcher.RULES), ExitCodeParser(), PodParser(), AbortParser(), RuleParser(faults.RULES), RuleParser(c10d.RULES),
-        DesyncParser(), FailedStackParser(), wrapper.WrapperParser(), RuleParser(store.RULES), StoreBarrierParser(), RuleParser(nccl2.RULES), AnalyzerParser(), AnalyzerTableParser(), HcclParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
-        RuleParser(engines.RULES), DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), KernelParser(), RuleParser(announced.RULES), AccelerateCheckParser(), RuleParser(faults.SKIP_RULES), RuleParser(faults.STALL_RULES), detail, *extra,
+        FormParser(c10d), FormParser(store), FormParser(nccl2), FormParser(endings), FormParser(faults), FormParser(abort),
+        FormParser(engines), FormParser(announced), wrapper.WrapperParser(), HcclParser(),
+        TracebackParser(), table, ExitCodeParser(), PodParser(), AbortParser(), DesyncParser(), FailedStackParser(),
+        StoreBarrierParser(), AnalyzerParser(), AnalyzerTableParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
+        DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), KernelParser(), AccelerateCheckParser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)

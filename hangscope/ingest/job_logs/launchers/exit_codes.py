@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.job_logs.endings import WorkersSwept, exit_event
+from hangscope.ingest.job_logs.endings import Exit, WorkersSwept
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.regex import regex
@@ -57,7 +57,7 @@ class ExitCodeParser(LineParser):
         if code := _CODE.match(line.text):
             opened, self._open = self._open, None
             via = "mpirun" if opened.task is not None else "engine"
-            return [exit_event(opened.first, int(code[1]), task=opened.task, via=via)]
+            return [Exit.of(opened.first, code=int(code[1]), task=opened.task, via=via)]
         self._open.left -= 1
         return () if self._open.left > 0 else self.close()
 

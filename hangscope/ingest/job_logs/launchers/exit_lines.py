@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from hangscope.ingest.job_logs.endings import Exit, exit_event
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.regex import regex
@@ -76,11 +75,12 @@ def exit_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Exit]:
         rank, process, pid = (int(n) if n else None for n in match.groups()[:3])
         code = -abs(int(match.group(5))) if match.group(4) else int(match.group(5))
         if rank is not None and rank < MAX_RANKS and len(ends) < _MOST:
-            ends.append(replace(exit_event(line, code, pid=pid, via="script"), rank=rank))
+            ends.append(Exit.of(line, code=code, rank=rank, pid=pid, via="script"))
         elif process is not None and len(counted) < _MOST:
             counted[process] = (line, code, pid)
     if len(counted) >= _LEAST and set(counted) == set(range(len(counted))):
         ends += [
-            exit_event(line, code, task=n, pid=pid, via="script") for n, (line, code, pid) in counted.items()
+            Exit.of(line, code=code, task=n, pid=pid, via="script")
+            for n, (line, code, pid) in counted.items()
         ]
     return ends

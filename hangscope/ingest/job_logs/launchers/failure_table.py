@@ -25,7 +25,7 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.events import Event
-from hangscope.ingest.job_logs.endings import WorkersSwept, exit_event
+from hangscope.ingest.job_logs.endings import Exit, WorkersSwept
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
@@ -146,7 +146,7 @@ class FailureTableParser(LineParser):
         self._where, self._entry, self._head, self._begun = None, {}, None, False
         where = replace(line, rank=rank, local_rank=local)
         root = self._root or "Root Cause" in line.text[: match.start()]
-        return exit_event(where, code, pid=pid, via="table", first=root)
+        return Exit.of(where, code=code, pid=pid, via="table", first=root)
 
     def _flush(self, ended: bool = False) -> list[Event]:
         """Return the event of the entry that is being read; `ended`: the text ends in it."""
@@ -169,8 +169,8 @@ class FailureTableParser(LineParser):
         self._head = None
         message = entry.get("message") or entry.get("msg")
         return [
-            exit_event(
-                where, int(code.group(1)), pid=int(code.group(2)), host=host, via="table", first=self._root,
+            Exit.of(
+                where, code=int(code.group(1)), pid=int(code.group(2)), host=host, via="table", first=self._root,
                 message=quote(message) if message else None,
             )
         ]  # fmt: skip
@@ -236,7 +236,7 @@ def read_error_file(data: bytes, file: str) -> list[Event]:
     line = replace(message, time=time)
     return [
         *(replace(event, time=time) for event in events),
-        exit_event(line, int(code) if code else 1, via="error_file", message=quote(message.text)),
+        Exit.of(line, code=int(code) if code else 1, via="error_file", message=quote(message.text)),
     ]
 
 

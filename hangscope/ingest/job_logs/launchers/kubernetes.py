@@ -24,7 +24,7 @@ from dataclasses import field, replace
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.job_logs.endings import exit_event
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
@@ -56,7 +56,7 @@ class _Container:
         where = replace(self.where, rank=rank if alone else None, host=pod)
         if told.get("Reason") == "OOMKilled":
             return [where.event(OomHost)]
-        return [exit_event(where, code, via="kubernetes", host=pod)]
+        return [Exit.of(where, code=code, via="kubernetes", host=pod)]
 
 
 class PodParser(LineParser):
