@@ -10,6 +10,7 @@ from hangscope.align.waitgraph import WaitGraph
 from hangscope.conclusion import Evidence, Source
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Explanation, Finding, Nothing
+from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.incident import CallKind, Event, Frame, Incident, Stack
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -157,3 +158,8 @@ def at(frame: Frame | None) -> str:
 def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: str = "for") -> Evidence:
     """Return a text event as evidence, with where it stands."""
     return Evidence(kind, text or event.text, event.rank, Source(event.file, event.line), stance=stance)
+
+
+def of_odd_line(odd: OddLine) -> Evidence:
+    """Return a line that a minority of the ranks printed as evidence."""
+    return Evidence("log", odd.says(), odd.ranks[0], Source(odd.file, odd.line))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangscope.causes.case import Case, Match, quote
+from hangscope.causes.case import Case, Match, of_odd_line, quote
 from hangscope.causes.mismatch import received
 from hangscope.conclusion import Evidence
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.steps import last_output
 from hangscope.incident import Event
-from hangscope.ingest.job_logs.faults import Skip
 from hangscope.ingest.torch_logs.c10d import DumpObserved
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frames
@@ -21,11 +20,13 @@ _NOT_WAITING = frozenset({"crashed_rank", "stuck_rank", "early_exit"})
 
 def corroboration(case: Case, match: Match) -> list[Evidence]:
     """Return quotes of log lines with their stance to a verdict, those of the culprits first."""
-    if case.from_text:
-        return []  # the finding names its lines itself
+    odd = (o for o in case.statements.odd_lines if not match.culprits or set(o.ranks) <= set(match.culprits))
+    found = [of_odd_line(line) for line in odd]
+    if not case.from_text:  # else the finding names its lines itself
+        found += [*_of_culprits(case, match), *_of_waiting(case, match)]
     known = {item.source for item in match.evidence}
     items: list[Evidence] = []
-    for item in (*_of_culprits(case, match), *_of_waiting(case, match)):
+    for item in found:
         if item.source not in known:
             known.add(item.source)
             items.append(item)
@@ -36,8 +37,6 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield what the culprits themselves printed."""
     statements = case.statements
     for rank in match.culprits[:4]:
-        for skip in statements.of(rank, Skip)[-1:]:
-            yield quote(skip, f"rank {rank} said that it skipped: {skip.text}")
         for idle in statements.of(rank, DumpObserved)[:1]:
             yield quote(idle, f"rank {rank} had nothing overdue when the others timed out: {idle.text}")
         words = last_output(statements, rank)

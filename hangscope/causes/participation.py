@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.causes.case import Case, Match, answer, quote, who
+from hangscope.causes.case import Case, Match, answer, of_odd_line, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import ROOTED, describe
 from hangscope.conclusion import Evidence
@@ -57,7 +57,7 @@ def one_sided_call(case: Case) -> Match | None:
         advice,
         "Every rank must reach each collective of a step, or none.",
         strength=2 if skips else strength,
-        evidence=[quote(e, f"rank {e.rank} said that it skipped: {e.text}") for e in skips[-2:]],
+        evidence=map(of_odd_line, skips[:2]),
         rivals=[order] if crossed else (),
         frame=case.frame_of(odd),
     )

@@ -7,7 +7,7 @@ from hangscope.events import Event
 from hangscope.frames import Stack
 from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd, WorkersEnded
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.printed import PrintedTail
+from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -77,7 +77,7 @@ def last_words(subject: Subject, rank: int, most: int = 6) -> list[Told]:
     record = subject.incident.ranks.get(rank)
     events = record.events if record is not None else []
     # The program's own lines are compared with their numbers masked; as they stand they are the tail of the log.
-    return [_told(e) for e in events if e.text and not isinstance(e, PrintedTail)][-most:]
+    return [_told(e) for e in events if e.text and not isinstance(e, Printed)][-most:]
 
 
 def has_ended(subject: Subject) -> bool:

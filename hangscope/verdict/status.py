@@ -13,7 +13,7 @@ from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, JobCo
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.good_ends import Served
 from hangscope.ingest.job_logs.launchers.deepspeed import Spawned
-from hangscope.ingest.job_logs.printed import PrintedTail
+from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -120,7 +120,7 @@ def _all_took_their_leave(case: Case) -> bool:
     """Return whether the last that every rank printed is that its job is over, and no stack shows it anywhere."""
     records = case.incident.ranks.values()
     for record in records:
-        told = [e for e in record.events if not e.by_launcher and not isinstance(e, PrintedTail)]
+        told = [e for e in record.events if not e.by_launcher and not isinstance(e, Printed)]
         last = max(told, key=lambda e: e.line, default=None)
         if record.threads or not (isinstance(last, Progress) and last.over):
             return False

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.causes.case import Case, Match, at, quote
+from hangscope.causes.case import Case, Match, at, of_odd_line, quote
 from hangscope.conclusion import CallRef, Collect, Evidence, Location, Verdict
 from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import Stop
@@ -82,7 +82,11 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
         waiting_ranks=waiting,
         in_call=waiting if stop.call is not None else (),
         waiting_call=_call(kind, seq),
-        evidence=[*map(quote, stop.events), *open_calls.evidence],
+        evidence=[
+            *map(quote, stop.events),
+            *map(of_odd_line, case.statements.odd_lines),
+            *open_calls.evidence,
+        ],
         advice=[
             "The lines of the ranks that are not in this text would name the culprit: the one whose last enqueued call is behind, or whose process ended.",
             *(item.text for item in wanted),

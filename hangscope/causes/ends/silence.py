@@ -6,11 +6,9 @@ from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.participation import busy, calls_stay_open
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unseen
-from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.steps import last_output
 from hangscope.incident import Event, RankRecord
-from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
@@ -105,10 +103,6 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     """
     statements, ranks = case.statements, case.incident.ranks
     locked = [e for r in culprits for e in statements.of(r, HeartbeatTimeout) if e.what == "gil"]
-    words = [e for r in culprits for e in statements.of(r, PrintedTail) if e.at_work]
-    common = {line for e in statements.all(PrintedTail) if e.rank not in culprits for line in e.lines}
-    if len(culprits) == 1 and words and words[-1].lines[-1] not in common and statements.ranks(*WAITED):
-        return _at_work(culprits[0], words[-1])
     timeouts = statements.all(GlooTimeout)
     others = set(ranks).difference(culprits)
     heard = len(others) > 1 and all(ranks[r].files for r in culprits)
@@ -125,19 +119,6 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
         strength=1 if timeouts or locked else 0,
         evidence=[_trace(ranks[culprits[0]], True), *(*locked, *timeouts)[:3]],
         rivals=[("crashed_rank", "a host that vanished closes no connection either")],
-    )
-
-
-def _at_work(rank: int, word: PrintedTail) -> Match:
-    """Return the answer for a rank whose last word is of work of its own, for which the others waited until their timeouts."""
-    return answer(
-        "stuck_rank",
-        (rank,),
-        f"rank {rank} was at work by the last line that it printed, and the others timed out waiting for it",
-        f"See what rank {rank} does behind that line: what one rank does alone belongs out of the step, or its group needs a longer timeout with the reason.",
-        strength=0,
-        evidence=[quote(word, f"rank {rank}'s last output: {word.text}")],
-        rivals=[("crashed_rank", "its process may have ended at that work without a line")],
     )
 
 

@@ -21,7 +21,7 @@ from hangscope.explain.statements.statements import (
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
-from hangscope.ingest.job_logs.printed import PrintedTail
+from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -163,7 +163,7 @@ def _unheard_abort(rank: int, statements: Statements) -> bool:
     NCCL's watchdogs abort those that wait, and gloo whoever gets a message that does not fit its buffer.
     """
     said = (e for events in statements.of_rank[rank].values() for e in events)
-    heard = any(not e.by_launcher and not isinstance(e, Progress | PrintedTail) for e in said)
+    heard = any(not e.by_launcher and not isinstance(e, Progress | Printed) for e in said)
     return not heard and bool(statements.all(*WAITED))
 
 

@@ -6,13 +6,21 @@ from dataclasses import replace
 
 from hangscope.explain.statements.deaths import own_deaths
 from hangscope.explain.statements.group_ranks import GroupRanks
-from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, Statements
+from hangscope.explain.statements.odd_lines import first_aftermath, odd_lines
+from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import OomHost
+from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
+from hangscope.ingest.torch_logs.wrapper import (
+    GlooClosed,
+    GlooSizeMismatch,
+    GlooTimeout,
+    MonitoredBarrierWitness,
+)
 
 _CLOSED = frozenset({0, -15})  # how tasks end that somebody ended
 
@@ -28,6 +36,11 @@ def digest(incident: Incident) -> Statements:
         statements.kinds[type(event)].append(event)
         if event.rank is not None:
             statements.of_rank[event.rank][type(event)].append(event)
+    waited = [e for e in statements.all(RankException) if e.symptom]
+    after = first_aftermath(
+        [*waited, *statements.all(*WAITED, GlooSizeMismatch, Terminate, MonitoredBarrierWitness)]
+    )
+    statements.odd_lines = odd_lines(statements.all(Printed), _heard(incident), after)
     statements.exits = statements.by_rank(Exit)
     statements.external = _external(statements)
     statements.deaths = own_deaths(statements)
@@ -35,6 +48,16 @@ def digest(incident: Incident) -> Statements:
     found = {rank: whereabouts(record, statements) for rank, record in sorted(incident.ranks.items())}
     statements.whereabouts = {rank: where for rank, where in found.items() if where is not None}
     return statements
+
+
+def _heard(incident: Incident) -> set[int]:
+    """Return the ranks whose own output is here."""
+    return {
+        rank
+        for rank, record in incident.ranks.items()
+        if any(not event.by_launcher for event in record.events)
+        or any(file not in (record.dump_file, record.stack_file) for file in record.files)
+    }
 
 
 def _external(statements: Statements) -> ExternalEnd | None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.explain.statements.group_ranks import GroupRanks
+from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.frames import Frame, Stack
 from hangscope.incident import CallKind
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
@@ -75,6 +76,7 @@ class Statements:
     of_rank: dict[int, dict[type[Event], list[Event]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
+    odd_lines: tuple[OddLine, ...] = ()
     group_ranks: GroupRanks = field(default_factory=lambda: GroupRanks((), ()))
 
     def all(self, *kinds: type[AnyEvent]) -> list[AnyEvent]:

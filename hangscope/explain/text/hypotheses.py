@@ -31,7 +31,7 @@ SEARCHES: dict[Source, tuple[Search, ...]] = {
         witnesses.no_answer, witnesses.nothing_under_way, witnesses.holds_the_gil,
     ),
     Source.SILENCE: (output.silent, sites, blocked_alone),
-    Source.OUTPUT: (output.progress, output.last_words, output.printed),
+    Source.OUTPUT: (output.progress, output.odd_output),
 }  # fmt: skip
 
 

@@ -6,18 +6,16 @@ or a watcher's line.
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from hangscope.explain.finding import Absent, Different, Finding, Unseen
+from hangscope.explain.statements.odd_lines import TELLING
 from hangscope.explain.statements.standstill import by_steps
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.sides import stood
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.job_logs.printed import PrintedTail
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -33,7 +31,6 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrierWitness,
 )
 from hangscope.knowledge.callsite import runs_backward, user_frames
-from hangscope.regex import regex
 
 #: What a rank prints that was aborted, or had a part in a check of all.
 _INVOLVED: tuple[type[Event], ...] = (
@@ -41,9 +38,6 @@ _INVOLVED: tuple[type[Event], ...] = (
 )  # fmt: skip
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
-_NUMBERS = regex(r"-?\d[\d.,]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b", re.IGNORECASE)
-_SIDES = 3  # ranks of whose output one may be called the odd one
-_LEAST = 3  # lines in which the others must agree
 _PEERS = 2  # that stand at one line before another is said to be apart
 
 
@@ -153,55 +147,15 @@ def progress(incident: Incident, statements: Statements) -> Finding | None:
     return kind(few, guess=True) if _may_be_odd(few, incident) else None
 
 
-def last_words(incident: Incident, statements: Statements) -> Finding | None:
-    """Name the few ranks whose last line of progress, numbers apart, is another than that of all others, who agree."""
-    last = {r: max(statements.of(r, Progress), key=lambda e: e.line) for r in statements.ranks(Progress)}
-    said = {rank: _NUMBERS.sub("#", event.text) for rank, event in sorted(last.items())}
-    usual = Counter(said.values()).most_common(1)[0][0] if said else ""
-    few = tuple(rank for rank, text in said.items() if text != usual)
-    return (
-        Different(few, guess=True)
-        if len(said) == len(incident.ranks) and _may_be_odd(few, incident)
-        else None
-    )
-
-
 def _may_be_odd(few: tuple[int, ...], incident: Incident) -> bool:
     """Return whether what sets ranks apart may be a fault of theirs: they are one against several, or few."""
     return 0 < 2 * len(few) < len(incident.ranks) and (len(few) == 1 or 4 * len(few) <= len(incident.ranks))
 
 
-def printed(incident: Incident, statements: Statements) -> Finding | None:
-    """Name the one rank whose own output, aligned over the ranks, parts from that of all others, who agree.
-
-    Numbers and the rank are masked. Rank 0 prints more than others in a healthy job: its extra lines are no difference.
-    """
-    tails: dict[str, dict[int, PrintedTail]] = defaultdict(dict)
-    for rank in sorted(statements.ranks(PrintedTail)):
-        for tail in statements.of(rank, PrintedTail):
-            tails[tail.file.rsplit("/", 1)[-1].replace(str(rank), "")][rank] = tail
-    for _, by_rank in sorted(tails.items()):
-        if len(by_rank) < _SIDES or by_rank.keys() != incident.ranks.keys():
-            continue
-        found = [part for rank in by_rank if (part := _parting(rank, by_rank)) is not None]
-        if len(found) == 1:
-            return found[0]
-    return None
-
-
-def _parting(rank: int, tails: dict[int, PrintedTail]) -> Finding | None:
-    """Return the finding that a rank lacks a line of all others, who agree, or ends with one of its own.
-
-    Compared from the first line that is kept of it: what a window no longer holds cannot be missed.
-    """
-    own, (peer, *others) = tails[rank].lines, [tail for r, tail in tails.items() if r != rank]
-    length = min(len(tail.lines) for tail in (peer, *others))
-    told = peer.lines[-length:]
-    if length < _LEAST or any(tail.lines[-length:] != told for tail in others):
-        return None
-    rest = iter(own)
-    lacks = not all(line in rest for line in told[told.index(own[0]) if own[0] in told else 0 :])
-    if not lacks and (rank == 0 or own[-1] in told):
-        return None
-    kind = Absent if own[-1] in told and own[-1] != told[-1] else Different
-    return kind((rank,), guess=True, events=(tails[rank], peer))
+def odd_output(incident: Incident, statements: Statements) -> Finding | None:
+    """Name the few ranks that the most telling of the lines which only a minority printed, or lacks, sets apart."""
+    told = [odd for odd in statements.odd_lines if odd.score >= TELLING and _may_be_odd(odd.ranks, incident)]
+    if not told or any(odd.ranks != told[0].ranks for odd in told):
+        return None  # two lines that set different ranks apart tell of neither
+    kind = Absent if told[0].how in ("missing", "count") else Different
+    return kind(told[0].ranks, guess=True)

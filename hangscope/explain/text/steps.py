@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 
 from hangscope.explain.finding import Finding
+from hangscope.explain.statements.odd_lines import TELLING, OddLine
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.output import batches
-from hangscope.incident import Event, Incident
-from hangscope.ingest.job_logs.faults import Skip
+from hangscope.incident import Incident
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
-from hangscope.regex import regex
-
-_WORDS = regex(r"[^a-z ]+|rank\s*\d*", re.IGNORECASE)  # what differs between ranks that say the same
-_SKIPS = regex(
-    r"\bskip(?:s|ped|ping)?\b|\bempty batch\b|\b(?:loss|grad\w{0,20}|norm|is)[ =:]{1,3}nan\b", re.IGNORECASE
-)
-
-
-def _words(event: Event) -> str:
-    return " ".join(_WORDS.sub(" ", event.text).split())
 
 
 def last_output(statements: Statements, rank: int) -> Progress | None:
@@ -59,22 +48,18 @@ class Steps:
         return any(e.total is not None and (e.step or 0) + 1 < e.total for e in counted)
 
     @cached_property
-    def skips(self) -> list[Event]:
-        """Return a culprit's own words about a batch or step that it skipped alone.
+    def skips(self) -> list[OddLine]:
+        """Return the lines that the culprits alone printed, and that do not say that a loop is over: something befell them inside.
 
-        What all ranks skip together, rank 0 may say for all: without a log or a counted step of those who wait, nothing follows from it.
+        Nothing follows where all others say that theirs is over: they are further.
         """
-        records = [self.incident.ranks[r] for r in self.waiting if r in self.incident.ranks]
-        logged = any(file != record.dump_file for record in records for file in record.files)
-        if not logged and self.last.keys().isdisjoint(self.waiting):
+        ends = {(e.file, e.line) for e in self.statements.all(LoopLength)}
+        ends |= {(e.file, e.line) for e in self.statements.all(Progress) if e.done or e.leaving or e.over}
+        own, culprits = self.statements.odd_lines, set(self.culprits)
+        if any(o.how == "missing" and culprits & set(o.ranks) and (o.file, o.line) in ends for o in own):
             return []
-        common = {_words(e) for r in self.waiting for e in self._of_skips(r)}
-        return [e for r in self.culprits for e in self._of_skips(r) if _words(e) not in common]
-
-    def _of_skips(self, rank: int) -> list[Event]:
-        """Return the lines by which a rank tells that it skipped something, or saw what is no number: no overflow of a scaler."""
-        counted = [e for e in self.statements.of(rank, Progress) if _SKIPS.search(e.text)]
-        return [e for e in (*self.statements.of(rank, Skip), *counted) if "overflow" not in e.text.lower()]
+        alone = (o for o in own if o.how == "only" and o.score >= TELLING and culprits.issuperset(o.ranks))
+        return [odd for odd in alone if (odd.file, odd.line) not in ends]
 
     @cached_property
     def loop_over(self) -> Progress | None:

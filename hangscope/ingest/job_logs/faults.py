@@ -16,7 +16,7 @@ from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.lines.forms import any_of, says
-from hangscope.ingest.lines.prefixes import Line, quote
+from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 
 _SIZES = {
@@ -33,13 +33,6 @@ _SIZES = {
 IMPLAUSIBLE = 2**50
 
 
-_NUMBER_WORDS = r"(?:loss|grad\w{0,20}|norm|logits|output|activation\w{0,3}|tensor)"
-_SKIP = (
-    r"(?i)\bskip(?:ping|ped|s)?\b.{0,60}\b(?:batch|step|update|iteration|sample|optimi[sz]er|loss|backward)"
-    r"|\b(?:batch|step|update|iteration|sample)\b.{0,60}\bskip(?:ping|ped)\b"
-    rf"|\b{_NUMBER_WORDS}\b.{{0,40}}(?<![\w.])(?:nan|inf|infinite|non-?finite)\b"
-    rf"|\b(?:nan|inf|non-?finite)\b.{{0,40}}\b{_NUMBER_WORDS}\b(?! ?[=:]? ?-?\d+\.)|\bNaN (?:detected|encountered|found)\b"
-)
 _STALL = (
     r"(?i)\bno (?:new )?(?:progress|output|steps?|(?:log )?lines?)(?: from (?:any|all) (?:of the )?ranks?)? (?:for|in|within|since) "
     r"(?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
@@ -162,22 +155,6 @@ class DiskFull(Event, same_by=()):
     """No space, or no quota, left where the rank writes."""
 
     forms = (says("No space left on device"), says("Disk quota exceeded"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skip(Event, calm=True):
-    """A line that says a batch or step was skipped, or NaN or inf was seen."""
-
-    what: str
-    forms = any_of(
-        (
-            "kipping", "kipped ", " skipped", " is NaN", " is nan", "NaN loss", "nan loss", "NaN detected", "NaN encountered",
-            "NaN found", "NaN in ", "on-finite", "onfinite ", "loss=nan", "loss: nan", "loss nan", "norm: nan", "norm=nan",
-            "inf or nan", "nan/inf", "NaN/Inf", "or NaN ",
-        ),
-        _SKIP,
-        read=lambda line, match: {"what": quote(match.group(0), 120)},
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

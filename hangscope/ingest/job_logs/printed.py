@@ -1,16 +1,15 @@
-"""The last lines that a rank's own program printed, numbers masked, so that ranks can be compared by what they print.
+"""What a rank's own program printed, as templates of lines with how often and where, so that ranks can be compared.
 
-    model ready in # s
-    batch # fetched, tokens #
-    forward # done loss #
+    epoch # auc nan                     1 time, line 812
+    step # loss #                     640 times, last in line 811
 
-What the communication layer, launchers and tracebacks print is left out, and so are progress bars: what is left is the
-program's own course, as far as it tells of it.
+Numbers, paths, quoted names and the rank are masked, `nan` and `inf` are not. What the communication layer, launchers and
+tracebacks print is left out. Of a large log only the text before its first error and at its end is read.
 """
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Sequence
 
 from hangscope.dataclass import dataclass
@@ -19,30 +18,43 @@ from hangscope.ingest.job_logs.own_rank import by_itself, counts_ranks
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.regex import regex
 
-KEPT = 40
+KEPT = 64  # templates of one writer
+_FORMS = 1024  # lines that differ in more than digits, of one writer
 _SHOWN, _WIDTH = 8, 200  # lines of a log's end, and characters of each, that a report shows
 _LONGEST = 120
-_LOOKED_AT = 1 << 14  # bytes before an error, or before the end
-_NUMBER = regex(r"-?\d[\d.,:]*(?:e[+-]?\d{1,3})?|\bnan\b|\binf\b|\b0x[0-9a-f]+\b", re.IGNORECASE)
-_NOT_ITS_OWN = regex(
-    r"Traceback|Error\b|Exception\b|Warning\b|warnings\.warn|^\s|^\^|\[[EWIF]\d{3,4} |NCCL |gloo|c10d|torch\.distributed|elastic|"
-    r"Watchdog|watchdog|\.(?:cpp|cc|hpp):\d|^[-=*#]{5,}|^Thread 0x|^Current thread|\d%\|"
+_LOOKED_AT = 1 << 14  # bytes of a log's end that are shown
+_OF_SEVERAL = 1 << 16  # bytes of a log that several ranks share, of which each line's writer is looked for
+_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
+#: what does not depend on the line's words: quoted names, paths, addresses, and numbers with their signs and units
+_MASKS = (
+    (regex(r"'[^']{0,200}'|\"[^\"]{0,200}\""), "<s>"),
+    (regex(r"(?:[\w.~-]{0,80}/)+[\w.@-]+"), "<path>"),
+    (regex(r"0x[0-9a-f]+|\b(?=[a-f]*0)[0a-f]{12,}\b"), "#"),
+    (regex(r"[-+]?\d+(?:[.,:]\d+)*(?:e[-+]?\d+)?"), "#"),
+    (regex(r"[\w-]*#[\w#.-]*"), "#"),
+    (regex(r"(?:# ?[,x|/:-]? ?)+"), "# "),
+    (regex(r"\s+"), " "),
 )
-#: an announcement of work, or a bar of examples or bytes before its end: bars of steps end in the middle wherever a job does
-_ANNOUNCES = ("...", "…")
-_BAR = regex(r"\b\d{1,2}%\|.{0,100}(?:examples|\d[kKMGT]?i?B)/s\]$")
-_WAITS = regex(r"(?i)\bwait|barrier|\bsync|\bjoin|(?:all|reduce|broadcast|gather|scatter)_")
+_NOT_ITS_OWN = regex(
+    r"Traceback|Exception\b|Warning\b|warnings\.warn|^\s|^\W*$|^\^|^[\w.]{1,80}(?:Error|Interrupt|Exit)\b|\[[EWIF]\d{3,4} |NCCL |gloo|c10d|torch\.distributed|elastic|"
+    r"Watchdog|watchdog|\.(?:cpp|cc|hpp):\d|^[-=*#]{5,}|^Thread 0x|^Current thread|\d%\||^terminate called|^Process .{1,80}:$"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrintedTail(Event, kind="printed", calm=True):
-    """The last lines of one log that are the program's own, the oldest first, numbers masked as `#` and without its rank.
+class Printed(Event, kind="printed", calm=True):
+    """The templates of the lines that one writer's own program printed into one log, in the order in which each was last printed.
 
-    `at_work`: the last of them, or a bar behind it, tells of work of the rank's own that is not over.
+    Parallel to `templates`: how often (`counts`), the number and the text of the last such line (`numbers`, `texts`), and how
+    many lines the writer printed after it (`behind`). `complete`: the log was kept from its first line to its last.
     """
 
-    lines: tuple[str, ...]
-    at_work: bool = False
+    templates: tuple[str, ...]
+    counts: tuple[int, ...]
+    numbers: tuple[int, ...]
+    texts: tuple[str, ...]
+    behind: tuple[int, ...]
+    complete: bool = False
 
 
 def last_lines(windows: Sequence[tuple[int, bytes]]) -> tuple[str, ...]:
@@ -61,41 +73,103 @@ def last_lines(windows: Sequence[tuple[int, bytes]]) -> tuple[str, ...]:
     return tuple(reversed(lines))
 
 
-def printed_tail(windows: Sequence[tuple[int, bytes]], file: str) -> list[PrintedTail]:
-    """Return the last lines that each writer of a log printed before its first error: of several only those whose rank is told.
+class _Writer:
+    """What one writer printed: how often each template, and where the last time."""
 
-    `windows` are (number of the first line, bytes) as `Scan` keeps them.
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.last: dict[str, tuple[int, int, Line]] = {}  # how many lines came before, number, line
+        self.before = 0
+
+    def add(self, template: str, count: int, before: int, line: Line) -> None:
+        self.counts[template] += count
+        self.last.pop(template, None)
+        self.last[template] = (before, line.number, line)
+
+    def event(self, complete: bool) -> Printed | None:
+        told = sorted(self.last.items(), key=lambda item: item[1][1])
+        rare = sorted(told, key=lambda item: (self.counts[item[0]], -item[1][1]))[:KEPT]
+        kept = [item for item in told if item in rare]
+        if not kept:
+            return None
+        return kept[-1][1][2].event(
+            Printed,
+            templates=tuple(template for template, _ in kept),
+            counts=tuple(self.counts[template] for template, _ in kept),
+            numbers=tuple(number for _, (_, number, _) in kept),
+            texts=tuple(line.text[:_WIDTH].strip() for _, (_, _, line) in kept),
+            behind=tuple(self.before - before - 1 for _, (before, _, _) in kept),
+            complete=complete and len(kept) == len(told),
+        )
+
+
+def printed(windows: Sequence[tuple[int, bytes]], file: str, own: bool) -> list[Printed]:
+    """Return what each writer of a log printed; `own`: it is one rank's log. Of a shared log only lines with a rank or a prefix tell.
+
+    `windows` are (number of the first line, bytes) as `Scan` keeps them; two may overlap.
     """
-    if not windows:
-        return []
-    number, data = windows[0]
-    cut = data[-_LOOKED_AT:] if len(data) > _LOOKED_AT else data
-    first = number + data.count(b"\n", 0, len(data) - len(cut))
     bare = counts_ranks(windows)
-    own: dict[int | None, list[str]] = {}
-    last: dict[int | None, Line] = {}
-    writers: set[str] = set()
-    at_work: set[int | None] = set()
-    for offset, raw in enumerate(cut.split(b"\n")):
-        if not raw.strip():
+    writers: dict[object, _Writer] = {}
+    parts = _apart(windows)
+    complete = [number for number, _ in parts] == [1] and (own or len(parts[0][1]) <= _OF_SEVERAL)
+    for number, data in parts:
+        if own:
+            _of_one(writers.setdefault(None, _Writer()), number, data, file)
             continue
-        head, *states = raw.rstrip(b"\r").split(b"\r")
-        bar = _BAR.search((states[-1] if states else raw)[-1000:].decode("utf-8", "replace").rstrip())
-        if states and bar is None:
-            continue
-        line = by_itself(strip_prefix(head[:1000].decode("utf-8", "replace"), first + offset, file), bare)
-        if line.source is not None or (bar is None and _NOT_ITS_OWN.search(line.text)):
-            continue
-        if line.origin:
-            writers.add(line.origin)
-        own.setdefault(line.rank, []).append(_NUMBER.sub("#", line.text)[:_LONGEST].strip())
-        last[line.rank] = line
-        announces = line.text.endswith(_ANNOUNCES) and not _WAITS.search(line.text)
-        (at_work.add if bar or announces else at_work.discard)(line.rank)
-    if len(writers) > 1:
-        own.pop(None, None)
-    return [
-        last[rank].event(PrintedTail, lines=tuple(lines[-KEPT:]), at_work=rank in at_work)
-        for rank, lines in own.items()
-        if len(lines) > 1 or rank in at_work
-    ]
+        cut = data[-_OF_SEVERAL:]
+        number += data.count(b"\n", 0, len(data) - len(cut))
+        for offset, raw in enumerate(cut.split(b"\n")):
+            line = by_itself(_line(raw, number + offset, file), bare)
+            if (template := template_of(line)) and (line.rank is not None or line.origin):
+                writer = writers.setdefault(
+                    (line.rank, "" if line.rank is not None else line.origin), _Writer()
+                )
+                writer.add(template, 1, writer.before, line)
+                writer.before += 1
+    if not own and len(writers) < 2:
+        return []  # nothing to compare with
+    return [event for writer in writers.values() if (event := writer.event(complete)) is not None]
+
+
+def _apart(windows: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """Return the windows without the lines that a later one holds as well."""
+    found, following = [], None
+    for number, data in reversed(windows):
+        if following is not None and number + data.count(b"\n") >= following:
+            lines = data.split(b"\n")
+            data = b"\n".join(lines[: max(0, following - number)])
+        following = number
+        if data:
+            found.append((number, data))
+    return found[::-1]
+
+
+def _of_one(writer: _Writer, number: int, data: bytes, file: str) -> None:
+    """Add the lines of a log of one rank: those that differ in digits alone are looked at once, the last of them."""
+    lines = data.split(b"\n")
+    forms = data.translate(_AS_ZERO).split(b"\n")
+    counts, last = Counter(forms), dict(zip(forms, range(len(forms)), strict=True))
+    chosen = sorted(last.items(), key=lambda item: item[1])[-_FORMS:]
+    found = {form: _line(lines[at], number + at, file) for form, at in chosen}
+    templates = {form: template_of(by_itself(line)) for form, line in found.items()}
+    its_own = {form for form, template in templates.items() if template}
+    places = {at for form, at in chosen if form in its_own}
+    for at, form in enumerate(forms):
+        if form in its_own:
+            if at in places:
+                writer.add(templates[form], counts[form], writer.before, found[form])
+            writer.before += 1
+
+
+def _line(raw: bytes, number: int, file: str) -> Line:
+    return strip_prefix(raw[:1000].partition(b"\r")[0].decode("utf-8", "replace"), number, file)
+
+
+def template_of(line: Line) -> str:
+    """Return a line with all that varies masked, empty where it is not the program's own."""
+    text = line.text
+    if line.source is not None or _NOT_ITS_OWN.search(text):
+        return ""
+    for pattern, mask in _MASKS:
+        text = pattern.sub(mask, text)
+    return text[:_LONGEST].strip()

@@ -24,7 +24,7 @@ from hangscope.ingest.job_logs.launchers.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.launchers.horovod import HorovodParser
 from hangscope.ingest.job_logs.launchers.kubernetes import PodParser
 from hangscope.ingest.job_logs.launchers.ray import RayParser
-from hangscope.ingest.job_logs.printed import last_lines, printed_tail
+from hangscope.ingest.job_logs.printed import last_lines, printed
 from hangscope.ingest.job_logs.process_ids import process_events
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.forms import FormParser
@@ -157,14 +157,14 @@ def read_log(
         attempt=attempt,
     )
     own = rank is not None or local_rank is not None
-    printed = [tail for tail in printed_tail(found.windows, file) if own or tail.rank is not None]
+    own_lines = printed(found.windows, file, own)
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     reading.of_a_job = any(map(_OF_A_JOB.search, signs)) or _several_speak(found.windows)
     reading.tail = last_lines(found.windows) if own else ()
     ends = good_ends(found.windows, file)
     ends += exit_events(found.windows, file)
     ends += process_events([(1, found.head), *found.windows], file)
-    told = [*found.events, *progress_events(found.windows, file), *ends, *printed]
+    told = [*found.events, *progress_events(found.windows, file), *ends, *own_lines]
     events = _of_spawned(sorted(told, key=lambda event: event.line))
     recorded = detail.recordings(owned=own)
     reading.notes += contradiction(events)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangscope.ingest.job_logs.own_rank import by_itself
-from hangscope.ingest.job_logs.printed import printed_tail
+from hangscope.ingest.job_logs.printed import printed
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.prefixes import strip_prefix
 from tests.text_lines import judged, short, timeout, told
@@ -42,8 +42,8 @@ def test_of_each_rank_of_one_log_the_last_step_is_kept() -> None:
 
 def test_of_each_rank_of_one_log_the_last_lines_are_kept() -> None:
     data = b"".join(b"[rank %d] read shard %d\n" % (rank, step) for step in range(3) for rank in range(2))
-    tails = printed_tail([(1, data + b"srun: waiting\nsrun: waiting\n")], "log")
-    assert [(t.rank, t.lines) for t in tails] == [(rank, ("read shard #",) * 3) for rank in range(2)]
+    told = printed([(1, data + b"srun: waiting\nsrun: waiting\n")], "log", own=False)
+    assert [(t.rank, t.templates, t.counts) for t in told] == [(r, ("read shard #",), (3,)) for r in range(2)]
 
 
 def test_who_printed_a_line_of_its_own_while_the_others_timed_out(tmp_path: Path) -> None:
@@ -78,8 +78,10 @@ def test_a_few_numbers_are_not_the_tensor_of_the_others(
 @pytest.mark.parametrize("head", ["[{}] ", "[GPU{}] ", "<{}> ", "[worker {}]: "])
 def test_a_bare_number_is_a_rank_where_ranks_take_turns(head: str) -> None:
     data = "".join(f"{head.format(rank)}read shard {n}\n" for n in range(3) for rank in (2, 0, 1)).encode()
-    tails = printed_tail([(1, data)], "log")
-    assert [(t.rank, t.lines) for t in tails] == [(rank, ("read shard #",) * 3) for rank in (2, 0, 1)]
+    told = printed([(1, data)], "log", own=False)
+    assert [(t.rank, t.templates, t.counts) for t in told] == [
+        (r, ("read shard #",), (3,)) for r in (2, 0, 1)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_a_bare_number_is_a_rank_where_ranks_take_turns(head: str) -> None:
 )
 def test_a_bare_number_that_counts_something_else_is_no_rank(numbers: list[int]) -> None:
     data = "".join(f"[{n}] loss went down\n" for n in numbers).encode()
-    assert {t.rank for t in printed_tail([(1, data)], "log")} <= {None}
+    assert {t.rank for t in printed([(1, data)], "log", own=False)} <= {None}
 
 
 def test_a_rank_that_is_told_by_torch_s_prefix_too_may_speak_once(tmp_path: Path) -> None:

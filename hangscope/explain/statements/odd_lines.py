@@ -1,0 +1,158 @@
+"""Lines that a minority of the ranks printed, printed another number of times, or printed with another value.
+
+No word decides: templates of lines (`ingest/job_logs/printed.py`) are counted across the ranks whose output is here. A line that
+all ranks printed implicates nobody. What only one rank printed shortly before the freeze is evidence about that rank; it never
+names anybody by itself. Habits (a line printed again and again), the reporting of rank 0, and what ranks print after they
+timed out or lost a peer are discounted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from math import log2
+
+from hangscope.dataclass import dataclass
+from hangscope.events import Event
+from hangscope.ingest.job_logs.printed import Printed
+from hangscope.rankset import ranks_phrase
+from hangscope.regex import regex
+
+LEAST = 0.2  # score from which a line is worth showing
+TELLING = 0.5  # score of a line near the end of what its rank printed, or of few
+_MOST = 8
+_REPORTER = 0  # the rank that prints for all
+_REPORTS = (
+    0.3  # what a line of the reporter's counts that counts or measures nothing and does not name its rank
+)
+_FEW = 0.25  # of the ranks, whose value may be the odd one
+_NUMBER = regex(r"\d+(?:\.\d+)?")
+_CLOCK = regex(r"\d{4}[-/]\d\d[-/]\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?")
+_OF_ITSELF = regex(r"(?i)\brank\W{0,3}(\d{1,6})\b|^\W{0,3}(\d{1,6})\]")
+
+
+@dataclass(frozen=True, slots=True)
+class OddLine:
+    """A line that sets `ranks` (global) apart: `how` is "only", "missing", "count" or "value"; `text`, `file` and `line` are the last such line's."""
+
+    ranks: tuple[int, ...]
+    how: str
+    text: str
+    file: str
+    line: int
+    score: float
+    note: str
+
+    def says(self) -> str:
+        """Return it as evidence: `only rank 2 printed this: epoch 1 auc nan`."""
+        return f"{self.note}: {self.text[:160]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    count: int
+    behind: int
+    text: str
+    file: str
+    line: int
+
+
+def odd_lines(
+    printed: list[Printed], heard: set[int], aftermath: dict[tuple[int, str], int]
+) -> tuple[OddLine, ...]:
+    """Return the lines that set a minority of the ranks apart, the most telling first.
+
+    `heard`: the ranks whose output is here, if they printed anything or not. `aftermath`: by rank and file the line from which on a rank only tells what the freeze did to it.
+    """
+    said: dict[str, dict[int, _Said]] = defaultdict(dict)
+    ranks, cut = set(heard), set[int]()
+    for event in printed:
+        if event.rank is None:
+            continue
+        ranks.add(event.rank)
+        cut |= set() if event.complete else {event.rank}
+        last = aftermath.get((event.rank, event.file), event.line + (1 << 40))
+        rows = zip(event.templates, event.counts, event.behind, event.texts, event.numbers, strict=True)
+        for template, count, behind, text, line in rows:
+            before = said[template].get(event.rank)
+            if line < last and (before is None or before.count < count):
+                said[template][event.rank] = _Said(count, behind, text, event.file, line)
+    speakers = set[int]().union(*said.values())
+    reporters = {0} | (speakers if len(speakers) == 1 else set())  # who prints for all
+    found = (_odd(lines, ranks, cut, reporters) for lines in said.values()) if len(ranks) > 1 else ()
+    odd = [line for line in found if line is not None and line.score >= LEAST]
+    return tuple(sorted(odd, key=lambda o: (-round(o.score, 3), o.file, o.line))[:_MOST])
+
+
+def _odd(lines: dict[int, _Said], ranks: set[int], cut: set[int], reporters: set[int]) -> OddLine | None:
+    """Return how a template sets a minority apart, None where it does not."""
+    counts = {rank: lines[rank].count if rank in lines else 0 for rank in sorted(ranks)}
+    usual, times = Counter(counts.values()).most_common(1)[0]
+    if len(ranks) == 2 and len(lines) == 1:
+        usual, times = 0, 1
+    odd = tuple(rank for rank, count in counts.items() if count != usual)
+    if not odd:
+        return _other_value(lines, ranks) if usual == 1 else None
+    if not usual and len(set(counts.values())) > 2:
+        return None if cut else _fewer_times(lines)
+    if 2 * len(odd) > len(ranks) or (usual and (times == 1 or cut)):
+        return None  # what a part of a log holds once may have been printed before it as well
+    shown = max((rank for rank in lines if rank in odd or usual), key=lambda r: (-lines[r].behind, -r))
+    line, who = lines[shown], ranks_phrase(odd)
+    score = (1 - (len(odd) - 1) / len(ranks)) / (1 + log2(1 + line.behind))
+    if usual:
+        few = max(counts[rank] for rank in odd)
+        how, note = (
+            ("missing", f"all ranks but {who[5:] if len(odd) == 1 else who} printed this")
+            if not few
+            else ("count", f"{who} printed this {few} times, the others {usual} times")
+        )
+        return OddLine(odd, how, line.text, line.file, line.line, score / 2, note)
+    score /= max(counts.values()) ** 2
+    if len(odd) == 1 and odd[0] in reporters:
+        score *= _as_reporter(odd[0], line.text)
+    return OddLine(odd, "only", line.text, line.file, line.line, score, f"only {who} printed this")
+
+
+def _fewer_times(lines: dict[int, _Said]) -> OddLine | None:
+    """Return the line that the few of those who print it at all printed fewer times: peers of one role, of which one stopped earlier."""
+    low, high = (choose(said.count for said in lines.values()) for choose in (min, max))
+    few = tuple(sorted(rank for rank, said in lines.items() if said.count == low))
+    if 2 * len(few) > len(lines):
+        return None
+    note = f"{ranks_phrase(few)} printed this {low} times, its peers up to {high} times"
+    return OddLine(
+        few, "count", lines[few[0]].text, lines[few[0]].file, lines[few[0]].line, TELLING / 2, note
+    )
+
+
+def _as_reporter(rank: int, text: str) -> float:
+    """Return how much a line counts that the reporting rank alone printed: in full where it names its own rank, nothing where it measures."""
+    named = _OF_ITSELF.search(text)
+    if named is not None and int(named[1] or named[2]) == rank:
+        return 1.0
+    return _REPORTS if len(_NUMBER.findall(text)) < 2 else 0.0
+
+
+def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OddLine | None:
+    """Return the line in which a few ranks print another number than all others, of one that every rank printed once."""
+    texts = (_CLOCK.sub("", _OF_ITSELF.sub("", lines[rank].text)) for rank in sorted(ranks))
+    for column in zip(*map(_NUMBER.findall, texts), strict=False):
+        value, times = Counter(column).most_common(1)[0]
+        few = tuple(rank for rank, number in zip(sorted(ranks), column, strict=True) if number != value)
+        if 0 < len(few) <= max(1, _FEW * len(ranks)) and len(few) < times:
+            line, note = (
+                lines[few[0]],
+                f"{ranks_phrase(few)} printed another value here than {value}, which the others printed",
+            )
+            return OddLine(few, "value", line.text, line.file, line.line, TELLING / 2, note)
+    return None
+
+
+def first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:
+    """Return by rank and file the first line that tells what the freeze did to the rank."""
+    found: dict[tuple[int, str], int] = {}
+    for event in events:
+        if event.rank is not None:
+            key = (event.rank, event.file)
+            found[key] = min(event.line, found.get(key, event.line))
+    return found
