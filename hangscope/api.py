@@ -63,6 +63,7 @@ def analyze(
     from hangscope.knowledge.site import knowledge_with
 
     wanted = _as_list(paths)
+    redact = [redact] if isinstance(redact, str) else redact
     _check(world_size, jobs, attempt, redact)
     notes: list[Note] = []
     knowledge = knowledge_with(rules, notes)

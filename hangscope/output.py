@@ -50,7 +50,7 @@ def write_file(
     """
     check(path, is_ours, kind, force=force)
     if not _is_special(path):
-        return _replace(Path(os.path.realpath(path)), write)
+        return replace_file(Path(os.path.realpath(path)), write)
     with tempfile.TemporaryFile() as whole:
         write(whole)
         size = whole.tell()
@@ -97,9 +97,11 @@ def _descriptor(path: Path) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _replace(path: Path, write: Callable[[BinaryIO], object]) -> int:
-    """Write to a new file beside `path`, and give it that name once it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> int:
+    """Write to a new file in the folder of `path`, give it that name once it is complete, and return its size.
+
+    Raises OSError where that cannot be, or where `path` is there and is no regular file.
+    """
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as out:
@@ -107,7 +109,7 @@ def _replace(path: Path, write: Callable[[BinaryIO], object]) -> int:
             size = out.tell()
         os.chmod(name, 0o666 & ~_umask())
         if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
-            raise UsageError(f"{path} became something else while it was written", "name another file")
+            raise FileExistsError(errno.EEXIST, "it became something else while it was written", str(path))
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

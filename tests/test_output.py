@@ -195,3 +195,9 @@ def test_the_names_of_open_files_stay_what_they_are(
     written = (tmp_path / "all").read_text()
     assert code == 0 and written.startswith("hang[") and written.rstrip().endswith("</html>")
     assert os.lstat("/dev/stdout").st_mode == before and [p.name for p in tmp_path.iterdir()] == ["all"]
+
+
+def test_no_folder_is_made_for_a_report(run: Run, hang: Path, tmp_path: Path) -> None:
+    done = run("analyze", hang, "-o", tmp_path / "absent" / "x.html")
+    assert done.returncode == 1 and "No such file or directory" in done.stderr
+    assert not (tmp_path / "absent").exists()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,8 +13,14 @@ from hangscope.commands.options import quiet_option
 from hangscope.errors import NoInputError, UsageError
 from hangscope.frames import Stack
 
+if TYPE_CHECKING:
+    from hangscope.live.folder import RunFolder
+    from hangscope.live.look.capture import Taken
+    from hangscope.live.look.processes import Process
+    from hangscope.live.look.user import User
 
-@click.command()
+
+@click.command(short_help="Take stacks and recorders of a running job.")
 @click.argument("pids", metavar="PID...", nargs=-1, type=click.IntRange(1))
 @click.option("--job", metavar="FOLDER", help="The folder of a running `hangscope run`, on any node.")
 @click.option(
@@ -26,40 +34,109 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
     """Take the stacks and recorders of all ranks on this node, twice, without disturbing the job.
 
     PID is a launcher, a rank, or several: everything below it is looked at. Ranks are told by the variables that their
-    launcher gave them. Prints where they stand as one tree; `hangscope analyze` the folder for the verdict.
+    launcher gave them. Prints where they stand as one tree; `hangscope analyze` the folder for the verdict. Run by root,
+    it looks at the job as the job's own user.
     """
-    from hangscope.live.folder import RunFolder
+    # All imports come before the change of user, who may not read this installation.
+    from hangscope.ingest.stacks.dumps import read_processes  # noqa: F401
     from hangscope.live.look import capture as look
-    from hangscope.live.look import processes as table
+    from hangscope.report.pictures.stack_tree import tree_text  # noqa: F401
 
     if bool(pids) == bool(job):
         raise UsageError("give either process ids or --job FOLDER", "hangscope capture 4711")
-    found = table.of_run(str(RunFolder.of_job(job).path)) if job else table.job_of(pids)
-    under = sorted({process.folder for process in found if process.folder})
-    given = job or directory or (under[0] if len(under) == 1 else f"hangscope-{pids[0]}")
-    folder = RunFolder.of_job(given)
-    if job and not folder.agent.is_dir():
-        raise UsageError(
-            f"{job} is not the folder of a `hangscope run`", "give the process id of the launcher instead"
-        )
+    found = _processes(pids, job)
+    shown, folder = _folder(found, pids, job, directory)
+    for number in range(2):
+        if number:
+            time.sleep(look.GAP)
+        try:
+            taken = look.capture(folder, found, everywhere=bool(job))
+        except OSError as error:
+            raise UsageError(
+                f"{shown} cannot be written: {error.strerror or error}", "choose another --dir"
+            ) from None
+    _say(taken, shown, quiet)
+
+
+def _processes(pids: tuple[int, ...], job: str | None) -> list[Process]:
+    """Return the processes of a job, the ranks first; raise UsageError where there are none."""
+    from hangscope.live.folder import RunFolder
+    from hangscope.live.look import processes as table
+
+    if job:
+        folder = RunFolder.of_job(job)
+        if not folder.agent.is_dir():
+            raise UsageError(
+                f"{job} is not the folder of a `hangscope run`", "give the process id of the launcher instead"
+            )
+        return table.of_run(str(folder.path))
     if gone := [pid for pid in pids if not Path(f"/proc/{pid}").exists()]:
         raise UsageError(
             f"there is no process {gone[0]} on this node",
             "run this on the node of the launcher or of the rank",
         )
-    if not job and not any(process.is_rank for process in found):
+    found = table.job_of(pids)
+    if not any(process.is_rank for process in found):
         raise UsageError(
             f"no rank was found at or below process {', '.join(map(str, pids))}",
             "a rank has RANK, SLURM_PROCID or MPI's variables in its environment; run this on its node, as its user",
         )
-    for number in range(2):
-        if number:
-            time.sleep(look.GAP)
-        taken = look.capture(folder, found, everywhere=bool(job))
+    return found
+
+
+def _folder(
+    found: list[Process], pids: tuple[int, ...], job: str | None, directory: str | None
+) -> tuple[Path, RunFolder]:
+    """Return where the captures go: its name for people, and the folder to write to as the user of the ranks.
+
+    Root continues as that user here. What a rank says of its folder counts only where that is its own user's run.
+    """
+    from hangscope.live.folder import RunFolder
+    from hangscope.live.look.user import continue_as, make
+
+    user = _user(found, job)
+    uid = os.geteuid() if user is None else user.uid
+    named = {process.folder for process in found if process.folder}
+    if job or (not directory and len(named) == 1 and RunFolder(Path(*named)).is_run_of(uid)):
+        path = Path(job).absolute() if job else Path(*named)
+        if user is not None:
+            continue_as(user)
+        return path, RunFolder(path)
+    path = Path(directory or f"hangscope-{pids[0]}")
+    try:
+        if not make(path, user) and not directory and os.lstat(path).st_uid != uid:
+            raise UsageError(f"{path} belongs to another user", "choose another place with --dir")
+        os.chdir(path)  # its path may lead through folders that are closed to the user
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be used: {error.strerror or error}", "choose another --dir"
+        ) from None
+    if user is not None:
+        continue_as(user)
+    return path, RunFolder(Path())
+
+
+def _user(found: list[Process], job: str | None) -> User | None:
+    """Return the user whose job it is where root looks at it, None where this process is that user already."""
+    from hangscope.live.look.user import owner_of, user_of
+
+    if os.geteuid() != 0:
+        return None
+    ranks = {process.uid: process.pid for process in found if process.is_rank}
+    if len(ranks) > 1:
+        raise UsageError(
+            f"the ranks belong to {len(ranks)} users", "give the process ids of one user's ranks alone"
+        )
+    user = owner_of(job) if job else user_of(ranks.popitem()[1])
+    return user if user is not None and user.uid != 0 else None
+
+
+def _say(taken: Taken, path: Path, quiet: bool) -> None:
+    """Print the tree, how the stacks were had, and what is missing."""
     if not taken.stacks and not taken.recorders:
         raise NoInputError(
             f"neither stacks nor recorders could be had: {'; '.join(taken.missing)}",
-            f"install py-spy here and take it again; what the kernel tells is in {taken.folder.parent}",
+            f"pip install 'hangscope[capture]' brings py-spy; what the kernel tells is in {path}",
         )
     click.echo(_tree(taken.folder), nl=False)
     if quiet:
@@ -68,8 +145,8 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
         ranks = sorted(rank for rank, other in taken.stacks.items() if other == how)
         click.echo(f"stacks of {len(ranks)} ranks ({how})", err=True)
     for text in taken.missing:
-        click.echo(f"hangscope: not to be had: {text}", err=True)
-    click.echo(f"Wrote {taken.folder.parent}; next: hangscope analyze {taken.folder.parent}", err=True)
+        click.echo(f"hangscope: not available: {text}", err=True)
+    click.echo(f"Wrote {path}; next: hangscope analyze {path}", err=True)
 
 
 def _tree(folder: Path) -> str:

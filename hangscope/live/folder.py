@@ -14,10 +14,12 @@ agent/                         the copy of the agent that the ranks load
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from hangscope.dataclass import dataclass
 from hangscope.errors import UsageError
+from hangscope.output import replace_file
 
 _AGENT = Path(__file__).with_name("agent")
 _AGENT_FILES = (_AGENT / "sitecustomize.py", *sorted((_AGENT / "hangscope_agent").glob("*.py")))
@@ -59,6 +61,14 @@ class RunFolder:
             raise UsageError(
                 f"{self.path} cannot be written: {error.strerror or error}", "choose another place with --dir"
             ) from None
+
+    def is_run_of(self, uid: int) -> bool:
+        """Return whether it is there as the folder of a run, itself and not by a link, and belongs to a user."""
+        try:
+            info = os.lstat(self.path)
+            return stat.S_ISDIR(info.st_mode) and info.st_uid == uid and self.agent.is_dir()
+        except (OSError, ValueError):
+            return False
 
     @property
     def agent(self) -> Path:
@@ -105,7 +115,5 @@ def _holds_files(folder: Path) -> bool:
 
 
 def leave(target: Path, data: bytes) -> None:
-    """Write a file that is seen whole or not at all, though other nodes may write the same. Raises OSError."""
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-    unfinished.write_bytes(data)
-    unfinished.rename(target)
+    """Write a file that is seen complete or not at all, though other nodes may write the same. Raises OSError."""
+    replace_file(target, lambda out: out.write(data))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.errors import UsageError
 from hangscope.report.masking.redaction import CONTRACT, Redaction
 from hangscope.report.masking.walk import change_texts, texts_in
 from tests.conftest import FIXTURES, analyze
@@ -120,6 +121,11 @@ def test_a_host_may_be_called_as_any_word(tmp_path: Path) -> None:
     )
     row = {"rank": 0, "host": "rank"}
     assert change_texts(row, Redaction((), ("hosts",), ("rank",)).text) == {"rank": 0, "host": "host-1"}
+
+
+def test_one_word_is_one_kind_to_redact(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot redact foo"):
+        analyze(tmp_path, redact="foo")
 
 
 def test_the_library_is_redacted_too() -> None:

@@ -1,8 +1,8 @@
 """One look at a job that is alive: the stacks of all its ranks on this node, and what their recorders hold.
 
-Read-only: no process is paused, traced by gdb or sent a signal that it does not catch. Whoever can tell more cheaply is
-asked first: the agent in the rank, then faulthandler's signal (which needs no GIL), then py-spy, then torch's debug server
-where the job has one, then the kernel.
+Read-only: no process is paused, traced by gdb or sent a signal that it does not catch. The cheapest source is asked
+first: the agent in the rank, then faulthandler's signal (which needs no GIL), then py-spy, then torch's debug server
+where the job has one, then the kernel. Processes of other users are left alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hangscope.live.look.debug_server import ask_debug_server
 from hangscope.live.look.pipe import ask_pipe
 from hangscope.live.look.processes import Process
 from hangscope.live.look.spy import Spy
+from hangscope.live.look.status import read_status
 from hangscope.rankset import ranks_phrase
 
 GAP = 2.0  # seconds between two looks: what has not moved in between stands still
@@ -61,10 +62,12 @@ def capture(
     target = folder.capture(asked)
     own = number is None
     try:
-        target.mkdir(parents=True)
+        target.mkdir()
     except FileExistsError:
         own = False
     taken = Taken(target, asked, own)
+    foreign = {p.rank for p in processes if p.is_rank and p.rank is not None and not p.is_ours}
+    processes = [process for process in processes if process.is_ours]
     ranks = [process for process in processes if process.is_rank]
     asks = number is None and (everywhere or any(p.folder == str(folder.path) for p in processes))
     if asks:
@@ -86,19 +89,37 @@ def capture(
         taken.recorders |= _recorders(target)
         told = {rank for rank in own_ranks if _stack_file(target, rank).exists()}
         taken.stacks |= dict.fromkeys(told - taken.stacks.keys(), "torch's debug server")
-    if stackless := sorted(own_ranks - taken.stacks.keys()):
-        for process in ranks:
-            if process.rank in stackless and (said := kernel.statements(process.pid)):
-                (target / f"kernel_rank_{process.rank}.txt").write_text(said)
+    stackless, unrecorded = own_ranks - taken.stacks.keys(), own_ranks - taken.recorders
+    for process in ranks:
+        if process.rank in stackless and (said := kernel.statements(process.pid)):
+            leave(target / f"kernel_rank_{process.rank}.txt", said.encode())
+    if foreign:
+        taken.missing.append(f"nothing of {ranks_phrase(foreign)}: another user's processes are left alone")
+    if stackless:
         taken.missing.append(
             f"no Python stacks of {ranks_phrase(stackless)}" + (f": {spy.refusal}" if spy.refusal else "")
         )
-    if without := sorted(own_ranks - taken.recorders):
-        watched = {p.rank for p in ranks if p.folder} >= set(without)
-        unheard = "not under `hangscope run`, and neither a dump pipe nor torch's debug server"
-        why = "they have no calls to record" if watched else unheard
-        taken.missing.append(f"no recorder of {ranks_phrase(without)}: {why}")
+    taken.missing += _why_unrecorded([p for p in ranks if p.rank in unrecorded], asks or number is not None)
     return taken
+
+
+def _why_unrecorded(ranks: Sequence[Process], asked: bool) -> list[str]:
+    """Return one sentence for each reason why there is no recorder of some ranks; `asked` says that their agents were."""
+    reasons: dict[str, set[int]] = {}
+    for process in ranks:
+        status = read_status(process.pid)
+        if status is None:
+            why = "no agent of `hangscope run`, no dump pipe and no debug server of torch gave one"
+        elif not status.world_size:
+            why = "not in a process group"
+        elif not status.by_calls:
+            why = "the backend records no calls"
+        elif asked:
+            why = f"no answer of the agent within {_ANSWER:g} s; the interpreter may be blocked"
+        else:
+            why = f"the agent answers in {process.folder} only: `hangscope capture --job {process.folder}`"
+        reasons.setdefault(why, set()).add(process.rank or 0)
+    return [f"no recorder of {ranks_phrase(who)}: {why}" for why, who in reasons.items()]
 
 
 def _recorders(folder: Path) -> set[int]:

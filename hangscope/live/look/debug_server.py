@@ -1,47 +1,57 @@
-"""torch.distributed.debug's server, where a job has started it: stacks and recorders of all ranks, of other nodes too.
+"""torch.distributed.debug's server, where a job has started it: stacks and recorders of the ranks on this node.
 
 Its page `/stacks` names each rank's own server, `<h2>Rank 3: http://gpu07:40123/handler/dump_traceback?</h2>`, which
 answers `fr_trace_json`, `dump_nccl_trace_json` and `dump_traceback` (torch 2.13, torch/distributed/debug/_frontend.py and
 _debug_handlers.py). The page is looked for where nothing else listens: at ports of a process that rank 0 has started which
 no rank has open, as a word to a socket of the job's own traffic could end it.
+
+A page is not believed: only ports of this node on which that very rank listens are asked, redirects are not followed,
+and time, bytes and the number of requests have limits.
 """
 
 from __future__ import annotations
 
 import os
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Sequence
+import socket
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from hangscope.dataclass import dataclass
 from hangscope.live.folder import leave
 from hangscope.live.look.processes import Process
 from hangscope.regex import regex
 
 _PATIENCE = 5.0  # s for one answer: a rank may be beyond answering
-_AT_ONCE = 16
-_MOST = 64 * 2**20  # bytes of one answer
+_IN_ALL = 20.0  # s for all answers
+_AT_ONCE = 4
+_PORTS = 4  # on which a page is looked for
+_MOST, _MOST_IN_ALL = 32 << 20, 512 << 20  # bytes of one answer, and of all
 _LISTENS = "0A"  # state of a socket in /proc/net/tcp
-_RANK = regex(rb"<h2>Rank (\d{1,7}): (http://[\w.:\[\]-]{1,300})/handler/")
+_SOCKETS = 1 << 16  # lines of /proc/net/tcp that are read
+_RANK = regex(rb"<h2>Rank (\d{1,7}): http://[\w.:\[\]-]{1,300}:(\d{1,5})/handler/")
+_OK = regex(rb"HTTP/1\.[01] 200 ")
 _ANSWERS = (
-    ("stack_rank_{}.txt", "dump_traceback"),
-    ("comm_lib_trace_rank_{}.json", "fr_trace_json"),
-    ("nccl_trace_rank_{}.json", "dump_nccl_trace_json"),
+    ("stack_rank_{}.txt", "dump_traceback", b"File "),
+    ("comm_lib_trace_rank_{}.json", "fr_trace_json", b'"entries"'),
+    ("nccl_trace_rank_{}.json", "dump_nccl_trace_json", b'"entries"'),
 )
 
 
-def ask_debug_server(processes: Sequence[Process], target: Path) -> set[int]:
-    """Put what the server tells of each rank into `target`, nothing that is there already; return the ranks that answered."""
-    found = next((servers for port in _pages(processes) if (servers := _servers(port))), {})
+def ask_debug_server(processes: Sequence[Process], target: Path) -> None:
+    """Put what the server tells of the ranks on this node into `target`, nothing that is there already."""
+    client = _Client(time.monotonic() + _IN_ALL)
+    ranks = {process.rank: process for process in processes if process.is_rank}
+    found = next((ports for port in _pages(processes) if (ports := _servers(client, port))), {})
     asked = [
-        (rank, address, target / name.format(rank), endpoint)
-        for rank, address in sorted(found.items())
-        for name, endpoint in _ANSWERS
+        (port, target / name.format(rank), endpoint, sign)
+        for rank, port in sorted(found.items())
+        if rank in ranks and port in _ports(ranks[rank].pid, _sockets(ranks[rank].pid))
+        for name, endpoint, sign in _ANSWERS
     ]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        written = pool.map(lambda one: one[0] if _leave(*one[1:]) else None, asked)
-        return {rank for rank in written if rank is not None}
+        list(pool.map(lambda one: _leave(client, *one), asked))
 
 
 def _pages(processes: Sequence[Process]) -> list[int]:
@@ -51,8 +61,8 @@ def _pages(processes: Sequence[Process]) -> list[int]:
     for process in processes:
         if process.rank == 0 and process.worker_of is not None:
             own = _sockets(process.pid) - of_ranks  # a process that was forked has its parent's as well
-            ports |= dict.fromkeys(sorted(port for inode, port in _listening(process.pid) if inode in own))
-    return list(ports)
+            ports |= dict.fromkeys(sorted(_ports(process.pid, own)))
+    return list(ports)[:_PORTS]
 
 
 def _sockets(pid: int) -> set[str]:
@@ -68,55 +78,71 @@ def _sockets(pid: int) -> set[str]:
     return found
 
 
-def _listening(pid: int) -> list[tuple[str, int]]:
-    """Return (inode, port) of the TCP sockets that listen where a process runs."""
-    found = []
+def _ports(pid: int, inodes: set[str]) -> set[int]:
+    """Return the ports of those TCP sockets among `inodes` that listen where a process runs."""
+    found = set()
     for name in ("tcp", "tcp6"):
         try:
             with open(f"/proc/{pid}/net/{name}") as file:
-                for line in file:
+                for line, _ in zip(file, range(_SOCKETS), strict=False):
                     fields = line.split()
-                    if len(fields) > 9 and fields[3] == _LISTENS:
-                        found.append((fields[9], int(fields[1].rpartition(":")[2], 16)))
+                    if len(fields) > 9 and fields[3] == _LISTENS and fields[9] in inodes:
+                        found.add(int(fields[1].rpartition(":")[2], 16))
         except (OSError, ValueError):
             continue
     return found
 
 
-def _servers(port: int) -> dict[int, str]:
-    """Return the address of each rank's own server, as the page on a port tells; nothing where it is another page."""
-    for host in ("localhost", "[::1]", "127.0.0.1"):
-        page = _answer(f"http://{host}:{port}/stacks")
-        if page is not None:
-            is_it = b"Torch Distributed Debug Server" in page
-            return {int(rank): address.decode() for rank, address in _RANK.findall(page)} if is_it else {}
-    return {}
+def _servers(client: _Client, port: int) -> dict[int, int]:
+    """Return the port of each rank's own server, as the page on a port tells; nothing where it is another page."""
+    page = client.answer(port, "GET /stacks")
+    if b"Torch Distributed Debug Server" not in page:
+        return {}
+    return {int(rank): int(own) for rank, own in _RANK.findall(page)}
 
 
-def _leave(address: str, target: Path, endpoint: str) -> bool:
-    """Write one answer of one rank, and return whether there was one."""
+def _leave(client: _Client, port: int, target: Path, endpoint: str, sign: bytes) -> None:
+    """Write one answer of one rank, where there is one that bears its sign."""
     if target.exists() or (endpoint != "dump_traceback" and target.with_suffix("").exists()):
-        return False
-    data = _answer(f"{address}/handler/{endpoint}", b"")
-    if not data or not _TELLS[endpoint](data):
-        return False
-    leave(target, data)
-    return True
+        return
+    data = client.answer(port, f"POST /handler/{endpoint}")
+    if sign in data:
+        leave(target, data)
 
 
-_TELLS: dict[str, Callable[[bytes], bool]] = {
-    "dump_traceback": lambda data: b"File " in data,
-    "fr_trace_json": lambda data: b'"entries"' in data,
-    "dump_nccl_trace_json": lambda data: b'"entries"' in data,
-}
+@dataclass(slots=True)
+class _Client:
+    """Asks servers on this node; all answers end at the deadline (of the monotonic clock) and share a number of bytes."""
 
+    deadline: float
+    left: int = _MOST_IN_ALL
 
-def _answer(url: str, body: bytes | None = None) -> bytes | None:
-    """Return what a server answers, None where it does not."""
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy knows these hosts
-    try:
-        with direct.open(urllib.request.Request(url, data=body), timeout=_PATIENCE) as reply:
-            data = reply.read(_MOST + 1)
-            return data if len(data) <= _MOST else None
-    except (OSError, ValueError, urllib.error.URLError):
-        return None
+    def answer(self, port: int, request: str) -> bytes:
+        """Return the body of a server's answer, b"" where there is none, or not in time, or too long a one."""
+        end = min(self.deadline, time.monotonic() + _PATIENCE)
+        for host in ("127.0.0.1", "::1"):
+            try:
+                with socket.create_connection((host, port), max(0.01, end - time.monotonic())) as connection:
+                    connection.sendall(
+                        f"{request} HTTP/1.0\r\nHost: localhost:{port}\r\nContent-Length: 0\r\n\r\n".encode()
+                    )
+                    return self._body(connection, end)
+            except ConnectionRefusedError:
+                continue  # it listens on the other one
+            except OSError:
+                break
+        return b""
+
+    def _body(self, connection: socket.socket, end: float) -> bytes:
+        """Return the body of what comes until the server closes, which it does after one answer by HTTP/1.0."""
+        data = bytearray()
+        while part := connection.recv(1 << 16):
+            data += part
+            self.left -= len(part)
+            if self.left < 0 or len(data) > _MOST:
+                return b""
+            if (seconds := end - time.monotonic()) <= 0:
+                return b""
+            connection.settimeout(seconds)
+        head, _, body = data.partition(b"\r\n\r\n")
+        return bytes(body) if _OK.match(head) else b""

@@ -11,19 +11,26 @@ from collections.abc import Iterable
 
 from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
-from hangscope.live.look.status import read_status
+from hangscope.live.look.status import MOST_RANKS, read_status
+from hangscope.live.look.user import user_of
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process: its global rank where it has one, the process whose worker it is, its command line."""
+    """One process: its user, its global rank where it has one, the process whose worker it is, its command line."""
 
     pid: int
     rank: int | None
     worker_of: int | None
     world_size: int | None
     command: tuple[str, ...]
-    folder: str = ""  # the run it belongs to
+    folder: str = ""  # the run it belongs to, in its own words
+    uid: int = -1
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it runs as the user of this process; nobody else's is looked into."""
+        return self.uid == os.geteuid()
 
     @property
     def is_rank(self) -> bool:
@@ -64,15 +71,16 @@ def _read(pid: int, found: dict[int, Process]) -> Process | None:
     try:
         environment, command = proc.process_of(pid)
         parent = int(proc.stat_of(pid)[1])
+        rank = proc.rank_of(environment, command)
     except (OSError, IndexError, ValueError):
         return None  # gone, or another user's
-    rank = proc.rank_of(environment, command)
+    user = user_of(pid)
+    if user is None or (rank or 0) >= MOST_RANKS:
+        return None
     above, worker_of = found.get(parent), None
-    status = read_status(pid)
+    folder, status = environment.get("HANGSCOPE_DIR", ""), read_status(pid)
     if status is not None and status.world_size:
-        return Process(
-            pid, status.rank, None, status.world_size, tuple(command), environment.get("HANGSCOPE_DIR", "")
-        )
+        return Process(pid, status.rank, None, status.world_size, tuple(command), folder, user.uid)
     if (
         above is not None
         and above.rank is not None
@@ -80,8 +88,9 @@ def _read(pid: int, found: dict[int, Process]) -> Process | None:
         and _is_python(above.command)
     ):
         rank, worker_of = above.rank, above.worker_of or above.pid
-    world = next((int(v) for n in proc.WORLD_NAMES if (v := environment.get(n, "")).isdigit()), None)
-    return Process(pid, rank, worker_of, world, tuple(command), environment.get("HANGSCOPE_DIR", ""))
+    worlds = (environment.get(name, "") for name in proc.WORLD_NAMES)
+    world = next((int(v) for v in worlds if v.isdecimal() and len(v) < 8 and int(v) <= MOST_RANKS), None)
+    return Process(pid, rank, worker_of, world, tuple(command), folder, user.uid)
 
 
 def _without_wrappers(processes: list[Process]) -> list[Process]:

@@ -17,7 +17,7 @@ class Spy:
     def __init__(self) -> None:
         beside = Path(sys.executable).with_name("py-spy")
         self.program = str(beside) if beside.exists() else shutil.which("py-spy")
-        self.refusal = "" if self.program else "py-spy is not installed (pip install py-spy)"
+        self.refusal = "" if self.program else "py-spy is not installed (pip install 'hangscope[capture]')"
 
     def stacks(self, pid: int) -> str:
         """Return the stacks of one process as py-spy prints them, "" where it cannot (`refusal` says why)."""

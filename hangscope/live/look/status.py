@@ -7,6 +7,9 @@ import json
 from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
 
+MOST_RANKS = 1 << 20  # that a process may claim
+_MOST = 4096  # bytes of a status
+
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -40,12 +43,15 @@ class StatusReader:
             return None
         self._paths[pid] = path
         try:
-            with open(path, "rb") as file:
-                told = json.loads(file.read(4096))
+            with proc.open_anonymous(path) as file:
+                told = json.loads(file.read(_MOST))
+            rank, world = int(told["rank"]), int(told["world"])
+            if not 0 <= rank < MOST_RANKS or not 0 <= world <= MOST_RANKS:
+                raise ValueError("no job has so many ranks")
             return Status(
                 pid,
-                int(told["rank"]),
-                int(told["world"]),
+                rank,
+                world,
                 bool(told["by_calls"]),
                 int(told["changes"]),
                 int(told["printed"]),

@@ -2,11 +2,13 @@
 
 import os
 import signal
+import stat
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import BinaryIO, Dict, List, Optional, Tuple
 
 STACK_SIGNAL = signal.SIGRTMIN + 11
 STATUS_NAME, STACKS_NAME = "hangscope-status", "hangscope-stacks"  # of anonymous files
+MOST_STACKS, MOST_ENVIRONMENT = 4 << 20, 4 << 20  # bytes that are read of another process
 RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
 WORLD_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed", "ray",
@@ -29,9 +31,11 @@ def rank_of(environment: Dict[str, str], command: List[str]) -> Optional[int]:
 def process_of(pid: int) -> Tuple[Dict[str, str], List[str]]:
     """Return the environment that a process was started with, and its command line."""
     with open("/proc/%d/environ" % pid, "rb") as file:
-        pairs = [item.split("=", 1) for item in os.fsdecode(file.read()).split("\0") if "=" in item]
+        pairs = [
+            item.split("=", 1) for item in os.fsdecode(file.read(MOST_ENVIRONMENT)).split("\0") if "=" in item
+        ]
     with open("/proc/%d/cmdline" % pid, "rb") as file:
-        words = os.fsdecode(file.read()).rstrip("\0").split("\0")
+        words = os.fsdecode(file.read(MOST_ENVIRONMENT)).rstrip("\0").split("\0")
     return {pair[0]: pair[1] for pair in pairs}, words
 
 
@@ -72,18 +76,18 @@ def stacks_of(pid: int, patience: float = 0.5) -> str:
     if not path or not catches(pid, STACK_SIGNAL):
         return ""
     try:
-        before = os.stat(path).st_size
-        os.kill(pid, STACK_SIGNAL)
-        size, deadline = -1, time.monotonic() + patience
-        while time.monotonic() < deadline:
-            time.sleep(0.02)
-            now = os.stat(path).st_size
-            if now > before and now == size:
-                break
-            size = now
-        with open(path, "rb") as file:
+        with open_anonymous(path) as file:
+            before = os.fstat(file.fileno()).st_size
+            os.kill(pid, STACK_SIGNAL)
+            size, deadline = -1, time.monotonic() + patience
+            while time.monotonic() < deadline:
+                time.sleep(0.02)
+                now = os.fstat(file.fileno()).st_size
+                if now > before and now == size:
+                    break
+                size = now
             file.seek(before)
-            return file.read().decode("utf-8", "replace")
+            return file.read(MOST_STACKS).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -99,6 +103,16 @@ def anonymous(pid: int, name: str) -> str:
     except OSError:
         pass
     return ""
+
+
+def open_anonymous(path: str) -> BinaryIO:
+    """Open an anonymous file of a process; raise OSError where the path is anything else, such as a pipe that blocks."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    info = os.fstat(number)
+    if not stat.S_ISREG(info.st_mode) or info.st_nlink:
+        os.close(number)
+        raise OSError("not an anonymous file: " + path)
+    return os.fdopen(number, "rb")
 
 
 def catches(pid: int, number: int) -> bool:
