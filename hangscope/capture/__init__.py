@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from pathlib import Path
-from types import TracebackType
 
 from hangscope.live.agent import hangscope_agent as agent
 
@@ -33,21 +33,14 @@ def start(folder: str | os.PathLike[str]) -> bool:
         return False
 
 
-def leave_exception(folder: str | os.PathLike[str], rank: int, text: str) -> Path | None:
-    """Write what a rank raised, as text, to the folder; return the file, None where it could not be written."""
+def leave_exception(folder: str | os.PathLike[str], rank: int, raised: str | BaseException) -> Path | None:
+    """Write what a rank raised to the folder; return the file, None where it could not be written."""
     try:
+        text = raised if isinstance(raised, str) else "".join(traceback.format_exception(raised))
         path = Path(folder, "at_end", f"rank_{rank}.err")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path
-    except OSError as error:
+    except Exception as error:
         print(f"hangscope: {folder} cannot be written: {error}", file=sys.stderr)
         return None
-
-
-def formatted(error: BaseException) -> str:
-    """Return an exception as Python prints it, with its causes; a traceback that is not there is no trouble."""
-    import traceback
-
-    trace: TracebackType | None = error.__traceback__
-    return "".join(traceback.format_exception(type(error), error, trace))

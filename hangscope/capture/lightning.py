@@ -9,7 +9,7 @@ try:
 except ImportError:
     from pytorch_lightning.callbacks import Callback
 
-from hangscope.capture import formatted, leave_exception, start
+from hangscope.capture import leave_exception, start
 
 
 class HangscopeCallback(Callback):  # type: ignore[misc,unused-ignore]
@@ -25,4 +25,4 @@ class HangscopeCallback(Callback):  # type: ignore[misc,unused-ignore]
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Leave the exception with its rank."""
-        leave_exception(self.folder, trainer.global_rank, formatted(exception))
+        leave_exception(self.folder, trainer.global_rank, exception)

@@ -10,7 +10,7 @@ from typing import Any
 from ray.train import UserCallback
 
 from hangscope import analyze_safely
-from hangscope.capture import formatted, leave_exception
+from hangscope.capture import leave_exception
 
 
 class HangscopeCallback(UserCallback):  # type: ignore[misc,unused-ignore]
@@ -23,7 +23,7 @@ class HangscopeCallback(UserCallback):  # type: ignore[misc,unused-ignore]
         """Leave `worker_exceptions`, which are by rank, and analyse the folder."""
         try:
             for rank, error in worker_exceptions.items():
-                leave_exception(self.folder, rank, formatted(error))
+                leave_exception(self.folder, rank, error)
             report = analyze_safely(self.folder, deadline=self.deadline)
             print(report.to_text(), file=sys.stderr)
             report.write_html(Path(self.folder, "report.html"), force=True)

@@ -11,6 +11,7 @@ from hangscope.errors import UsageError
 from hangscope.live.settings import Setting, settings
 from hangscope.live.torch_version import parsed, torch_version
 
+_POST_START = 'lifecycle: {postStart: {exec: {command: [sh, -c, "mkdir -p /job/dumps || true"]}}}'
 _FOLDERS = {"shell": "$DIR", "slurm": "$DIR", "k8s": "/job", "ray": "/shared/job"}
 
 
@@ -45,7 +46,7 @@ def _batch(rows: list[Setting], name: str) -> list[str]:
 
 
 def _container(rows: list[Setting], name: str) -> list[str]:
-    lines = [f"# {name}; /job is a volume that outlives the pod", "env:"]
+    lines = [f"# {name}; /job is a volume that outlives the pod", _POST_START, "env:"]
     for row in rows:
         lines += [
             f"  # {row.gives}; costs {row.costs}",
@@ -58,6 +59,7 @@ def _runtime(rows: list[Setting], name: str) -> list[str]:
     inner = [line for row in rows for line in (f"    # {row.gives}; costs {row.costs}", f"    {json.dumps(row.name)}: {json.dumps(row.value)},")]  # fmt: skip
     return [
         f"# {name}; /shared/job is on a disk that all nodes see",
+        'os.makedirs("/shared/job/dumps", exist_ok=True)',
         'ray.init(runtime_env={"env_vars": {',
         *inner,
         "}})",

@@ -12,7 +12,10 @@ HOOKS = {
     "accelerate": ("accelerate.sh", "the same for accelerate launch"),
     "ray": ("ray.py", "Ray Train: what the workers raised, with their ranks"),
     "lightning": ("lightning.py", "Lightning's Trainer, without another launcher"),
-    "debug": ("debug.py", "torch.distributed.debug: a page with the diagnosis in its server"),
+    "debug": (
+        "debug.py",
+        "torch.distributed.debug (needs tabulate): a page with the diagnosis in its server",
+    ),
     "trainer": ("trainer.py", "Hugging Face's Trainer, without another launcher"),
 }
 

@@ -1,7 +1,10 @@
 from lightning.pytorch import Trainer
 from train import Model, loader
 
-from hangscope.capture.lightning import HangscopeCallback
+try:
+    from hangscope.capture.lightning import HangscopeCallback
 
-trainer = Trainer(devices=2, strategy="ddp", callbacks=[HangscopeCallback("hang")])
-trainer.fit(Model(), loader())
+    callbacks = [HangscopeCallback("hang")]
+except Exception:  # training goes on without it
+    callbacks = []
+Trainer(devices=2, strategy="ddp", callbacks=callbacks).fit(Model(), loader())

@@ -37,6 +37,7 @@ def test_env_names_what_that_torch_reads(run: Run, version: str, has: str, has_n
 def test_env_for_other_launchers(run: Run) -> None:
     container = yaml.safe_load(run("env", "--k8s", "--torch", "2.13").stdout)
     assert {row["name"]: row["value"] for row in container["env"]}["TORCH_FR_BUFFER_SIZE"] == "20000"
+    assert "mkdir -p /job/dumps || true" in container["lifecycle"]["postStart"]["exec"]["command"]
     compile(run("env", "--ray", "--torch", "2.13").stdout, "runtime_env", "exec")
     assert "SLURM_JOB_ID" in run("env", "--slurm").stdout
     assert run("env", "--torch", "new").returncode == 2
@@ -100,9 +101,9 @@ def test_hook_lists_and_prints_the_files(run: Run) -> None:
 
 
 @pytest.mark.parametrize("kind", hooks.HOOKS)
-def test_the_docs_show_the_file_itself_in_ten_lines(kind: str) -> None:
+def test_the_docs_show_the_file_itself(kind: str) -> None:
     text = hooks.text(kind)
-    assert len(text.splitlines()) <= 10
+    assert len(text.splitlines()) <= (24 if kind == "k8s" else 14)
     shown = re.findall(
         r"```(?:bash|python|yaml)\n(.*?)```", (ROOT / "docs" / "hooks.md").read_text(), re.DOTALL
     )

@@ -48,9 +48,15 @@ def real(environment: dict[str, str]) -> str:
 def script(kind: str, folder: Path) -> str:
     if kind != "k8s":
         return hooks.text(kind)
-    container = yaml.safe_load(hooks.text("k8s"))["containers"][0]
+    (container,) = yaml.safe_load(hooks.text("k8s"))["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["bash", "-c"] and len(container["args"]) == 1
-    return str(container["args"][0]).replace("/job", str(folder / "left"))
+    left = folder / "left"
+    left.mkdir()  # the volume
+    return (
+        str(container["args"][0])
+        .replace("/job", str(left))
+        .replace("/dev/termination-log", f"{left}/message")
+    )
 
 
 @pytest.mark.parametrize("kind", ["torchrun", "accelerate", "slurm", "k8s"])
@@ -78,33 +84,50 @@ def test_a_hook_never_changes_how_a_job_ends(
 
 @pytest.fixture(params=["1.25", "newest"])
 def check(request: pytest.FixtureRequest) -> Callable[[dict[str, Any]], None]:
-    """Return what checks a container as part of a Job, by the schema of a version of Kubernetes; strict: no unknown field."""
+    """Return what checks a Job by the schema of a version of Kubernetes; strict: no unknown field."""
     schemas = pytest.importorskip("kubernetes_validate", reason="the schemas of Kubernetes: the `live` extra")
     version = schemas.latest_version() if request.param == "newest" else request.param
 
-    def check_container(container: dict[str, Any]) -> None:
-        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-        job = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": "train"},
-            "spec": {"template": template},
-        }
+    def check_job(job: dict[str, Any]) -> None:
         schemas.validate(job, version, strict=True)
 
     with pytest.raises(schemas.ValidationError):
-        check_container({"name": "trainer", "terminationMessage": "/job/message"})
-    return check_container
+        check_job({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"title": "train"}})
+    return check_job
 
 
-def test_the_container_is_what_kubernetes_accepts(check: Callable[[dict[str, Any]], None]) -> None:
-    (container,) = yaml.safe_load(hooks.text("k8s"))["containers"]
-    check(container)
+def test_the_manifest_is_what_kubernetes_accepts(check: Callable[[dict[str, Any]], None]) -> None:
+    check(yaml.safe_load(hooks.text("k8s")))
 
 
 def test_the_settings_of_a_container_are_what_kubernetes_accepts(
     check: Callable[[dict[str, Any]], None], run: Run
 ) -> None:
     told = yaml.safe_load(run("env", "--k8s").stdout)
-    assert list(told) == ["env"] and len(told["env"]) > 3
-    check({"name": "trainer", **told})
+    assert list(told) == ["lifecycle", "env"] and len(told["env"]) > 3
+    job = yaml.safe_load(hooks.text("k8s"))
+    job["spec"]["template"]["spec"]["containers"][0].update(told)
+    check(job)
+
+
+#: What each Python hook imports of its framework, as small as can be: training prints one line.
+FRAMEWORKS = {
+    "lightning/pytorch.py": "class Trainer:\n    def __init__(self, **_): pass\n    def fit(self, *_): print('trained')",
+    "transformers.py": "class Trainer:\n    def __init__(self, *_, **__): pass\n    def train(self): print('trained')",
+    "ray/train/__init__.py": "RunConfig = ScalingConfig = dict",
+    "ray/train/torch.py": "class TorchTrainer:\n    def __init__(self, *_, **__): pass\n    def fit(self): print('trained')",
+    "train.py": "Model = loader = arguments = data = model = train_function = lambda: None\ndef main(): print('trained')",
+}
+
+
+@pytest.mark.parametrize("kind", ["ray", "lightning", "trainer", "debug"])
+def test_training_goes_on_where_hangscope_cannot_be_imported(kind: str, tmp_path: Path) -> None:
+    for name, text in {**FRAMEWORKS, "hangscope.py": "raise ImportError('not here')"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "hook.py").write_text(hooks.text(kind))
+    done = subprocess.run(
+        [sys.executable, "-S", "hook.py"],
+        cwd=tmp_path, env={}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["trained"]), done.stderr
