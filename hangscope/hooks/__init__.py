@@ -14,7 +14,7 @@ HOOKS = {
     "lightning": ("lightning.py", "Lightning's Trainer, without another launcher"),
     "debug": (
         "debug.py",
-        "torch.distributed.debug (needs tabulate): a page with the diagnosis in its server",
+        "torch.distributed.debug (needs requests and tabulate): a page with the diagnosis in its server",
     ),
     "trainer": ("trainer.py", "Hugging Face's Trainer, without another launcher"),
 }

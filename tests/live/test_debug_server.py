@@ -30,10 +30,16 @@ def main():
 """
 
 
+def needed() -> None:
+    """Skip where something is missing that torch's debug server imports."""
+    for name in ("tabulate", "requests"):
+        pytest.importorskip(name, reason="torch's debug server needs it: the `live` extra")
+
+
 def test_the_page_of_the_hook_is_the_report_of_the_frozen_job(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    pytest.importorskip("tabulate", reason="torch's debug server needs tabulate: the `live` extra")
+    needed()
     port = free_port()
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "hook.py").write_text(hooks.text("debug").replace("25999", str(port)))
@@ -56,7 +62,7 @@ def test_the_page_of_the_hook_is_the_report_of_the_frozen_job(
 def test_the_debug_server_gives_stacks_and_recorders_of_all_ranks(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    pytest.importorskip("tabulate", reason="torch's debug server needs tabulate: the `live` extra")
+    needed()
     settings = job("served", tmp_path, environment)
     with started([*torchrun("served", 2), str(free_port())], tmp_path, settings) as process:
         left = tmp_path / "left"
