@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 
 from hangscope.live.agent.hangscope_agent import proc
+from hangscope.live.folder import RunFolder
 from hangscope.live.look import debug_server
-from hangscope.live.look.processes import Process
+from hangscope.live.look.capture import capture
+from hangscope.live.look.processes import Process, job_of
 from tests.live.jobs import hangscope, started, until
 
 NOBODY = 65534
@@ -214,3 +216,31 @@ def test_a_redirect_is_not_followed_and_a_flood_is_cut() -> None:
     assert client.answer(served(lambda connection: connection.sendall(flood)), "GET /stacks") == b""
     good = debug_server._Client(time.monotonic() + 20)
     assert good.answer(served(lambda c: c.sendall(b"HTTP/1.0 200 OK\r\n\r\nText")), "GET /stacks") == b"Text"
+
+
+SILENT = """
+import json, os, time
+status = os.memfd_create("hangscope-status")
+told = {"rank": 1, "world": 2, "by_calls": True, "changes": 28, "printed": 0, "moves": 9, "work": ""}
+os.write(status, json.dumps(told).encode())
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_agent_that_does_not_answer_has_calls_all_the_same(tmp_path: Path) -> None:
+    settings = {**os.environ, "RANK": "1", "HANGSCOPE_DIR": str(tmp_path)}
+    with started([sys.executable, "-c", SILENT], tmp_path, settings) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        taken = capture(RunFolder(tmp_path), job_of([process.pid]), hurry=lambda: True)
+    assert taken.missing[-1].startswith("no recorder of rank 1: its agent did not answer within 4 s")
+
+
+def test_what_the_kernel_says_of_a_stopped_rank_is_kept(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], env={"RANK": "1", "PATH": os.environ["PATH"]}) as process:
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: proc.stat_of(process.pid)[0] == "T")
+        capture(RunFolder(tmp_path), job_of([process.pid]), hurry=lambda: True)
+        process.kill()
+    (kept,) = tmp_path.glob("capture_01/kernel_rank_1.txt")
+    assert kept.read_text().startswith(f"process {process.pid} is stopped\n")

@@ -74,6 +74,27 @@ def capture(
         leave(folder.trigger, f"{asked}\n".encode())
     _wait_for_agents(target, ranks, asks, everywhere, hurry)
     spy = Spy()
+    _ask(ranks, processes, taken, spy)
+    own_ranks = {process.rank for process in ranks if process.rank is not None}
+    stackless = own_ranks - taken.stacks.keys()
+    for process in ranks:
+        if process.rank in stackless or kernel.is_held(process.pid):
+            leave(target / f"kernel_rank_{process.rank}.txt", kernel.statements(process.pid).encode())
+    if foreign:
+        taken.missing.append(f"nothing of {ranks_phrase(foreign)}: another user's processes are left alone")
+    if stackless:
+        taken.missing.append(
+            f"no Python stacks of {ranks_phrase(stackless)}" + (f": {spy.refusal}" if spy.refusal else "")
+        )
+    answered = {rank for rank, how in taken.stacks.items() if how == "agent"}
+    unrecorded = [process for process in ranks if process.rank in own_ranks - taken.recorders]
+    taken.missing += _why_unrecorded(unrecorded, answered, folder)
+    return taken
+
+
+def _ask(ranks: Sequence[Process], processes: Sequence[Process], taken: Taken, spy: Spy) -> None:
+    """Take what each rank's agent has not given: stacks, then recorders, then both from torch's debug server."""
+    target = taken.folder
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         hows = list(pool.map(lambda process: _stacks_of_rank(process, processes, target, spy), ranks))
     for process, how in zip(ranks, hows, strict=True):
@@ -87,37 +108,25 @@ def capture(
     if not own_ranks <= taken.stacks.keys() & taken.recorders:
         ask_debug_server(processes, target)
         taken.recorders |= _recorders(target)
-        told = {rank for rank in own_ranks if _stack_file(target, rank).exists()}
-        taken.stacks |= dict.fromkeys(told - taken.stacks.keys(), "torch's debug server")
-    stackless, unrecorded = own_ranks - taken.stacks.keys(), own_ranks - taken.recorders
-    for process in ranks:
-        if process.rank in stackless and (said := kernel.statements(process.pid)):
-            leave(target / f"kernel_rank_{process.rank}.txt", said.encode())
-    if foreign:
-        taken.missing.append(f"nothing of {ranks_phrase(foreign)}: another user's processes are left alone")
-    if stackless:
-        taken.missing.append(
-            f"no Python stacks of {ranks_phrase(stackless)}" + (f": {spy.refusal}" if spy.refusal else "")
-        )
-    taken.missing += _why_unrecorded([p for p in ranks if p.rank in unrecorded], asks or number is not None)
-    return taken
+        given = {rank for rank in own_ranks if _stack_file(target, rank).exists()}
+        taken.stacks |= dict.fromkeys(given - taken.stacks.keys(), "torch's debug server")
 
 
-def _why_unrecorded(ranks: Sequence[Process], asked: bool) -> list[str]:
-    """Return one sentence for each reason why there is no recorder of some ranks; `asked` says that their agents were."""
+def _why_unrecorded(ranks: Sequence[Process], answered: set[int], folder: RunFolder) -> list[str]:
+    """Return one sentence for each reason why there is no recorder of some ranks; the agents of some have `answered`."""
     reasons: dict[str, set[int]] = {}
     for process in ranks:
         status = read_status(process.pid)
         if status is None:
             why = "no agent of `hangscope run`, no dump pipe and no debug server of torch gave one"
+        elif process.rank not in answered and process.folder != str(folder.path):
+            why = f"the agent answers in {process.folder} only: `hangscope capture --job {process.folder}`"
+        elif process.rank not in answered:
+            why = f"its agent did not answer within {_ANSWER:g} s: stopped, or the interpreter is blocked"
         elif not status.world_size:
             why = "not in a process group"
-        elif not status.by_calls:
-            why = "the backend records no calls"
-        elif asked:
-            why = f"no answer of the agent within {_ANSWER:g} s; the interpreter may be blocked"
         else:
-            why = f"the agent answers in {process.folder} only: `hangscope capture --job {process.folder}`"
+            why = "its backend records no calls"
         reasons.setdefault(why, set()).add(process.rank or 0)
     return [f"no recorder of {ranks_phrase(who)}: {why}" for why, who in reasons.items()]
 

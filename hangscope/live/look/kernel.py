@@ -1,4 +1,4 @@
-"""What the kernel tells of a process that says nothing itself: its state, and where each thread waits."""
+"""What the kernel reports about a process: its state, and where each thread waits."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ _STATES = {
     "t": "traced",
 }
 _THREADS = 64
+
+
+def is_held(pid: int) -> bool:
+    """Return whether a process is stopped, traced or in an uninterruptible wait, so that its stack is not its own doing."""
+    try:
+        return proc.stat_of(pid)[0] in ("T", "t", "D")
+    except (OSError, IndexError):
+        return False
 
 
 def statements(pid: int) -> str:
