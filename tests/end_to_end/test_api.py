@@ -197,13 +197,13 @@ def test_the_table_of_ranks_without_calls(tmp_path: Path) -> None:
 
 def test_write_html(hang: Path, tmp_path: Path) -> None:
     report = hangscope.analyze(hang)
-    report.write_html(tmp_path / "new" / "hang.html")
-    report.write_html(tmp_path / "new" / "hang.html")
+    report.write_html(tmp_path / "hang.html")
+    report.write_html(tmp_path / "hang.html")
     (tmp_path / "foreign.html").write_text("mine")
     with pytest.raises(UsageError, match="no report of hangscope"):
         report.write_html(tmp_path / "foreign.html")
     report.write_html(tmp_path / "foreign.html", force=True)
-    assert (tmp_path / "foreign.html").read_text() == (tmp_path / "new" / "hang.html").read_text()
+    assert (tmp_path / "foreign.html").read_text() == (tmp_path / "hang.html").read_text()
 
 
 @pytest.mark.parametrize(
