@@ -48,10 +48,6 @@ class Note:
     line: int | None = None
     hint: str = ""
 
-    def to_row(self) -> tuple[str, str, str | None, int | None, str]:
-        """Return the fields as a tuple; `Note(*row)` is the inverse."""
-        return (self.code, self.message, self.file, self.line, self.hint)
-
     def __str__(self) -> str:
         where = (
             f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""

@@ -1,4 +1,4 @@
-"""What text inputs say: the base of every kind of event, and how events cross a process boundary.
+"""What text inputs say: the base of every kind of event.
 
 Each kind is a small frozen class beside the parser that makes it. What holds for a kind is said by its class: by what two
 lines say the same (`same_by`), who prints it (`by_launcher`, `prints_group_rank`), whether a healthy job prints it too
@@ -8,14 +8,11 @@ lines say the same (`same_by`), who prints it (`by_launcher`, `prints_group_rank
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
-from hangscope.checks import is_rank, wrong_field
 from hangscope.dataclass import dataclass
-from hangscope.frames import Frame, Stack
 from hangscope.regex import regex
 
 if TYPE_CHECKING:
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 LEAP = 2024  # the year that stamps without one are counted in
 
 _CLASSES: dict[str, type[Event]] = {}
-_HINTS: dict[str, dict[str, Any]] = {}
 _CAPITAL = regex(r"(?<=[a-z0-9])([A-Z])")
 
 
@@ -93,16 +89,10 @@ class Event:
         event: Self = line.event(cls, **fields)
         return event
 
-    def told(self) -> dict[str, Any]:
-        """Return the fields of the kind's own, without those that are not known."""
-        return {
-            name: value for name in own_fields(type(self)) if (value := getattr(self, name)) not in (None, ())
-        }
-
-    def to_row(self) -> tuple[Any, ...]:
-        """Return the event as a tuple of plain builtins."""
-        told = {name: _plain(value) for name, value in self.told().items()}
-        return (self.kind, *(getattr(self, name) for name in _BASE), told)
+    @staticmethod
+    def class_of(kind: Any) -> type[Event] | None:
+        """Return the class of a kind by its name."""
+        return _CLASSES.get(kind) if isinstance(kind, str) else None
 
 
 def in_leap_year(month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> float | None:
@@ -121,53 +111,8 @@ def since_new_year(seconds: float) -> float:
     return (day or 0.0) + moment.microsecond / 1e6
 
 
-_BASE: tuple[str, ...] = tuple(field.name for field in fields(Event))
-
-
-def own_fields(kind: type[Event]) -> tuple[str, ...]:
-    """Return the names of the fields that a kind has beside those of every event."""
-    return tuple(field.name for field in fields(kind) if field.name not in _BASE)
-
-
-def from_row(row: Iterable[Any]) -> Event:
-    """Return the event that `to_row` wrote. Raises KeyError, TypeError or ValueError for anything else."""
-    kind, *base, told = row
-    made = _CLASSES[kind]
-    own = {name: _typed(hint, told[name]) for name, hint in _hints(made).items() if name in told}
-    return made(*base, **own)
-
-
-def problem_of(event: Event) -> str:
-    """Return what of an event that comes from a file is not of the form that a parser gives it; empty for a proper one."""
-    if (name := wrong_field(event)) is not None:
-        return f"the field {name} of an event {event.kind}"
-    return "" if is_rank(event.rank) and is_rank(event.group_rank) else "an event's rank"
-
-
-def _hints(kind: type[Event]) -> dict[str, Any]:
-    """Return the declared type of each field that a kind adds, or for `Event` itself of those that every event has."""
-    found = _HINTS.get(kind.kind)
-    if found is None:
-        hints = get_type_hints(kind)
-        found = _HINTS[kind.kind] = {
-            name: hints[name] for name in (_BASE if kind is Event else own_fields(kind))
-        }
-    return found
-
-
 @cache
 def hints_of(kind: Any) -> dict[str, Any]:
     """Return the declared type of each field of a kind."""
-    return {**_hints(Event), **_hints(kind)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Frame):
-        return (value.name, value.file, value.line)
-    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
-
-
-def _typed(hint: Any, value: Any) -> Any:
-    if hint == Stack:
-        return tuple(Frame(*row) for row in value)
-    return value
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}

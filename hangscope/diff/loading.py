@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hangscope.codec import ShapeError, from_plain
 from hangscope.errors import NoInputError
 from hangscope.report.schema.document import SCHEMA, Document
-from hangscope.report.schema.plain import ShapeError, from_plain
 from hangscope.report.spans import without_spans
 from hangscope.report.words import clean
 

@@ -10,8 +10,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from hangscope.codec import to_plain
 from hangscope.report.schema.document import Document
-from hangscope.report.schema.plain import to_plain
 
 
 def report_data(document: Document) -> dict[str, Any]:

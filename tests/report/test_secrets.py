@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from hangscope.codec import to_plain
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.masking.walk import change_texts, texts_in
-from hangscope.report.schema.plain import to_plain
 from tests.report.samples import document
 from tests.report.secret_shapes import HARMLESS, SECRETS, expand
 

@@ -7,9 +7,6 @@ NCCL prints no name that holds in every release: `commId` for all communicators 
 
 from __future__ import annotations
 
-from dataclasses import astuple
-from typing import Any
-
 from hangscope.dataclass import dataclass
 from hangscope.incident import ASSUMED
 
@@ -59,10 +56,6 @@ class Communicator:
     def is_split(self) -> bool:
         """Whether it was made from another communicator."""
         return self.split is not None
-
-    def to_row(self) -> tuple[Any, ...]:
-        """Return the fields as a tuple; `Communicator(*row)` is the inverse."""
-        return astuple(self)
 
 
 def name_communicators(communicators: list[Communicator]) -> None:

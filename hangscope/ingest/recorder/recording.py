@@ -13,6 +13,7 @@ from array import array
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hangscope.codec import from_row, to_row
 from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.recorder.calls.own_sizes import OwnSizes
@@ -134,7 +135,7 @@ class Recording:
             "calls": pickle.dumps((self.kinds, self.stacks), protocol=5),
             "columns": {name: column.tobytes() for name, column in self.columns.items()},
             "own_sizes": None if self.own_sizes is None else self.own_sizes.to_wire(),
-            "notes": [note.to_row() for note in self.notes],
+            "notes": to_row(self.notes),
         }
 
     @classmethod
@@ -168,7 +169,7 @@ class Recording:
                 array(code, data) if name in _OWN_COLUMNS else interner.column(code, data)
             )
         recording.own_sizes = OwnSizes.from_wire(wire["own_sizes"]) if wire["own_sizes"] else None
-        recording.notes = [Note(*row) for row in wire["notes"]]
+        recording.notes = from_row(list[Note], wire["notes"])
         if left_out:
             text = f"the members of {left_out:,} groups were not taken: all files together list more than any job has"
             recording.notes.append(Note("too_many_members", text, hint="a file is damaged or forged"))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hangscope.codec import to_row
+from hangscope.errors import Note
+
 #: {"kind", "status", "reason", "recordings", "events", "threads", "notes", "log", "nccl"}; the rows of `Recording`,
 #: `Event` and `Note` as tuples
 Wire = dict[str, Any]
@@ -28,7 +31,10 @@ def answer(kind: str, status: str = "used", reason: str = "") -> Wire:
 
 def failed(kind: str, code: str, message: str, hint: str = "") -> Wire:
     """Return the answer for a file that could not be used."""
-    return {**answer(kind, status="failed", reason=message), "notes": [(code, message, None, None, hint)]}
+    return {
+        **answer(kind, status="failed", reason=message),
+        "notes": [to_row(Note(code, message, hint=hint))],
+    }
 
 
 def share(wire: Wire, known: dict[bytes, bytes]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field, replace
 from itertools import pairwise
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from hangscope.dataclass import dataclass
 from hangscope.errors import Note
-from hangscope.events import Event, from_row
+from hangscope.events import Event
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.job_logs import announced, endings, engines, faults
 from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
@@ -83,43 +83,6 @@ class LogReading:
     local_to_global: dict[tuple[str, int], int] = field(default_factory=dict)
     tail: tuple[str, ...] = ()
     of_a_job: bool = False
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the plain-builtins form."""
-        return {
-            "file": self.file,
-            "events": [event.to_row() for event in self.events],
-            "recordings": [recording.to_wire() for recording in self.recordings],
-            "notes": [note.to_row() for note in self.notes],
-            "lines": self.lines,
-            "size": self.size,
-            "rank": self.rank,
-            "local_rank": self.local_rank,
-            "attempt": self.attempt,
-            "local_to_global": [
-                (host, local, rank) for (host, local), rank in sorted(self.local_to_global.items())
-            ],
-            "tail": self.tail,
-            "of_a_job": self.of_a_job,
-        }
-
-    @classmethod
-    def from_wire(cls, wire: dict[str, Any]) -> LogReading:
-        """Return the reading that `to_wire` wrote."""
-        return cls(
-            file=wire["file"],
-            events=[from_row(row) for row in wire["events"]],
-            recordings=[Recording.from_wire(row) for row in wire["recordings"]],
-            notes=[Note(*row) for row in wire["notes"]],
-            lines=wire["lines"],
-            size=wire["size"],
-            rank=wire["rank"],
-            local_rank=wire["local_rank"],
-            attempt=wire["attempt"],
-            local_to_global={(host, local): rank for host, local, rank in wire["local_to_global"]},
-            tail=tuple(wire.get("tail", ())),
-            of_a_job=bool(wire.get("of_a_job")),
-        )
 
 
 def only_writer(log: LogReading) -> int | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 
+from hangscope.codec import from_row
 from hangscope.dataclass import dataclass
 from hangscope.errors import Note
-from hangscope.events import Event, from_row
-from hangscope.frames import Frame, Stack
+from hangscope.events import Event
+from hangscope.frames import Stack
 from hangscope.ingest.nccl import init, warn  # noqa: F401 - their kinds of events come back from children
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.ras import snapshot  # noqa: F401
@@ -53,24 +54,21 @@ class Reading:
     @classmethod
     def from_wire(cls, file: str, wire: Wire, interner: Interner | None = None) -> Reading:
         """Return the reading of `file` from what `reader.read_file` answered."""
-        log = LogReading.from_wire(wire["log"]) if wire["log"] else None
         nccl = wire["nccl"] or {"recordings": (), "communicators": ()}
-        notes = [Note(code, message, file, line, hint) for code, message, _, line, hint in wire["notes"]]
+        log = from_row(LogReading, wire["log"]) if wire["log"] else None
+        notes = [replace(note, file=file) for note in from_row(list[Note], wire["notes"])]
         return cls(
             file=file,
             kind=wire["kind"],
             status=wire["status"],
             reason=wire["reason"],
             recordings=[Recording.from_wire(r, interner) for r in wire["recordings"]],
-            events=[from_row(row) for row in wire["events"]],
-            threads=[
-                Thread(name, tuple(Frame(*f) for f in stack), main, rank, pid)
-                for name, stack, main, rank, pid in wire["threads"]
-            ],
+            events=from_row(list[Event], wire["events"]),
+            threads=from_row(list[Thread], wire["threads"]),
             notes=notes + (log.notes if log else []),
             log=log,
             nccl_recordings=[Recording.from_wire(r, interner) for r in nccl["recordings"]],
-            communicators=[Communicator(*row) for row in nccl["communicators"]],
+            communicators=from_row(list[Communicator], nccl["communicators"]),
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from hangscope.codec import to_fields, to_row
 from hangscope.errors import Note
 from hangscope.incident import Event
 from hangscope.ingest.workers.answer import Wire, answer
@@ -33,7 +34,7 @@ def read_stacks(stream: BinaryIO, shown: str) -> Wire:
     stream.seek(0)
     log, reading = _read_log(stream, shown)
     told["threads"] = _thread_rows(placed(processes, reading))
-    return _with_log(told, log)
+    return _with_log(told, log, reading)
 
 
 def _read_log(stream: BinaryIO, shown: str) -> tuple[Wire, LogReading]:
@@ -47,14 +48,14 @@ def _read_log(stream: BinaryIO, shown: str) -> tuple[Wire, LogReading]:
     nccl, late = NcclParser(), LateStackParser()
     told = answer("log")
     reading = log_reading.read_log(stream, shown, (nccl, late))
-    told["log"] = reading.to_wire()
+    told["log"] = to_fields(reading)
     told["threads"] = _thread_rows(placed(late.processes(), reading))
-    told["notes"] = [note.to_row() for note in nccl.notes]
+    told["notes"] = to_row(nccl.notes)
     stream.seek(0)
     told["recordings"] = [recording.to_wire() for recording in shown_recordings(stream.read(BYTES_READ))]
     told["nccl"] = {
         "recordings": [recording.to_wire() for recording in nccl.recordings()],
-        "communicators": [communicator.to_row() for communicator in nccl.communicators()],
+        "communicators": to_row(nccl.communicators()),
     }
     return told, reading
 
@@ -62,7 +63,7 @@ def _read_log(stream: BinaryIO, shown: str) -> tuple[Wire, LogReading]:
 def _thread_rows(processes: Sequence[ProcessStacks]) -> list[tuple[Any, ...]]:
     ranked = [process for process in processes if process.rank is not None]
     return [
-        (name, [(f.name, f.file, f.line) for f in stack], main, process.rank, process.pid)
+        (name, to_row(stack), main, process.rank, process.pid)
         for process in ranked or processes
         for name, stack, main in process.threads
     ]
@@ -75,7 +76,7 @@ def read_ras(stream: BinaryIO, shown: str) -> Wire:
     snapshots, notes = ras.read(stream.read(), shown)
     stream.seek(0)
     told = with_events("ras", [event for snapshot in snapshots for event in snapshot.events], notes)
-    return _with_log(told, read_log(stream, shown))
+    return _with_log(told, *_read_log(stream, shown))
 
 
 def read_inspector(stream: BinaryIO, shown: str) -> Wire:
@@ -88,8 +89,8 @@ def read_inspector(stream: BinaryIO, shown: str) -> Wire:
 def with_events(kind: str, events: Sequence[Event], notes: list[Note]) -> Wire:
     """Return an answer of events alone."""
     told = answer(kind)
-    told["events"] = [event.to_row() for event in events]
-    told["notes"] = [note.to_row() for note in notes]
+    told["events"] = to_row(list(events))
+    told["notes"] = to_row(notes)
     return told
 
 
@@ -108,14 +109,14 @@ def tells(told: Wire) -> bool:
     )
 
 
-def _with_log(told: Wire, log: Wire) -> Wire:
+def _with_log(told: Wire, log: Wire, reading: LogReading) -> Wire:
     """Return the answer with what the same file says as a log; the log's alone where there is nothing else."""
     if not told["threads"] and not told["events"]:
         told_of = tells(log) or told["kind"] == "stacks" or (log["log"] and log["log"]["of_a_job"])
         return log if told_of else told
     log["threads"], told = [], {**told, "threads": told["threads"] or log["threads"]}
     # gdb's Python frames look like those of a traceback without an end
-    log["log"]["events"] = [row for row in log["log"]["events"] if not row[-1].get("truncated")]
+    log["log"]["events"] = to_row([e for e in reading.events if not getattr(e, "truncated", False)])
     if not tells(log):
         return told
     recordings = told["recordings"] or log["recordings"]

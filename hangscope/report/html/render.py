@@ -16,13 +16,13 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
+from hangscope.codec import to_plain
 from hangscope.report.html.glossary import WORDS, causes, words
 from hangscope.report.html.page import build_page
 from hangscope.report.html.templates import page_environment
 from hangscope.report.json import report_data
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import DetailData
-from hangscope.report.schema.plain import to_plain
 from hangscope.report.spans import with_spans
 from hangscope.report.words import STATE_WORDS, rank_words, some_ranks
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+from hangscope.codec import from_row, to_fields
 from hangscope.ingest.workers.log_reading import LogReading, read_log
 
 
@@ -14,7 +15,7 @@ def read(text: str, name: str) -> LogReading:
 def test_the_end_of_a_ranks_log_is_kept_as_it_stands() -> None:
     log = read("\n".join(f"step {n} loss 0.{n}" for n in range(50)) + "\n\n", "rank3.err")
     assert log.tail == tuple(f"step {n} loss 0.{n}" for n in range(42, 50))
-    assert LogReading.from_wire(log.to_wire()).tail == log.tail
+    assert from_row(LogReading, to_fields(log)).tail == log.tail
 
 
 def test_of_a_progress_bar_its_last_state() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.codec import from_row, to_row
 from hangscope.errors import Note
 from hangscope.incident import Event, State
 from hangscope.ingest.lines.prefixes import strip_prefix
@@ -47,7 +48,7 @@ def read(folder: Path, answer: Answer) -> tuple[Joined, list[Event], list[Note]]
             found = scan(stream, file, [parser])
         # As from a child process: both cross over as builtins.
         recordings += [Recording.from_wire(r.to_wire()) for r in parser.recordings()]
-        communicators += [Communicator(*c.to_row()) for c in parser.communicators()]
+        communicators += from_row(list[Communicator], to_row(parser.communicators()))
         events += found.events
         notes += found.notes + parser.notes
     joined = join_processes(recordings, communicators)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hangscope.codec import from_row, to_fields
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.identity import identity
@@ -122,7 +123,7 @@ def test_wire_form_is_builtins_and_whole() -> None:
     reading = read(
         f"[default1]:[rank9]: {CLOSED}[rank0]: Ranks 1, 3 failed to pass monitoredBarrier in 8 ms\n"
     )
-    again = LogReading.from_wire(marshal.loads(marshal.dumps(reading.to_wire())))
+    again = from_row(LogReading, marshal.loads(marshal.dumps(to_fields(reading))))
     assert again == reading and len(again.events) == 3
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hangscope.checks import is_number
+from hangscope.codec import is_number
 from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
