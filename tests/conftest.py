@@ -115,12 +115,17 @@ def unclear(healthy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+#: Folders whose tests are all slow: real processes under watch, and properties over many incidents.
+SLOW = (ROOT / "tests" / "live", ROOT / "tests" / "properties")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the jobs that take a while, unless they are asked for."""
-    if not os.environ.get("HANGSCOPE_REAL_JOBS"):
-        for item in items:
-            if item.get_closest_marker("real"):
-                item.add_marker(pytest.mark.skip(reason=REAL))
+    """Mark the folders of slow tests, and skip the real jobs unless they are asked for."""
+    for item in items:
+        if any(folder in item.path.parents for folder in SLOW):
+            item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("real") and not os.environ.get("HANGSCOPE_REAL_JOBS"):
+            item.add_marker(pytest.mark.skip(reason=REAL))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 import hangscope
 
+pytestmark = pytest.mark.slow
+
 DOC = (Path(__file__).parents[2] / "docs" / "capture.md").read_text()
 PYTHON = re.findall(r"^```python\n(.*?)^```", DOC, re.M | re.S)
 SHELL = re.findall(r"^```bash\n(.*?)^```", DOC, re.M | re.S)

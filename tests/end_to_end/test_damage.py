@@ -20,6 +20,8 @@ from hangscope.api import Report
 from tests.conftest import analyze
 from tests.dump_writer import stuck, write_all
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def folder() -> Iterator[Path]:

@@ -13,6 +13,8 @@ import hangscope
 from tests.conftest import FIXTURES
 from tests.golden_reports import FOLDER, INCIDENTS, PAGES, render
 
+pytestmark = pytest.mark.slow
+
 FORMATS = {
     "text": "report.to_text(width=100)",
     "json": "report.to_json()",

@@ -20,6 +20,8 @@ from .test_readme import ROOT, block
 sys.path.append(str(ROOT / "benchmarks"))
 from dump_generator import Job, generate
 
+pytestmark = pytest.mark.slow
+
 SHOW = 'print(report.to_json(), end="", flush=True)\n'
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SOURCE = Path(__file__).with_name("failing_disk") / "failing_disk.c"
 
 

@@ -14,6 +14,8 @@ import pytest
 from hangscope.demo import DemoError, freeze, run_job, runner, scenarios
 from hangscope.demo.runner import Job
 
+pytestmark = pytest.mark.slow
+
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 INCIDENTS = sorted(path.parent for path in FIXTURES.glob("*/incident.json"))
 

@@ -16,6 +16,8 @@ from hangscope.ingest.workers import answer, reader
 from tests.conftest import FIXTURES
 from tests.dump_writer import stuck, write_all
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:

@@ -12,6 +12,8 @@ import pytest
 
 from tests.conftest import FIXTURES, INCIDENTS, analyze
 
+pytestmark = pytest.mark.slow
+
 INPUTS = {
     "dumps": ["dumps"],
     "logs": ["logs"],

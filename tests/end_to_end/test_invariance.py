@@ -16,6 +16,8 @@ from hangscope.api import Report
 from tests.conftest import FIXTURES, analyze
 from tests.dump_writer import Recorder, job, stuck, world
 
+pytestmark = pytest.mark.slow
+
 #: every naming that is documented: `r` is the rank, `n` its node
 NAMINGS = (
     "nccl_trace_rank_{r}",

@@ -17,6 +17,8 @@ from tests.nccl_jobs import Answer, incident_lines, write_incident
 from tests.nccl_writer import Comm, NcclWriter, Proc
 from tests.text_lines import timeout
 
+pytestmark = pytest.mark.slow
+
 Version = tuple[int, int, int]
 VERSIONS: list[Version] = [
     (2, 4, 8), (2, 12, 12), (2, 16, 5), (2, 18, 3), (2, 21, 5), (2, 23, 4), (2, 24, 3), (2, 27, 3), (2, 29, 2), (2, 30, 7),

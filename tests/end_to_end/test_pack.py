@@ -28,6 +28,8 @@ from tests.conftest import FIXTURES, Run, analyze
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from dump_generator import Job, generate
 
+pytestmark = pytest.mark.slow
+
 REAL = [
     "rank_conditional_barrier",
     "stuck_loader",

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 INCIDENT = ROOT / "fixtures" / "rank_conditional_barrier" / "dumps"
 TEMPLATES = sorted(path.name for path in (ROOT / "report_templates").iterdir())

@@ -12,6 +12,8 @@ import pytest
 
 from tests.conftest import FIXTURES, Run
 
+pytestmark = pytest.mark.slow
+
 INCIDENT = FIXTURES / "rank_conditional_barrier" / "dumps"
 
 

@@ -36,6 +36,8 @@ from tests.in_thread import InThisThread
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from dump_generator import LAYOUTS, PREFIX, Job, generate
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -21,6 +21,8 @@ from tests.simulator.layouts import KINDS, make_layout
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from answers import lower_bound
 
+pytestmark = pytest.mark.slow
+
 HERE = Where(0, 0, "forward")
 PAIR = Group(0, "0", "default_pg", (0, 1))
 TRIO = Group(0, "0", "default_pg", (0, 1, 2))

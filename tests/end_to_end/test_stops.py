@@ -10,6 +10,8 @@ import hangscope
 from hangscope.conclusion import Verdict
 from tests.conftest import analyze
 
+pytestmark = pytest.mark.slow
+
 WATCHDOG = (
     "[rank{rank}]:[E1014 08:41:55.070415220 ProcessGroupNCCL.cpp:616] [Rank {local}] Watchdog caught collective operation timeout: "
     "WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={n}, NumelOut={out}, Timeout(ms)=600000) ran for 600031 milliseconds before timing out."

@@ -15,6 +15,8 @@ from hangscope.report.markdown import render_markdown
 from hangscope.report.words import clean
 from tests.conftest import Run, analyze
 
+pytestmark = pytest.mark.slow
+
 PIPE = subprocess.PIPE
 
 

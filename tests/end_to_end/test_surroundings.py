@@ -21,6 +21,8 @@ from tests.in_thread import InThisThread
 fsspec = pytest.importorskip("fsspec")
 from fsspec.implementations.local import LocalFileSystem  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def copied(hang: Path, folder: Path) -> Path:
     shutil.copytree(hang, folder / "job")

@@ -12,6 +12,8 @@ import pytest
 
 from hangscope.knowledge.catalog import CATALOG
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 

@@ -13,6 +13,8 @@ from hangscope.errors import NoInputError
 from tests.conftest import analyze
 from tests.simulator import FAULTS, WAYS, write_incident
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(100, 103)
 
 
