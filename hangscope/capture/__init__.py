@@ -20,7 +20,7 @@ def start(folder: str | os.PathLike[str]) -> bool:
     """Start the agent in this rank, and return whether it runs.
 
     From then on `touch FOLDER/trigger` (on a disk that all nodes see) leaves all ranks' stacks and recorders, a rank
-    that stands still for half a minute leaves its own, and so does one that is ended by SIGTERM.
+    that stalls for half a minute leaves its own.
     """
     try:
         path = Path(folder).absolute()

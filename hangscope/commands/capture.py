@@ -64,8 +64,8 @@ def _processes(pids: tuple[int, ...], job: str | None) -> list[Process]:
     from hangscope.live.look import processes as table
 
     if job:
-        folder = RunFolder.of_job(job)
-        if not folder.agent.is_dir():
+        folder = RunFolder.of_job(job).latest()
+        if not folder.is_of_run:
             raise UsageError(
                 f"{job} is not the folder of a `hangscope run`", "give the process id of the launcher instead"
             )
@@ -98,7 +98,7 @@ def _folder(
     uid = os.geteuid() if user is None else user.uid
     named = {process.folder for process in found if process.folder}
     if job or (not directory and len(named) == 1 and RunFolder(Path(*named)).is_run_of(uid)):
-        path = Path(job).absolute() if job else Path(*named)
+        path = RunFolder.of_job(job).latest().path if job else Path(*named)
         if user is not None:
             continue_as(user)
         return path, RunFolder(path)

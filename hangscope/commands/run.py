@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import click
@@ -10,13 +9,21 @@ import click
 from hangscope.errors import UsageError
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--dir", "directory", metavar="DIR", help="Where everything goes (default: hangscope-<job>).")
 @click.option(
     "--hang-timeout",
     type=click.FloatRange(1.0),
     metavar="S",
     help="Look at the job when it makes no progress for S seconds (default: off).",
+)
+@click.option(
+    "--init-timeout",
+    type=click.FloatRange(1.0),
+    default=900.0,
+    show_default=True,
+    metavar="S",
+    help="Look at it when it has made no first progress S seconds after its start.",
 )
 @click.option(
     "--on-hang",
@@ -35,21 +42,28 @@ from hangscope.errors import UsageError
 def run(
     directory: str | None,
     hang_timeout: float | None,
+    init_timeout: float,
     on_hang: str,
     summary: str | None,
     quiet: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Run COMMAND, and leave a report when it fails, is ended or stands still.
+    """Run COMMAND, and leave a report when it fails, is ended or stalls.
 
-    Sets the recorder's variables (never one that you have set), loads a small agent into the ranks, passes output,
-    signals and the exit code through, and writes everything to hangscope-<job>/. On several nodes give all of them the
-    same --dir on a shared disk.
+    The command gets this terminal, stdin, stdout, stderr and every signal, and its exit code is ours. It runs whatever
+    happens to the watcher. The ranks get the recorder's variables (never one that you have set) and a small agent; everything
+    is written to hangscope-<job>/. On several nodes give all of them the same --dir on a shared disk.
     """
     if on_hang != "report" and hang_timeout is None:
         raise UsageError(f"--on-hang {on_hang} does nothing without --hang-timeout", "--hang-timeout 900")
-    from hangscope.live.watch.command import exit_like
-    from hangscope.live.watch.runner import Options, Runner
+    from hangscope.live.watch.command import CannotStart, exit_like
+    from hangscope.live.watch.options import Options
+    from hangscope.live.watch.supervisor import Supervisor
 
-    runner = Runner(command, Options(directory, hang_timeout, on_hang, summary, quiet), os.environ)
-    sys.exit(exit_like(runner.run()))
+    options = Options(directory, hang_timeout, init_timeout, on_hang, summary, quiet)
+    try:
+        code = Supervisor(command, options).run()
+    except CannotStart as error:
+        click.echo(f"hangscope: {error}", err=True)
+        sys.exit(error.code)
+    sys.exit(exit_like(code))

@@ -1,33 +1,37 @@
 """The folder of a run: what lies where. `analyze` reads it as it is.
 
 report.html report.json        the report
-run.json                       the command, its settings, how it ended
-launcher/HOST.{out,err}        what the command printed on a node
+launcher/HOST.run              the command, its settings, how it ended
+launcher/HOST.{out,err}        what the command and its ranks printed, if they print into files
+launcher/HOST.PID.{out,err}    what a Python launcher printed
 logs/restart_N/rank_R.{out,err}    what each rank printed
 dumps/                         what torch's watchdog writes by itself
-capture_NN/                    one look at the job that was alive: stacks and recorders
-stall/ at_end/                 what ranks left unasked, and when they were ended
+capture_NN/                    one snapshot of the job while it was alive: stacks and recorders
+stall/ at_end/                 what ranks wrote unasked: when they stalled, and at an uncaught exception
+stalls.txt                     stalls that resolved themselves
 trigger                        its modification time asks all ranks of all nodes for a capture
-agent/                         the copy of the agent that the ranks load
+nodes/                         the nodes that take part
+attempt-N/                     the same again for each later run with this folder, from 2 on
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from hangscope.dataclass import dataclass
-from hangscope.errors import UsageError
 from hangscope.output import replace_file
 
-_AGENT = Path(__file__).with_name("agent")
-_AGENT_FILES = (_AGENT / "sitecustomize.py", *sorted((_AGENT / "hangscope_agent").glob("*.py")))
+_MOST_ATTEMPTS = 10_000
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The folder of one run of one job, shared by its nodes where the disk is."""
+    """The folder of one run of one job, shared by its nodes if the disk is."""
 
     path: Path
 
@@ -41,39 +45,44 @@ class RunFolder:
         )
         return cls(Path.cwd() / f"hangscope-{job or os.getpid()}")
 
-    def make(self) -> None:
-        """Make the folders and copy the agent; raises UsageError where that cannot be.
+    def make(self, join: bool = False) -> RunFolder:
+        """Make this folder and return it, or the next `attempt-N/` in it if an earlier run has used it.
 
-        A folder that holds a report is that of an earlier run, and its evidence would be mixed with this one's.
+        Nobody else may be able to write into it. `join` says that the run in it is still going on, on another node, and is
+        ours. Raises OSError.
         """
-        if self.report.exists():
-            raise UsageError(
-                f"{self.path} holds the report of an earlier run", "remove it, or choose another --dir"
-            )
-        try:
-            for name in ("launcher", "dumps", "agent"):
-                (self.path / name).mkdir(parents=True, exist_ok=True)
-            for file in _AGENT_FILES:
-                target = self.agent / file.relative_to(_AGENT)
-                target.parent.mkdir(exist_ok=True)
-                leave(target, file.read_bytes())
-        except OSError as error:
-            raise UsageError(
-                f"{self.path} cannot be written: {error.strerror or error}", "choose another place with --dir"
-            ) from None
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        place = self.path
+        for number in range(2, _MOST_ATTEMPTS):
+            make_private(place)
+            try:
+                (place / "nodes").mkdir(0o700)
+            except FileExistsError:
+                if not join:
+                    place = self.path / f"attempt-{number}"
+                    continue
+            break
+        for name in ("launcher", "dumps"):
+            make_private(place / name)
+        return RunFolder(place)
+
+    def latest(self) -> RunFolder:
+        """Return the folder of the last run that used this one."""
+        numbers = [int(n) for p in self.path.glob("attempt-*") if (n := p.name[8:]).isdecimal()]
+        return RunFolder(self.path / f"attempt-{max(numbers)}") if numbers else self
 
     def is_run_of(self, uid: int) -> bool:
         """Return whether it is there as the folder of a run, itself and not by a link, and belongs to a user."""
         try:
             info = os.lstat(self.path)
-            return stat.S_ISDIR(info.st_mode) and info.st_uid == uid and self.agent.is_dir()
+            return stat.S_ISDIR(info.st_mode) and info.st_uid == uid and self.is_of_run
         except (OSError, ValueError):
             return False
 
     @property
-    def agent(self) -> Path:
-        """Return the folder that goes onto PYTHONPATH."""
-        return self.path / "agent"
+    def is_of_run(self) -> bool:
+        """Whether `hangscope run` has made it."""
+        return (self.path / "nodes").is_dir()
 
     @property
     def report(self) -> Path:
@@ -94,13 +103,14 @@ class RunFolder:
         """Return the folder of one capture."""
         return self.path / f"capture_{number:02d}"
 
-    def captures(self) -> int:
-        """Return how many captures there are."""
-        names = (path.name.removeprefix("capture_") for path in self.path.glob("capture_*"))
-        return max((int(name) for name in names if name.isdecimal()), default=0)
+    def captures(self, known: int = 0) -> int:
+        """Return the number of the last capture, at least `known`; the cost does not depend on what else is in the folder."""
+        while self.capture(known + 1).exists():
+            known += 1
+        return known
 
     def before_the_end(self) -> list[Path]:
-        """Return what was left of a job that stood still before it was ended; nothing where it did not."""
+        """Return what was left of a job that stalled before it was ended; nothing if it did not."""
         left = (*sorted(self.path.glob("capture_*")), self.path / "stall")
         still = [path for path in left if _holds_files(path)]
         return (
@@ -108,6 +118,41 @@ class RunFolder:
             if still
             else []
         )
+
+
+def make_private(path: Path) -> None:
+    """Make a folder that nobody else may enter, or check that an existing one is ours alone. Raises OSError."""
+    with suppress(FileExistsError):
+        path.mkdir(0o700)
+    for found in (
+        path.lstat(),
+        path.stat(),
+    ):  # a link, which another user may have planted, and what it points to
+        if found.st_uid != os.geteuid():
+            raise PermissionError(0, f"it belongs to another user (uid {found.st_uid})", str(path))
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(0, "it is not a folder", str(path))
+    if found.st_mode & _OTHERS_WRITE:
+        raise PermissionError(0, "other users may write into it (chmod go-w)", str(path))
+
+
+def make_anywhere(given: str | None, problems: list[str]) -> RunFolder | None:
+    """Make the folder of a run, in the temporary folder if it cannot be where it should; None if it cannot be anywhere.
+
+    `problems` gets a sentence for each place that could not be used.
+    """
+    wanted = RunFolder.of_job(given)
+    try:
+        from hangscope.live.watch.nodes import may_join
+
+        return wanted.make(join=may_join(wanted.path))
+    except OSError as error:
+        problems.append(f"{wanted.path} is not used: {error.strerror or error}")
+    try:
+        return RunFolder(Path(tempfile.mkdtemp(prefix="hangscope-"))).make()
+    except OSError as error:
+        problems.append(f"nor is {tempfile.gettempdir()}: {error.strerror or error}")
+    return None
 
 
 def _holds_files(folder: Path) -> bool:

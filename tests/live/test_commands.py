@@ -71,7 +71,6 @@ def test_doctor_says_what_is_lacking_and_what_gives_it(run: Run, tmp_path: Path)
     ("words", "said"),
     [
         (("run", "--on-hang", "kill", "--", "true"), "--on-hang kill does nothing without --hang-timeout"),
-        (("run", "--", "./train.py"), "./train.py cannot be started: it was not found"),
         (("capture",), "give either process ids or --job FOLDER"),
         (("capture", "4194303"), "there is no process 4194303 on this node"),
         (("capture", "--job", "nothing"), "nothing is not the folder of a `hangscope run`"),

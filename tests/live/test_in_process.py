@@ -27,7 +27,7 @@ def test_a_script_can_start_the_agent_itself(tmp_path: Path, environment: dict[s
     write_job(tmp_path, RANK)
     with started([sys.executable, "launch.py", "2"], tmp_path, environment):
         stacks = [tmp_path / "left" / "capture_01" / f"stack_rank_{rank}.txt" for rank in range(2)]
-        until(lambda: len(list((tmp_path / "left").glob("at_end/*"))) == 2)
+        until(lambda: len(list((tmp_path / "left").glob("logs/*/*.out"))) == 2)
         (tmp_path / "left" / "trigger").touch()
         until(lambda: all(path.exists() for path in stacks))
         assert "in wait_here" in stacks[1].read_text()

@@ -33,6 +33,8 @@ def train():
 train()
 """
 
+STALLED = progress.SHORT + 2.5  # s until a job that prints no more is taken for stalled
+
 
 def call(
     words: list[str], folder: Path, environment: dict[str, str], **more: str
@@ -54,7 +56,16 @@ def test_a_healthy_command_passes_through_and_leaves_no_report(
     done = call(["--", sys.executable, "-c", program], tmp_path, environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, bytes(range(256)), b"e")
     assert not (tmp_path / "left" / "report.html").exists()
-    assert [p.read_bytes() for p in sorted((tmp_path / "left" / "launcher").glob("*.out"))] == [done.stdout]
+
+
+def test_output_that_goes_into_a_file_is_copied(tmp_path: Path, environment: dict[str, str]) -> None:
+    with open(tmp_path / "log", "w") as log:
+        log.write("what was there before\n")
+        log.flush()
+        words = hangscope("run", "-q", "--dir", "left", "--", "sh", "-c", "echo out; echo err >&2")
+        subprocess.run(words, cwd=tmp_path, env=environment, stdout=log, stderr=log, timeout=60, check=True)
+    assert (tmp_path / "log").read_text() == "what was there before\nout\nerr\n"
+    assert [p.read_text() for p in (tmp_path / "left/launcher").glob("*.out")] == ["out\nerr\n"]
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -KILL $$", -9), ("kill -SEGV $$", -11)])
@@ -84,15 +95,25 @@ def test_what_the_user_has_set_stays(tmp_path: Path, environment: dict[str, str]
 
 
 def test_a_command_that_is_not_there_is_one_line(tmp_path: Path, environment: dict[str, str]) -> None:
-    done = call(["--", "no-such-command"], tmp_path, environment)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(b"hangscope: no-such-command cannot be started")
+    (tmp_path / "text").write_text("no program")
+    (tmp_path / "script").write_text("exit 3\n")
+    (tmp_path / "script").chmod(0o755)
+    ends = [call(["--", word], tmp_path, environment) for word in ("no-such-command", "./text", "./script")]
+    assert [(done.returncode, done.stdout) for done in ends] == [(127, b""), (126, b""), (3, b"")]
+    assert ends[0].stderr == b"hangscope: no-such-command: command not found\n"
 
 
-def test_the_folder_of_an_earlier_run_is_refused(tmp_path: Path, environment: dict[str, str]) -> None:
-    call(["-q", "--", "false"], tmp_path, environment)
-    done = call(["--", "true"], tmp_path, environment)
-    assert done.returncode == 2 and b"the report of an earlier run" in done.stderr
+def test_an_unknown_option_is_not_run_as_a_command(tmp_path: Path, environment: dict[str, str]) -> None:
+    done = call(["--hang-timout", "900", "echo", "ran"], tmp_path, environment)
+    assert (done.returncode, done.stdout) == (2, b"") and b"No such option" in done.stderr
+
+
+def test_each_run_with_one_folder_has_its_own_attempt(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "left").mkdir(0o700)
+    codes = [call(["-q", "--", "sh", "-c", f"exit {n}"], tmp_path, environment).returncode for n in (3, 4, 5)]
+    assert codes == [3, 4, 5]
+    reports = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("report.json"))
+    assert reports == ["left/attempt-2/report.json", "left/attempt-3/report.json", "left/report.json"]
 
 
 def test_a_signal_that_does_not_end_goes_to_the_command(tmp_path: Path, environment: dict[str, str]) -> None:
@@ -119,9 +140,10 @@ def test_the_users_own_sitecustomize_runs_and_the_agent_is_not_seen(
 def test_a_launcher_that_passes_on_the_python_path_alone_brings_the_agent_along(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    call(["-q", "--", "true"], tmp_path, environment)
+    seen = call(["-q", "--", "env"], tmp_path, environment).stdout.decode().splitlines()
     left = tmp_path / "left"
-    settings = {"PATH": environment["PATH"], "PYTHONPATH": str(left / "agent"), "RANK": "5"}
+    settings = {"PATH": environment["PATH"], "RANK": "5"}
+    settings |= dict(line.split("=", 1) for line in seen if line.startswith("PYTHON"))
     subprocess.run([sys.executable, "-c", "print('hi')"], env=settings, capture_output=True, check=True)
     assert (left / "logs" / "restart_0" / "rank_5.out").read_text() == "hi\n"
 
@@ -140,7 +162,7 @@ def test_each_ranks_output_is_kept_and_nothing_of_it_is_changed(
     assert done.returncode == 1
     assert sorted(done.stdout.decode().split("\n")) == ["", "out 0 ü", "out 1 ü", "raw", "raw"]
     logs = tmp_path / "left" / "logs" / "restart_0"
-    assert (logs / "rank_1.out").read_bytes() == "out 1 ü\nraw\n".encode()
+    assert (logs / "rank_1.out").read_bytes() == "out 1 ü\n".encode()
     assert (logs / "rank_0.err").read_text() == "WARNING:root:w0\n"
     assert "SystemError: gone" in (logs / "rank_1.err").read_text()
     report = json.loads((tmp_path / "left" / "report.json").read_text())
@@ -194,7 +216,7 @@ def test_evidence_comes_before_the_end(tmp_path: Path, environment: dict[str, st
     words = hangscope("run", "--dir", "left", "--", sys.executable, "launch.py", "2")
     with started(words, tmp_path, environment) as process:
         until(lambda: all((tmp_path / "left/logs/restart_0" / f"rank_{r}.out").exists() for r in range(2)))
-        time.sleep(progress.SHORT)
+        time.sleep(STALLED)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
         assert process.returncode == -signal.SIGINT
@@ -217,7 +239,7 @@ def test_a_job_that_makes_progress_is_not_taken_for_frozen(
         until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
-    assert "it was making progress" in said and not list((tmp_path / "left").glob("capture_*"))
+    assert "the job was making progress" in said and not list((tmp_path / "left").glob("capture_*"))
     told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
     assert told is None or told["culprit_ranks"] == []
 
@@ -227,8 +249,9 @@ def test_the_second_signal_does_not_wait(tmp_path: Path, environment: dict[str, 
     words = hangscope("run", "--dir", "left", "--", sys.executable, "launch.py", "2")
     with started(words, tmp_path, environment) as process:
         until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
+        time.sleep(STALLED)
         process.send_signal(signal.SIGTERM)
-        assert process.stderr is not None and "looking at the job" in process.stderr.readline()
+        assert process.stderr is not None and "looking at it first" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
         assert process.wait(8) == -signal.SIGTERM
     assert not left_in(tmp_path)
@@ -270,7 +293,7 @@ def test_a_container_without_user_and_home_is_enough(tmp_path: Path, environment
             cwd=tmp_path, env=bare, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == 0 and "rank 1: rank.py:11 in train" in done.stdout, done.stderr
-        time.sleep(progress.SHORT)
+        time.sleep(STALLED)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=60)
         assert process.returncode == -signal.SIGTERM
@@ -287,7 +310,7 @@ def test_a_folder_that_is_lost_costs_the_evidence_and_not_the_job(
         until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
         (tmp_path / "left").rename(tmp_path / "lost")
         (tmp_path / "left").touch()
-        time.sleep(1)
+        time.sleep(STALLED)
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=60)

@@ -1,6 +1,7 @@
-"""Start the agent in every Python process of the job, then hand over to the sitecustomize that this one stands before.
+"""Start the agent in every Python process of the job, then run the sitecustomize that this one hides.
 
-`hangscope run` puts a copy of this folder first on PYTHONPATH. Nothing here may raise or be seen by the program.
+`hangscope run` puts this folder, of its own installation, first on PYTHONPATH; it is taken off again here, before the program
+imports anything. Nothing here may raise or be seen by the program.
 """
 
 
@@ -11,9 +12,6 @@ def _start() -> None:
     from importlib.util import module_from_spec
 
     here = os.path.dirname(os.path.abspath(__file__))
-    os.environ.setdefault(
-        "HANGSCOPE_DIR", os.path.dirname(here)
-    )  # some launchers take only PYTHON* to other nodes
     try:
         import hangscope_agent  # type: ignore[import-not-found,unused-ignore]
 

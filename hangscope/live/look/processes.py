@@ -7,7 +7,9 @@ below a rank that was not given another one is its worker.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable
+from contextlib import suppress
 
 from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
@@ -36,6 +38,11 @@ class Process:
     def is_rank(self) -> bool:
         """Whether it is a rank itself, and no worker of one."""
         return self.rank is not None and self.worker_of is None
+
+    @property
+    def is_launcher(self) -> bool:
+        """Whether it is a known launcher of ranks."""
+        return self.rank is None and proc.launches(self.command)
 
 
 def job_of(pids: Iterable[int]) -> list[Process]:
@@ -67,6 +74,17 @@ def of_run(folder: str, run: str | None = None) -> list[Process]:
     return job_of(sorted(pids))
 
 
+def send(process: Process, number: int) -> None:
+    """Send a signal to a rank, if its number still is that process's: it runs with the same folder."""
+    with suppress(OSError):
+        handle = os.pidfd_open(process.pid)
+        try:
+            if proc.process_of(process.pid)[0].get("HANGSCOPE_DIR") == process.folder:
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
+
+
 def _read(pid: int, found: dict[int, Process]) -> Process | None:
     try:
         environment, command = proc.process_of(pid)
@@ -88,8 +106,7 @@ def _read(pid: int, found: dict[int, Process]) -> Process | None:
         and _is_python(above.command)
     ):
         rank, worker_of = above.rank, above.worker_of or above.pid
-    worlds = (environment.get(name, "") for name in proc.WORLD_NAMES)
-    world = next((int(v) for v in worlds if v.isdecimal() and len(v) < 8 and int(v) <= MOST_RANKS), None)
+    world = next((size for n in proc.WORLD_NAMES if (size := proc.number(environment.get(n)))), None)
     return Process(pid, rank, worker_of, world, tuple(command), folder, user.uid)
 
 

@@ -17,7 +17,8 @@ class Status:
 
     `by_calls` says that its calls tell of its progress, or will, as soon as it makes some; else what it prints does.
     `changes` counts how often its frontier was seen to have moved, `printed` bytes that it printed outside of imports, `moves` how often its main thread was
-    seen at another place; `work` is the long work it is known to be in (import, compile, save).
+    seen at another place; `work` is the long work it is known to be in (import, compile, save), `at` the user's line; `saves`
+    says that the program handles SIGTERM itself.
     """
 
     pid: int
@@ -28,6 +29,8 @@ class Status:
     printed: int
     moves: int
     work: str
+    at: str = ""
+    saves: bool = False
 
 
 class StatusReader:
@@ -57,6 +60,8 @@ class StatusReader:
                 int(told["printed"]),
                 int(told["moves"]),
                 str(told["work"]),
+                str(told["at"]),
+                bool(told["saves"]),
             )
         except (OSError, ValueError, KeyError, TypeError):
             self._paths.pop(pid, None)

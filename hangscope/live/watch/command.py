@@ -1,92 +1,72 @@
-"""The command that `hangscope run` starts: in a session of its own, so that a Ctrl-C reaches us first."""
+"""The command that `hangscope run` starts: as a shell would start it, with our streams, terminal and process group."""
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
-import select
 import shutil
 import signal
-import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import IO
 
-from hangscope.errors import UsageError
-
-#: Signals that are passed on at once, those that may announce an end (Slurm's `--signal`), and those that end a job.
-PASSED_ON = (signal.SIGWINCH, signal.SIGCONT)
-ANNOUNCING = (signal.SIGUSR1, signal.SIGUSR2)
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+_SHELL = "/bin/sh"
 
 
-def check(program: str) -> None:
-    """Raise UsageError where a program is not there or may not be run."""
-    if shutil.which(program) is None:
-        reason = "may not be run" if os.path.exists(program) else "was not found"
-        raise UsageError(f"{program} cannot be started: it {reason}", "the command goes behind `--`")
+class CannotStart(Exception):
+    """The command cannot be started; `code` is what a shell would exit with."""
+
+    def __init__(self, program: str, reason: str, code: int) -> None:
+        super().__init__(f"{program}: {reason}")
+        self.code = code
 
 
-class Command:
-    """One running command; `ended` is its return code as subprocess has it."""
+def find(program: str) -> str:
+    """Return the path of a program. Raises CannotStart."""
+    found = shutil.which(program)
+    if found is not None:
+        return found
+    folders = [""] if os.sep in program else os.get_exec_path()
+    if any(os.path.exists(os.path.join(folder, program)) for folder in folders):
+        raise CannotStart(program, "cannot be executed", NOT_EXECUTABLE)
+    raise CannotStart(program, "command not found", NOT_FOUND)
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
-        try:
-            self._process = subprocess.Popen(
-                list(words),
-                env=dict(environment),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                bufsize=0,
-            )
-        except OSError as error:
-            raise UsageError(
-                f"{words[0]} cannot be started: {error.strerror or error}", "the command goes behind `--`"
-            ) from None
-        self.pid = self._process.pid
-        self._end = select.poll()
-        self._is_told = False
-        with suppress(AttributeError, OSError):  # Linux before 5.3 has none, nor has every sandbox
-            self._end.register(os.pidfd_open(self.pid), select.POLLIN)
-            self._is_told = True
 
-    @property
-    def streams(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Return stdout and stderr."""
-        assert self._process.stdout is not None and self._process.stderr is not None
-        return self._process.stdout, self._process.stderr
+def start(path: str, words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Start a program and return its process id. Raises CannotStart.
 
-    @property
-    def ended(self) -> int | None:
-        """Return the return code, None while it runs."""
-        return self._process.poll()
+    Where no process can be made, this process becomes the command: it runs unwatched, but it runs.
+    """
+    try:
+        return _spawn(path, words, environment)
+    except OSError as error:
+        if error.errno == errno.ENOEXEC:  # a script without `#!`
+            return _spawn(_SHELL, [_SHELL, path, *words[1:]], environment)
+        if error.errno in (errno.EAGAIN, errno.ENOMEM):
+            for number in _IGNORED_BY_PYTHON:
+                signal.signal(number, signal.SIG_DFL)
+            os.execve(path, list(words), dict(environment))
+        code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
+        raise CannotStart(words[0], error.strerror or str(error), code) from None
 
-    def wait(self, timeout: float) -> int | None:
-        """Wait up to `timeout` seconds for the end, and return the return code or None."""
-        if self._is_told:  # subprocess itself would look twenty times a second
-            self._end.poll(1000 * timeout)
-            return self._process.poll()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout)
-        return self._process.returncode
 
-    def send(self, number: int, *, all_of_it: bool = False) -> None:
-        """Send a signal to the command, or to all of its group as a terminal's Ctrl-C does."""
-        with suppress(OSError):
-            if all_of_it:
-                os.killpg(self.pid, number)
-            else:
-                os.kill(self.pid, number)
+def _spawn(path: str, words: Sequence[str], environment: Mapping[str, str]) -> int:
+    return os.posix_spawn(path, list(words), dict(environment), setsigdef=_IGNORED_BY_PYTHON)
 
 
 def exit_like(code: int) -> int:
-    """Return the exit code of a command that has ended; where a signal ended it, end this process by the same."""
+    """Return the exit code of a command that has ended; if a signal ended it, end this process by the same signal."""
     if code >= 0:
         return code
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it would be a dump of the wrong process
     with suppress(OSError, ValueError):
         signal.signal(-code, signal.SIG_DFL)  # SIGKILL has no other
     os.kill(os.getpid(), -code)
-    return 128 - code
+    return 128 - code  # PID 1 of a container ignores the signals that it does not handle

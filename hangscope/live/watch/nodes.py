@@ -1,6 +1,7 @@
 """The nodes of a job that share a folder: who else is there, who writes the one report, and for how long to wait.
 
-Each runner puts a file of its own into `nodes/`; the one that first makes `nodes/reporter` writes the report.
+Each watcher has a file of its own in `nodes/`, which it touches every few seconds; the one that first makes
+`nodes/reporter` writes the report.
 """
 
 from __future__ import annotations
@@ -12,18 +13,27 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-_SAY = 5.0  # s at least between two words of a node that it is at work
+_SAY = 5.0  # s at least between two signs of life of a node, or two signs that it is at work
+_FRESH = 15.0  # s after its last sign of life for which a node is taken for alive
+_JOB = ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_ID", "PBS_JOBID", "LSB_JOBID")
 
 
 class Nodes:
     """The part of one node in the folder of a run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, run: int = 0) -> None:
         self._folder = folder / "nodes"
-        self.name = f"{socket.gethostname().split('.')[0]}.{os.getpid()}"
-        self._said = -_SAY
+        self.name = f"{_host()}.{run or os.getpid()}"
+        self._said = self._was_here = -_SAY
         self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / f"{self.name}.here").touch()
+        (self._folder / f"{self.name}.here").write_text(_job())
+
+    def alive(self) -> None:
+        """Show that this node is still there."""
+        if time.monotonic() - self._was_here >= _SAY:
+            self._was_here = time.monotonic()
+            with suppress(OSError):
+                os.utime(self._folder / f"{self.name}.here")
 
     def done(self) -> None:
         """Say that this node has left what it has."""
@@ -83,3 +93,33 @@ class Nodes:
             if not late or hurry() or time.monotonic() >= deadline:
                 return late
             time.sleep(0.2)
+
+
+def may_join(folder: Path) -> bool:
+    """Whether the run in a folder is our own job's, going on on another node.
+
+    A node of it has shown that it is alive within the last seconds, by the clock of the disk. Our own host is not in it yet, no
+    report is written, and the scheduler's numbers are the same.
+    """
+    nodes = folder / "nodes"
+    here = list(nodes.glob("*.here"))
+    if (
+        not here
+        or (folder / "report.json").exists()
+        or any(p.stem.rpartition(".")[0] == _host() for p in here)
+    ):
+        return False
+    probe = nodes / f".{_host()}.{os.getpid()}"
+    probe.touch()
+    now = probe.stat().st_mtime
+    probe.unlink()
+    alive = [p for p in here if now - p.stat().st_mtime < _FRESH and not p.with_suffix(".done").exists()]
+    return any(path.read_text() == _job() for path in alive)
+
+
+def _host() -> str:
+    return socket.gethostname().split(".")[0]
+
+
+def _job() -> str:
+    return " ".join(os.environ.get(name, "-") for name in _JOB)

@@ -1,10 +1,11 @@
 """Whether a job makes progress, and for how long it may make none.
 
-Progress is a call made or completed, where a recorder on this node tells of them, else what the ranks print, and what
-the command prints where no rank shows itself for half a minute. Time counts from the first progress of a rank, so that no
-import, no launcher's word and no start of a cluster is taken for a freeze. A job may pause for as long as it was
+Progress is a call issued or completed, if a recorder on this node reports them; else what the ranks print; else what
+processes of ranks without an agent write (to anything, sockets aside); and what the command prints into a file if no rank
+shows itself for half a minute. `timeout` counts from the first progress, so that no import, no launcher's line and no start
+of a cluster is taken for a freeze; until then `init_timeout` counts from the start. A job may pause for as long as it was
 asked to be given, or half as long again as the longest pause that it came back from: a checkpoint or an evaluation has
-its own time. A rank that is seen at work is given WORK times as long: its main thread moves and uses the processor, or it
+its own time. A rank that is at work is given WORK times as long: its main thread moves and uses the processor, or it
 compiles or saves, which may wait for a compiler or a disk. That counts on all nodes that share the folder.
 """
 
@@ -27,7 +28,8 @@ _BUSY = 0.2  # of a processor, for a rank whose main thread moves to be at work
 class Look:
     """What was seen at one moment: the clock in s, the ranks of this node, bytes that the command printed, processor seconds that main threads wanted.
 
-    `elsewhere` is a number that changes when another node says that its ranks are at work.
+    `elsewhere` is a number that changes when another node says that its ranks are at work. `silent` has what each rank
+    without an agent has written. `distributed` says that there are ranks, or a launcher that is to start some.
     """
 
     time: float
@@ -35,11 +37,13 @@ class Look:
     printed: int
     cpu: dict[int, float] = field(default_factory=dict)
     elsewhere: int = 0
+    silent: dict[int, int] = field(default_factory=dict)
+    distributed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a job has come, by what tells of it: `calls` or the `output` of ranks, else the output of the `launcher`."""
+    """How far a job has come, by what shows it: `calls`, `output` or writes (`written`) of ranks, else the output of the `launcher`."""
 
     told_by: str
     count: int
@@ -55,14 +59,16 @@ def mark_of(look: Look) -> Mark:
         return Mark("calls", calls)
     if look.ranks:
         return Mark("output", sum(rank.printed for rank in look.ranks if not rank.by_calls))
+    if look.silent:
+        return Mark("written", sum(look.silent.values()))
     return Mark("launcher", look.printed)
 
 
 class Patience:
-    """How long a job has stood still, and whether that is too long; `timeout` in seconds."""
+    """How long a job has made no progress, and whether that is too long; timeouts in seconds."""
 
-    def __init__(self, timeout: float = float("inf")) -> None:
-        self.timeout = timeout
+    def __init__(self, timeout: float = float("inf"), init_timeout: float = float("inf")) -> None:
+        self.timeout, self.init_timeout = timeout, init_timeout
         self.longest = 0.0
         self._mark: Mark | None = None
         self._first: float | None = None
@@ -86,13 +92,18 @@ class Patience:
             return False
         self.active = before is not None and _at_work(before, look)
         if self._since is None:
-            return False
+            return look.distributed and look.time - self._first >= self.init_timeout
         if self.active or (before is not None and before.elsewhere != look.elsewhere):
             self._at_work = look.time
         quiet, limit = look.time - self._since, self.limit
         if self._at_work is not None and look.time - self._at_work < limit:
             limit *= WORK
         return quiet >= limit
+
+    @property
+    def started(self) -> bool:
+        """Whether there was a first progress."""
+        return self._since is not None
 
     @property
     def limit(self) -> float:
@@ -112,10 +123,24 @@ class Patience:
 
 def _at_work(before: Look, now: Look) -> bool:
     """Return whether a rank was at work between two looks."""
+    return any(status.work for status in now.ranks) or bool(busy(before, now))
+
+
+def busy(before: Look, now: Look) -> set[int]:
+    """Return the processes of ranks that computed between two looks; a job with one of them may yet make progress.
+
+    The main thread used the processor and, as far as that is known, moved: it did not spin in a wait.
+    """
     moves = {status.pid: status.moves for status in before.ranks}
     elapsed = max(1e-3, now.time - before.time)
-    for status in now.ranks:
-        busy = (now.cpu.get(status.pid, 0.0) - before.cpu.get(status.pid, 0.0)) / elapsed >= _BUSY
-        if status.work or (busy and status.moves > moves.get(status.pid, status.moves)):
-            return True
-    return False
+    ran = {pid for pid, used in now.cpu.items() if (used - before.cpu.get(pid, used)) / elapsed >= _BUSY}
+    return ran - {status.pid for status in now.ranks if status.moves <= moves.get(status.pid, status.moves)}
+
+
+def written(pid: int) -> int:
+    """Return how many bytes a process has written so far: to files, pipes and terminals, what it sent aside."""
+    try:
+        with open(f"/proc/{pid}/io") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("wchar:"))
+    except (OSError, ValueError, StopIteration):
+        return 0

@@ -1,14 +1,16 @@
-"""The report of a run: who writes it, from what, and what is said of it on stderr."""
+"""The report of a run: who writes it, from what, and what is printed about it on stderr."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hangscope.live.folder import RunFolder, leave
+from hangscope.live.look.processes import Process
 from hangscope.live.watch.nodes import Nodes
 
 if TYPE_CHECKING:
@@ -25,12 +27,27 @@ class Reporting:
         self.world_size = 0
         self.here: set[int] = set()  # global ranks that were seen on this node
         self.missing: list[str] = []
+        self.problems: list[str] = []  # what could not be watched
+        self.status = ""  # of the last report
         self.settled = False  # a report names what froze: the ending that follows is no news
 
     def say(self, text: str) -> None:
         """Print a line on stderr."""
         if not self.quiet:
-            print(f"hangscope: {text}", file=sys.stderr, flush=True)
+            with suppress(OSError, ValueError):
+                print(f"hangscope: {text}", file=sys.stderr, flush=True)
+
+    def problem(self, text: str) -> None:
+        """Print what could not be watched, once, and keep it for the report."""
+        if text not in self.problems:
+            self.problems.append(text)
+            self.say(text)
+
+    def saw(self, processes: Sequence[Process]) -> None:
+        """Take note of the ranks that were seen, and of how many there are."""
+        sizes = [p.world_size or 0 for p in processes]
+        self.world_size = max([self.world_size, *sizes])
+        self.here.update(p.rank for p in processes if p.rank is not None)
 
     def report(
         self,
@@ -59,10 +76,12 @@ class Reporting:
         options = {"world_size": self.world_size} if self.world_size else {}
         paths = self.folder.before_the_end() if ended else []
         report = analyze_safely(paths or [self.folder.path], deadline=deadline, **options)
-        if (apart := self._ranks_elsewhere()) is not None:
-            report.document = replace(report.document, warnings=(*report.document.warnings, apart))
+        if more := [*self._ranks_elsewhere(), *self._problems()]:
+            report.document = replace(report.document, warnings=(*report.document.warnings, *more))
+        self.status = report.status
         if not self.quiet:
-            print(report.to_text(), file=sys.stderr, end="", flush=True)
+            with suppress(OSError, ValueError):
+                print(report.to_text(), file=sys.stderr, end="", flush=True)
         try:
             report.write_html(self.folder.report, force=True)
             leave(self.folder.json_report, report.to_json().encode())
@@ -80,7 +99,15 @@ class Reporting:
         if late:
             self.say(f"without {', '.join(sorted(late))}, which did not answer in {wait:g} s")
 
-    def _ranks_elsewhere(self) -> WarningPart | None:
+    def _problems(self) -> list[WarningPart]:
+        from hangscope.report.schema.document import WarningPart
+
+        return [
+            WarningPart(code="not_watched", file=None, line=None, message=text, hint="")
+            for text in self.problems
+        ]
+
+    def _ranks_elsewhere(self) -> list[WarningPart]:
         """Return what the report says of ranks whose node does not share the folder, with how to join the nodes' evidence."""
         from hangscope.rankset import ranks_phrase
         from hangscope.report.schema.document import WarningPart
@@ -89,12 +116,14 @@ class Reporting:
         left = {int(rank) for path in logs if (rank := path.stem.removeprefix("rank_")).isdecimal()}
         elsewhere = set(range(self.world_size)) - self.here - left
         if not elsewhere or len(elsewhere) == self.world_size or self.nodes.others():
-            return None
-        return WarningPart(
-            code="ranks_elsewhere",
-            file=None,
-            line=None,
-            message=f"{ranks_phrase(elsewhere)} of {self.world_size} left nothing on this node",
-            hint=f"on each node `hangscope pack {self.folder.path} -o NODE.hangpack`, then `hangscope analyze *.hangpack`;"
-            " next time give all nodes one --dir on a shared disk",
-        )
+            return []
+        return [
+            WarningPart(
+                code="ranks_elsewhere",
+                file=None,
+                line=None,
+                message=f"{ranks_phrase(elsewhere)} of {self.world_size} left nothing on this node",
+                hint=f"on each node `hangscope pack {self.folder.path} -o NODE.hangpack`, then `hangscope analyze *.hangpack`;"
+                " next time give all nodes one --dir on a shared disk",
+            )
+        ]

@@ -4,7 +4,7 @@ import os
 import signal
 import stat
 import time
-from typing import BinaryIO, Dict, List, Optional, Tuple
+from typing import BinaryIO, Dict, List, Optional, Sequence, Tuple
 
 STACK_SIGNAL = signal.SIGRTMIN + 11
 STATUS_NAME, STACKS_NAME = "hangscope-status", "hangscope-stacks"  # of anonymous files
@@ -15,17 +15,28 @@ LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "a
              "deepspeed.launcher.launch", "deepspeed.launcher.runner", "horovodrun", "mpirun", "hangscope")  # fmt: skip
 
 
+MOST_RANKS = 262144
+
+
+def number(text: Optional[str]) -> Optional[int]:
+    """Return the number that a text is, if a rank or a count of ranks may be that number, else None."""
+    fits = text is not None and text.isascii() and text.isdigit() and len(text) <= 7
+    return int(text) if fits and int(text) <= MOST_RANKS else None  # type: ignore[arg-type]
+
+
+def launches(command: Sequence[str]) -> bool:
+    """Return whether a command line is that of a launcher."""
+    return any(os.path.basename(word) in LAUNCHERS for word in command[1:4])
+
+
 def rank_of(environment: Dict[str, str], command: List[str]) -> Optional[int]:
     """Return the global rank that a process was started as, or None."""
-    for word in command[1:4]:
-        if os.path.basename(word) in LAUNCHERS:
-            return None
+    if launches(command):
+        return None
     for name in RANK_NAMES:
-        if environment.get(name, "").isdigit():
-            return int(environment[name])
-    if "SLURM_STEP_ID" in environment and environment.get("SLURM_PROCID", "").isdigit():
-        return int(environment["SLURM_PROCID"])
-    return None
+        if environment.get(name):
+            return number(environment[name])
+    return number(environment.get("SLURM_PROCID")) if "SLURM_STEP_ID" in environment else None
 
 
 def process_of(pid: int) -> Tuple[Dict[str, str], List[str]]:

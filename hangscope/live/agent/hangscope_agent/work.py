@@ -1,5 +1,6 @@
 """Where the main thread is, and which work that takes its time it is known to be in."""
 
+import os
 import sys
 import threading
 from typing import Tuple
@@ -19,16 +20,26 @@ WORK = (
 WAITING = "torch/distributed/distributed_c10d.py"  # above such work it waits for a rank that does it
 
 
-def where_is_main_thread() -> Tuple[int, str]:
-    """Return a mark of the main thread's place, and which known long work it is in."""
+NOT_THE_USERS = (
+    "<",
+    os.path.dirname(os.__file__),
+)  # beginnings of files; libraries lie below the second one or in
+LIBRARIES = ("/site-packages/", "/dist-packages/")
+
+
+def where_is_main_thread() -> Tuple[int, str, str]:
+    """Return a mark of the main thread's place, which known long work it is in, and the innermost line of the user's code."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    place, work, waits, depth = 0, "", False, 0
+    place, work, waits, at, depth = 0, "", False, "", 0
     while frame is not None and depth < 200:
-        file = frame.f_code.co_filename
-        place = hash((place, frame.f_code, frame.f_lasti))
+        code = frame.f_code
+        file = code.co_filename
+        place = hash((place, code, frame.f_lasti))
         waits = waits or file.endswith(WAITING)
+        if not at and not file.startswith(NOT_THE_USERS) and not any(part in file for part in LIBRARIES):
+            at = "%s:%s in %s" % (file, frame.f_lineno, code.co_name)
         for part, kind in WORK:
             if part in file:
                 work = kind
         frame, depth = frame.f_back, depth + 1
-    return place, "" if waits else work
+    return place, "" if waits else work, at

@@ -1,0 +1,62 @@
+"""The messages between `hangscope run`, which starts the command and passes signals on, and its watcher.
+
+They share a pair of sockets. A message is a JSON object; a single byte is the number of a signal that the watcher
+received itself, written by Python's signal handler (`signal.set_wakeup_fd`) whatever the watcher is doing.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+from contextlib import suppress
+from typing import Any
+
+_LONGEST = 1 << 20
+
+
+class Link:
+    """One end."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._end.setblocking(False)
+        self.closed = False
+
+    @classmethod
+    def pair(cls) -> tuple[Link, Link]:
+        """Return both ends."""
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return cls(one), cls(other)
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._end.fileno()
+
+    def close(self) -> None:
+        """Close this end; the other one sees it."""
+        self.closed = True
+        self._end.close()
+
+    def send(self, **message: Any) -> None:
+        """Send a message. A full or closed link loses it, never blocks."""
+        with suppress(OSError):
+            self._end.send(json.dumps(message).encode())
+
+    def receive(self, timeout: float = 0.0) -> dict[str, Any] | None:
+        """Return the next message within `timeout` seconds, or None; `closed` says that there will be none.
+
+        A signal that the other end received is {"received": number}.
+        """
+        if self.closed or not select.select([self._end], [], [], timeout)[0]:
+            return None
+        try:
+            data = self._end.recv(_LONGEST)
+            self.closed = not data
+            message = {"received": data[0]} if len(data) == 1 else json.loads(data) if data else None
+            return message if isinstance(message, dict) else None
+        except (BlockingIOError, ValueError):
+            return None
+        except OSError:
+            self.closed = True
+            return None

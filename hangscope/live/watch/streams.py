@@ -1,0 +1,65 @@
+"""What a command prints, if it prints into files: how much, and a copy for the report. Nothing stands in the way of the job.
+
+Its stdout and stderr are those of `hangscope run`. What goes to a terminal or a pipe is not ours to read; there the ranks'
+and launchers' own agents keep what Python prints.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from hangscope.dataclass import dataclass
+
+_MOST = 64 * 2**20  # bytes of a stream that are copied, its last ones
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    name: str
+    descriptor: int
+    start: int
+
+
+class Streams:
+    """The stdout and stderr of a process, as far as they are regular files."""
+
+    def __init__(self, pid: int) -> None:
+        self._streams: list[_Stream] = []
+        files = set()
+        for number, name in ((1, "out"), (2, "err")):
+            path = f"/proc/{pid}/fd/{number}"
+            with suppress(OSError, ValueError):
+                found = os.stat(path)
+                if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) not in files:
+                    files.add((found.st_dev, found.st_ino))
+                    at = found.st_size if _appends(pid, number) else _position(pid, number)
+                    self._streams.append(_Stream(name, os.open(path, os.O_RDONLY | os.O_CLOEXEC), at))
+
+    @property
+    def bytes(self) -> int:
+        """Return how many bytes have been printed."""
+        return sum(max(0, os.fstat(s.descriptor).st_size - s.start) for s in self._streams)
+
+    def keep(self, folder: Path, name: str) -> None:
+        """Copy what was printed into a folder. Raises OSError."""
+        for stream in self._streams:
+            at = max(stream.start, os.fstat(stream.descriptor).st_size - _MOST)
+            with open(folder / f"{name}.{stream.name}", "wb") as file:
+                while data := os.pread(stream.descriptor, 1 << 20, at):
+                    at += file.write(data)
+
+
+def _fdinfo(pid: int, number: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/fdinfo/{number}").read_text().splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def _appends(pid: int, number: int) -> bool:
+    return bool(int(_fdinfo(pid, number)["flags"], 8) & os.O_APPEND)
+
+
+def _position(pid: int, number: int) -> int:
+    return int(_fdinfo(pid, number)["pos"])

@@ -1,0 +1,206 @@
+"""`hangscope run` itself: start the command, pass signals on, exit as it does. It does nothing that can fail.
+
+Everything else is done by the watcher (`watcher.py`), a process of its own in the same process group. The command has our
+stdin, stdout, stderr and terminal, so nothing that happens to the watcher or its folder reaches it. What the watcher does
+not answer in time is done without it.
+
+A signal that was sent to the whole process group (a terminal's Ctrl-C) or to all processes of a job (scancel) has
+reached the command already. The watcher then has received it too; only what it did not receive is passed on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from hangscope import isolated
+from hangscope.live.watch import command
+from hangscope.live.watch.link import Link
+from hangscope.live.watch.options import Options
+
+#: Signals that end a job, those that announce an end (Slurm's `--signal`), and those that are only passed on.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+ANNOUNCING = (signal.SIGUSR1, signal.SIGUSR2)
+PASSED_ON = (signal.SIGWINCH, signal.SIGCONT, signal.SIGALRM, signal.SIGXCPU)
+
+_PREPARATION = 10.0  # s for the watcher to prepare its folder; then the job starts without it
+_WITNESS = 0.1  # s in which the watcher receives what was sent to all
+_HOLD = 10.0  # s at most for which a signal waits until the watcher has looked at a frozen job
+_AFTER_END = 5.0  # s after the command's end for the watcher to say for how long it needs
+
+
+class Supervisor:
+    """One command and its watcher."""
+
+    def __init__(self, words: Sequence[str], options: Options) -> None:
+        self._words, self._options = list(words), options
+        self._path = command.find(words[0])
+        self._seen: dict[int, float] = {}  # when the watcher received a signal
+        self._held: list[int] = []
+        self._held_until = 0.0
+        self._wait_until = 0.0
+        self._ending = self._settled = False
+        self._may_hold = True
+        self._ended: int | None = None
+        self._pid = 0
+
+    def run(self) -> int:
+        """Run the command and return how it ended, as subprocess does: the exit code, or minus the signal."""
+        self._listen()
+        self._link = self._start_watcher()
+        environment = self._prepared()
+        self._pid = command.start(self._path, self._words, environment)
+        self._link.send(started=self._pid)
+        while self._ended is None:
+            self._wait(max(0.0, self._held_until - time.monotonic()) if self._held else None)
+            if self._held and (self._link.closed or time.monotonic() >= self._held_until):
+                self._release()
+        self._wait_for_report()
+        self._link.close()
+        return self._ended
+
+    def _listen(self) -> None:
+        """Have each signal write its number into a socket. Those that are ignored (nohup) stay ignored."""
+        self._signals, writer = socket.socketpair()
+        for end in (self._signals, writer):
+            end.setblocking(False)
+        self._writer = writer
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        for number in (*ENDING, *ANNOUNCING, *PASSED_ON, signal.SIGCHLD):
+            if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, lambda *_: None)
+
+    def _start_watcher(self) -> Link:
+        ours, theirs = Link.pair()
+        told = {**asdict(self._options), "program": self._path, "run": os.getpid(), "link": theirs.fileno()}
+        try:
+            subprocess.Popen(
+                [*isolated.command("hangscope.live.watch.watcher"), json.dumps(told)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=isolated.environment(),
+            )
+        except Exception as error:  # nothing of ours is worth a job
+            self._say(f"the job is not watched: {error}")
+            ours.close()
+        theirs.close()
+        return ours
+
+    def _prepared(self) -> dict[str, str]:
+        """Return the environment of the command, with what the watcher adds to it."""
+        deadline = time.monotonic() + _PREPARATION
+        while not self._link.closed and time.monotonic() < deadline:
+            message = self._link.receive(deadline - time.monotonic())
+            if message is not None and "environment" in message:
+                return {**os.environ, **message["environment"]}
+        if not self._link.closed:
+            self._say(f"the job is not watched: its folder could not be prepared within {_PREPARATION:g} s")
+            self._link.close()
+        return dict(os.environ)
+
+    def _wait(self, timeout: float | None) -> None:
+        """Wait until something happens, and take note of it."""
+        ready = select.select(self._sources(), [], [], timeout)[0]
+        if self._link in ready:
+            self._hear()
+        if self._signals in ready:
+            with suppress(BlockingIOError):
+                for number in self._signals.recv(64):
+                    self._receive(number)
+
+    def _sources(self) -> list[Any]:
+        return [self._signals] if self._link.closed else [self._signals, self._link]
+
+    def _hear(self) -> None:
+        """Take what the watcher says."""
+        message = self._link.receive() or {}
+        if "received" in message:
+            self._seen[message["received"]] = time.monotonic()
+        if "go" in message:
+            self._release()
+        if "send" in message:
+            self._send(message["send"])
+        if "hold" in message:
+            self._may_hold = message["hold"]
+        if "wait" in message:
+            self._wait_until = time.monotonic() + message["wait"]
+        if "done" in message:
+            self._settled = True
+
+    def _receive(self, number: int) -> None:
+        if number == signal.SIGCHLD:
+            self._reap()
+        elif number in PASSED_ON:
+            if not self._reached_all(number):
+                self._send(number)
+        else:
+            reached = self._reached_all(number)
+            again = self._ending and number in ENDING
+            self._ending |= number in ENDING
+            self._settled |= again and self._ended is not None
+            self._link.send(signal=number, reached=reached, again=again)
+            if not reached:
+                self._held.append(number)
+                at_once = again or not self._may_hold
+                self._held_until = 0.0 if at_once else self._held_until or time.monotonic() + _HOLD
+
+    def _reached_all(self, number: int) -> bool:
+        """Whether the watcher received the signal as well: then all of the process group, or of the job, has it."""
+        deadline = time.monotonic() + _WITNESS
+        while True:
+            if time.monotonic() - self._seen.get(number, -9.0) < 2 * _WITNESS:
+                del self._seen[number]
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0 or self._link.closed or not select.select([self._link], [], [], left)[0]:
+                return False
+            self._hear()
+
+    def _release(self) -> None:
+        """Pass on the signals that were held."""
+        held, self._held, self._held_until = self._held, [], 0.0
+        for number in held:
+            self._send(number)
+
+    def _send(self, number: int) -> None:
+        """Send a signal to the command; it has not been waited for, so its process id is still its own."""
+        if self._ended is None and self._pid:
+            with suppress(OSError):
+                os.kill(self._pid, number)
+
+    def _reap(self) -> None:
+        """Take note of the command's end, and leave no zombie: as PID 1 of a container we get everybody's orphans."""
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self._pid:
+                    self._ended = os.waitstatus_to_exitcode(status)
+
+    def _wait_for_report(self) -> None:
+        """Wait for as long as the watcher needs: it says for how long, again and again. A second signal ends the wait."""
+        self._link.send(ended=self._ended)
+        self._wait_until = time.monotonic() + _AFTER_END
+        while not (self._settled or self._link.closed):
+            left = self._wait_until - time.monotonic()
+            if left <= 0:
+                self._say("the watcher does not answer: no report")
+                return
+            self._wait(left)
+
+    def _say(self, text: str) -> None:
+        if not self._options.quiet:
+            with suppress(OSError, ValueError):
+                print(f"hangscope: {text}", file=sys.stderr, flush=True)
