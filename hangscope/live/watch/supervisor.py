@@ -36,6 +36,7 @@ PASSED_ON = (signal.SIGWINCH, signal.SIGCONT, signal.SIGALRM, signal.SIGXCPU)
 _PREPARATION = 10.0  # s for the watcher to prepare its folder; then the job starts without it
 _WITNESS = 0.1  # s in which the watcher receives what was sent to all
 _HOLD = 10.0  # s at most for which a signal waits until the watcher has looked at a frozen job
+_LAST = 1.0  # s for it to end afterwards
 _AFTER_END = 5.0  # s after the command's end for the watcher to say for how long it needs
 
 
@@ -52,7 +53,7 @@ class Supervisor:
         self._ending = self._settled = False
         self._may_hold = True
         self._ended: int | None = None
-        self._pid = 0
+        self._pid = self._watcher = 0
 
     def run(self) -> int:
         """Run the command and return how it ended, as subprocess does: the exit code, or minus the signal."""
@@ -66,7 +67,6 @@ class Supervisor:
             if self._held and (self._link.closed or time.monotonic() >= self._held_until):
                 self._release()
         self._wait_for_report()
-        self._link.close()
         return self._ended
 
     def _listen(self) -> None:
@@ -84,13 +84,13 @@ class Supervisor:
         ours, theirs = Link.pair()
         told = {**asdict(self._options), "program": self._path, "run": os.getpid(), "link": theirs.fileno()}
         try:
-            subprocess.Popen(
+            self._watcher = subprocess.Popen(
                 [*isolated.command("hangscope.live.watch.watcher"), json.dumps(told)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=isolated.environment(),
-            )
+            ).pid
         except Exception as error:  # nothing of ours is worth a job
             self._say(f"the job is not watched: {error}")
             ours.close()
@@ -186,6 +186,8 @@ class Supervisor:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     return
+                if pid == self._watcher:
+                    self._watcher = 0
                 if pid == self._pid:
                     self._ended = os.waitstatus_to_exitcode(status)
 
@@ -197,8 +199,12 @@ class Supervisor:
             left = self._wait_until - time.monotonic()
             if left <= 0:
                 self._say("the watcher does not answer: no report")
-                return
+                break
             self._wait(left)
+        self._link.close()
+        deadline = time.monotonic() + _LAST
+        while self._watcher and time.monotonic() < deadline:
+            self._wait(max(0.0, deadline - time.monotonic()))
 
     def _say(self, text: str) -> None:
         if not self._options.quiet:

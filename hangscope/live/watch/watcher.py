@@ -47,6 +47,8 @@ _AGENTS = 15.0  # s after which a Python rank without an agent has none
 
 _AGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "agent")
 
+_received: set[int] = set()  # signals that were sent to all processes of the job
+
 
 class Watcher:
     """The watcher of one run on one node."""
@@ -320,6 +322,7 @@ class Watcher:
     def _after_end(self) -> None:
         """Let the ranks end that a launcher left, and report a command that failed."""
         code = self.ended
+        self.ending |= not _received.isdisjoint(ENDING)
         if self.ending:
             self._let_ranks_end()
         self._note(ended=time.time(), exit=code)
@@ -373,7 +376,7 @@ def main() -> None:
     signal.set_wakeup_fd(link.fileno(), warn_on_full_buffer=False)
     for number in (*PASSED_ON, *ANNOUNCING, *ENDING):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, lambda number, _: _received.add(number))
     program, run = told.pop("program"), told.pop("run")
     options = Options(**told)
     problems: list[str] = []
