@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_used_costs_the_evidence_and_not_the_job(
                     file.write(bytes(1 << 20))
             elif fault == "removed":
                 shutil.rmtree(disk / "left")
-            printed, _ = job.communicate(timeout=60)
+            printed, _ = job.communicate(timeout=120)
             assert job.returncode == 3 and printed.splitlines() == [f"step {n}" for n in range(1, 20)]
     assert (tmp_path / "saved").read_text() == "all of it"
 
@@ -141,7 +141,7 @@ def test_a_disk_that_fails_costs_the_evidence_and_not_the_job(
     words = hangscope("run", "--dir", "left", "--", sys.executable, "train.py")
     settings = {**environment, **settings, "FAIL_ERRNO": str(error), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        words, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=60, check=False
+        words, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 3 and done.stdout.splitlines() == [f"step {n}" for n in range(20)], done.stderr
     assert "hangscope: " in done.stderr and "Traceback" not in done.stderr
@@ -161,7 +161,7 @@ def test_numbers_that_no_job_has_reach_nothing(
         "import time; print('ran'); time.sleep(1); exit(3)",
     )
     done = subprocess.run(
-        words, cwd=tmp_path, env=environment | world, capture_output=True, text=True, timeout=60, check=False
+        words, cwd=tmp_path, env=environment | world, capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout) == (3, "ran\n") and "Error" not in done.stderr, done.stderr
 
@@ -257,7 +257,7 @@ def test_nothing_stays_a_zombie_as_pid_1(tmp_path: Path, environment: dict[str, 
         *hangscope("run", "-q", "--dir", "left", "--", "sh", "-c", script),
     ]
     done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     if "unshare" in done.stderr:
         pytest.skip(done.stderr)
@@ -298,7 +298,7 @@ def test_nothing_in_the_folder_is_ever_imported(tmp_path: Path, environment: dic
         "run", "--dir", "left", "--", sys.executable, "-c", "import random, sys; print(sys.path)"
     )
     done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert "planted" not in done.stdout and str(tmp_path / "left") not in done.stdout
 

@@ -44,7 +44,7 @@ def call(
         cwd=folder,
         env={**environment, **more},
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -63,7 +63,7 @@ def test_output_that_goes_into_a_file_is_copied(tmp_path: Path, environment: dic
         log.write("what was there before\n")
         log.flush()
         words = hangscope("run", "-q", "--dir", "left", "--", "sh", "-c", "echo out; echo err >&2")
-        subprocess.run(words, cwd=tmp_path, env=environment, stdout=log, stderr=log, timeout=60, check=True)
+        subprocess.run(words, cwd=tmp_path, env=environment, stdout=log, stderr=log, timeout=120, check=True)
     assert (tmp_path / "log").read_text() == "what was there before\nout\nerr\n"
     assert [p.read_text() for p in (tmp_path / "left/launcher").glob("*.out")] == ["out\nerr\n"]
 
@@ -218,7 +218,7 @@ def test_evidence_comes_before_the_end(tmp_path: Path, environment: dict[str, st
         until(lambda: all((tmp_path / "left/logs/restart_0" / f"rank_{r}.out").exists() for r in range(2)))
         time.sleep(STALLED)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=120)
         assert process.returncode == -signal.SIGINT
     assert [p.name for p in sorted((tmp_path / "left").glob("capture_*/stack_rank_*"))] == [
         "stack_rank_0.txt",
@@ -238,7 +238,7 @@ def test_a_job_that_makes_progress_is_not_taken_for_frozen(
     with started(words, tmp_path, environment) as process:
         until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=120)
     assert "the job was making progress" in said and not list((tmp_path / "left").glob("capture_*"))
     told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
     assert told is None or told["culprit_ranks"] == []
@@ -273,7 +273,7 @@ def test_a_touched_trigger_takes_a_capture_and_the_job_goes_on(
             cwd=tmp_path,
             env=environment,
             capture_output=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert job.returncode == 0, job.stderr
@@ -290,12 +290,12 @@ def test_a_container_without_user_and_home_is_enough(tmp_path: Path, environment
         until(lambda: all((tmp_path / "left/logs/restart_0" / f"rank_{r}.out").exists() for r in range(2)))
         done = subprocess.run(
             hangscope("capture", str(process.pid)),
-            cwd=tmp_path, env=bare, capture_output=True, text=True, timeout=60, check=False,
+            cwd=tmp_path, env=bare, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode == 0 and "rank 1: rank.py:11 in train" in done.stdout, done.stderr
         time.sleep(STALLED)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=120)
         assert process.returncode == -signal.SIGTERM
     assert "Traceback" not in said + done.stderr and "Wrote " in said
     assert json.loads((tmp_path / "left" / "report.json").read_text())["world_size"] == 2
@@ -313,7 +313,7 @@ def test_a_folder_that_is_lost_costs_the_evidence_and_not_the_job(
         time.sleep(STALLED)
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=120)
         assert process.returncode == -signal.SIGTERM
     assert "hangscope: no capture: " in said and "Traceback" not in said
     assert not left_in(tmp_path)

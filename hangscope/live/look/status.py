@@ -60,8 +60,8 @@ class StatusReader:
                 int(told["printed"]),
                 int(told["moves"]),
                 str(told["work"]),
-                str(told["at"]),
-                bool(told["saves"]),
+                str(told.get("at", "")),
+                bool(told.get("saves")),
             )
         except (OSError, ValueError, KeyError, TypeError):
             self._paths.pop(pid, None)

@@ -119,7 +119,7 @@ class Agent:
                 return
             self.asked = self.trigger_time()
         except Exception:
-            return
+            return self.stop()
         looked = -INTERVAL
         while True:
             looks = [self.write_output]
@@ -132,7 +132,7 @@ class Agent:
                 except Exception:
                     pass
             self.wake.wait(COPY)
-            if self.wake.is_set() and all(each.is_written for each in self.streams.values()):
+            if self.wake.is_set() and self.is_copied():
                 return  # the program ends
 
     def is_ours(self) -> bool:
@@ -276,14 +276,15 @@ class Agent:
 
     def write_output(self) -> None:
         """Write the copies to where they belong, as soon as that is known."""
-        for kind, stream in self.streams.items():
+        name = self.name_of_copy()
+        for kind, stream in self.streams.items() if name else ():
             if not stream.is_open:
-                name = self.name_of_copy()
-                if not name:
-                    return
                 path = os.path.join(self.folder, name + "." + kind)
-                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-                stream.open(path)
+                try:
+                    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+                    stream.open(path)
+                except OSError:
+                    return self.stop()
             stream.write()
 
     def name_of_copy(self) -> str:
@@ -297,15 +298,17 @@ class Agent:
             return "launcher/%s.%d" % (socket.gethostname().split(".")[0], self.pid)
         return ""
 
+    def is_copied(self) -> bool:
+        """Whether all that was printed is in its file, or will never be."""
+        return all(each.is_written for each in self.streams.values()) or not self.name_of_copy()
+
     def finish(self) -> None:
         """Have the last output copied before the program ends; a disk that hangs is not waited for."""
         try:
             if os.getpid() == self.pid:
                 self.wake.set()
                 deadline = time.monotonic() + LAST_COPY
-                while (
-                    not all(each.is_written for each in self.streams.values()) and time.monotonic() < deadline
-                ):
+                while not self.is_copied() and time.monotonic() < deadline:
                     time.sleep(0.002)
         except Exception:
             pass

@@ -55,7 +55,7 @@ class Printed:
     @property
     def is_written(self) -> bool:
         """Whether nothing waits."""
-        return self._file is None or not self._waiting
+        return not self._waiting
 
     def write(self) -> None:
         """Write what waits. A full disk loses it."""
