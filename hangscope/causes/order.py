@@ -63,7 +63,8 @@ def false_circle(case: Case) -> Match | None:
 def crossed_groups(case: Case) -> Match | None:
     """A rank that entered another group first than its pattern, and its peers, call for."""
     finding, change = case.finding, case.finding.change
-    if finding.circle is None or finding.circle.kind != "cycle" or not isinstance(finding, Different):
+    circle = finding.circle is not None and finding.circle.kind == "cycle"
+    if not isinstance(finding, Different) or not (circle or (change.swapped and change.elsewhere)):
         return None
     by_pattern = 0 < len(change.skipped) <= 2 and (change.swapped or change.last_word)
     if not by_pattern and not _entered_first(case):

@@ -30,12 +30,17 @@ from hangscope.explain.finding import (
 )
 from hangscope.explain.generate.absence import seen_absent, unseen
 from hangscope.explain.generate.circles import apart, circular
+from hangscope.explain.generate.deviation import deviating
 from hangscope.explain.generate.device_lag import device_lag, standing_call
 from hangscope.explain.generate.mismatches import first_mismatch
 from hangscope.explain.generate.pair_faults import unequal_pair
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.text.hypotheses import told
+
+PROVEN = (
+    0.95  # the share of the waiting ranks that ranks account for whose program parts from that of their role
+)
 
 
 def explain(aligned: Aligned) -> Explanation:
@@ -74,6 +79,7 @@ def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Find
 def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
     """Return the roots that the calls show, those of a more certain kind first."""
     found = (
+        deviating(aligned),
         first_mismatch(aligned),
         unequal_pair(aligned),
         seen_absent(aligned),
@@ -93,7 +99,9 @@ def _by_calls(aligned: Aligned, found: Sequence[Finding], lagging: frozenset[int
 
     def share(f: Finding) -> float:
         # A dump that is older than its peers' shows a lag of its own making: who merely lags is nobody's victim.
-        return len(f.reached - lagging) / max(1, len(set(f.waiting) - lagging))
+        part = len(f.reached - lagging) / max(1, len(set(f.waiting) - lagging))
+        # What peers of the same role prove needs no count: a short buffer hides who waits for whom.
+        return max(part, PROVEN) if f.change.votes > 1 else part
 
     return [Weighed(f, Source.CALLS, share(f) - price(f, Source.CALLS)) for f in fitting]
 

@@ -66,7 +66,8 @@ class Change:
 
     `skipped`, `added`: calls that they left out or made in addition; `swapped`: they made them, in another order; `edit`: the
     same, proved by what matches again behind it; `last_word`: nothing behind their odd call is seen; `elsewhere`: their odd
-    call is on another group than the one the others wait in; `before`: what a waiting rank called until then, oldest first.
+    call is on another group than the one the others wait in; `before`: what a waiting rank called until then, oldest first;
+    `votes`: how many ranks of the same role agree against the culprits, and `matched` how many calls match again behind it.
     """
 
     skipped: tuple[CallKind, ...] = ()
@@ -76,6 +77,13 @@ class Change:
     last_word: bool = False
     elsewhere: bool = False
     before: tuple[CallKind, ...] = ()
+    votes: int = 0
+    matched: int = 0
+
+    @property
+    def proven(self) -> bool:
+        """Return whether everything behind the change matches again: by an edit in one group, or against the ranks of the same role."""
+        return self.edit is not None or (self.votes > 1 and self.matched > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +209,9 @@ def price(finding: Finding, source: Source) -> float:
     Prices are steps of one tenth: a root of a more certain kind is not given up for one that explains a tenth of the ranks
     more. They follow from what each kind of evidence leaves open, and were fitted to nothing; docs/score.md shows how they do.
     """
-    return source.value if source is not Source.CALLS else finding.cost
+    if source is Source.CALLS:
+        return finding.cost if finding.change.votes < 2 else 0.0
+    return source.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,8 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
 def _by_a_moving_job(case: Case, match: Match) -> bool:
     """Return whether calls alone tell of a wait that may have lasted a moment only."""
     finding = case.finding
+    if finding.change.votes > 1:
+        return False  # ranks of one role went different ways: no later moment undoes that
     told = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Calls at one number of their group that cannot match wait for ever.
     at_one = finding.own.gid is None and finding.own.seq == finding.stuck.seq

@@ -8,7 +8,7 @@ enqueued before, outside of any call: else the wait-for graph would lead to that
 from __future__ import annotations
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.waitgraph import Called, Instance
+from hangscope.align.waitgraph import Called, Host, Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall, Stalled, Unstarted
 from hangscope.incident import PROVING_OPS, State
@@ -38,7 +38,7 @@ def device_lag(aligned: Aligned) -> tuple[frozenset[int], Lagging | None]:
         view = aligned.views[node.gid]
         long = {r for r in behind if sum(s <= view.proven for s in view.members[r].pending) > 1}
         few = few and (long == behind or 2 * len(behind) < len(view.members))
-        by_more |= long
+        by_more |= long | {r for r in behind if _holds_up(aligned, r, all_behind)}
     named = lagging = tuple(sorted(all_behind))
     if len(lagging) == 1:
         # Whose own watchdog tells of that call, its dump is no older; several lag where a network is slow.
@@ -56,6 +56,18 @@ def device_lag(aligned: Aligned) -> tuple[frozenset[int], Lagging | None]:
     return all_behind, aligned.reached_by(
         Lagging(named, stuck, own, tie=not few), frozenset(explains) | all_behind
     )
+
+
+def _holds_up(aligned: Aligned, rank: int, lagging: frozenset[int]) -> bool:
+    """Return whether ranks that do not lag wait in a later call that this one has enqueued, too, and that lacks nobody: its dump is no older."""
+    for call in aligned.graph.open_calls.get(rank, [])[1:]:
+        node = call.node
+        if not isinstance(node, Instance) or any(isinstance(t, Host) for t in aligned.graph.edges[node]):
+            continue
+        for other, _ in aligned.graph.calls_of(node):
+            if other not in lagging and aligned.graph.open_calls[other][0].node == node:
+                return True
+    return False
 
 
 def lags(view: GroupFrontier, rank: int, seq: int) -> bool:

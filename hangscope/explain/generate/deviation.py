@@ -1,0 +1,124 @@
+"""Ranks whose program parts from that of the ranks with their role, as findings: what they added, left out, swapped or replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from hangscope.align.edits import How
+from hangscope.align.fold import Deviation, fold
+from hangscope.align.roles import kind_of_group
+from hangscope.align.waitgraph import Called
+from hangscope.explain.aligned import Aligned
+from hangscope.explain.finding import Change, Different, OwnCall, StuckCall, Unpaired
+from hangscope.explain.predict import Replay
+from hangscope.incident import CallKind, State
+
+AGREEING = 2  # ranks of the same role that must agree against those that deviate
+
+BEFORE_THE_END = 64  # calls of a log that does not tell which of them are over
+
+
+def deviating(aligned: Aligned) -> Different | Unpaired | None:
+    """Return the finding of the first ranks that part from what those of their role agree on, if that can have frozen the job."""
+    open_on = {node.gid for node in aligned.graph.edges if isinstance(node, Called)}
+    found = [d for d in fold(aligned.incident, aligned.programs) if d.votes >= AGREEING]
+    found = [d for d in found if _can_freeze(aligned, d, open_on)]
+    if not found:
+        return None
+    first = min(found, key=lambda d: (_created(aligned, d), -d.votes, d.ranks))
+    alike = [d for d in found if _calls(aligned, d) == _calls(aligned, first)]
+    culprits = tuple(sorted(rank for d in alike for rank in d.ranks))
+    finding = _finding(aligned, first, culprits)
+    if not aligned.waiting:  # recorders that tell of no end of a call
+        members = {*finding.stuck.view.members, *culprits} if finding.stuck.view is not None else set()
+        waiting = tuple(sorted(members.difference(culprits)))
+        return replace(finding, waiting=waiting, reached=frozenset(waiting))
+    unseen = {r for root in aligned.graph.roots if root.kind == "unseen" for r in root.ranks}
+    left = Replay(aligned.graph).stuck({*culprits, *unseen})
+    return aligned.reached_by(finding, frozenset(aligned.waiting) - left)
+
+
+def _created(aligned: Aligned, deviation: Deviation) -> int:
+    return aligned.programs.call(deviation.ranks[0], deviation.row)[3]
+
+
+def _kinds(aligned: Aligned, rank: int, rows: Iterable[int]) -> tuple[CallKind, ...]:
+    return tuple(aligned.programs.call(rank, row)[2] for row in rows)
+
+
+def _calls(aligned: Aligned, d: Deviation) -> tuple[object, ...]:
+    """Return what a deviation is about, to tell ranks that share one fault."""
+    return d.edit.how, _kinds(aligned, d.ranks[0], d.edit.own), _kinds(aligned, d.peer, d.edit.peers)
+
+
+def _groups(aligned: Aligned, d: Deviation) -> list[int]:
+    """Return the deviating rank's groups that the edit is about: a call of a peer's own group is taken for the rank's group of that kind."""
+    groups, rank = aligned.incident.groups, d.ranks[0]
+    found = [aligned.programs.call(rank, row)[0] for row in d.edit.own]
+    for gid in {aligned.programs.call(d.peer, row)[0] for row in d.edit.peers}:
+        kind = kind_of_group(groups[gid])
+        found += [g.gid for g in groups if rank in g.ranks and kind_of_group(g) == kind]
+    return list(dict.fromkeys(found))
+
+
+def _can_freeze(aligned: Aligned, d: Deviation, open_on: set[int]) -> bool:
+    """Return whether a call is open on a group that the edit is about, and of swapped calls one of the rank's own."""
+    program, record = aligned.programs.of(d.ranks[0]), aligned.incident.ranks[d.ranks[0]]
+    queues = (*record.queues.values(), *record.p2p.values())
+    if not any(queue.tells_completion for queue in queues):
+        return len(program.tokens) - d.row <= BEFORE_THE_END
+    if open_on.isdisjoint(_groups(aligned, d)):
+        return False
+    if d.edit.how is not How.SWAPPED:
+        return True
+    for row in d.edit.own:
+        queue = (record.p2p if program.is_p2p[row] else record.queues)[int(program.gid[row])]
+        if bool((queue.state[queue.order == program.order[row]] != State.DONE).any()):
+            return True
+    return False
+
+
+def _finding(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> Different | Unpaired:
+    programs, rank = aligned.programs, d.ranks[0]
+    gid, seq, kind, _ = programs.call(rank, d.row)
+    stuck = _stuck(aligned, d, culprits)
+    skipped = _kinds(aligned, d.peer, d.edit.peers)
+    elsewhere = stuck.view is not None and stuck.view.group.gid != gid
+    change = Change(
+        skipped=skipped if d.edit.how is not How.REPLACED else (),
+        added=_kinds(aligned, rank, d.edit.own) if d.edit.how is How.ADDED else (),
+        swapped=d.edit.how is How.SWAPPED,
+        last_word=d.row == len(programs.of(rank).tokens) - 1,
+        elsewhere=elsewhere,
+        before=tuple(programs.before(d.peer, d.peer_row)),
+        votes=d.votes,
+        matched=d.edit.matched,
+    )
+    own = OwnCall(kind, seq, gid if elsewhere else None)
+    halves = [n for n in aligned.graph.pairs if aligned.missing_half(n) in culprits]
+    if skipped and not change.swapped and all(call.is_p2p for call in skipped) and halves:
+        node = min(halves, key=aligned.when)
+        return Unpaired(culprits, aligned.stuck_in(node, culprits), own, change)
+    return Different(culprits, stuck, own, change)
+
+
+def _stuck(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> StuckCall:
+    """Return what the agreeing ranks called at the difference, of one that shares the group with those that deviate if one does."""
+    peer, row = d.peer, d.peer_row
+    position = aligned.programs.of(peer).order[row]
+    kind = kind_of_group(aligned.incident.groups[aligned.programs.call(peer, row)[0]])
+    groups = (aligned.incident.groups[gid] for gid in _groups(aligned, d))
+    members = [r for group in groups if kind_of_group(group) == kind for r in group.ranks]
+    for other in members:
+        if other in culprits or not aligned.incident.ranks[other].seen:
+            continue
+        program = aligned.programs.of(other)
+        (found,) = np.nonzero(program.order == position)
+        if found.size and kind_of_group(aligned.incident.groups[int(program.gid[found[0]])]) == kind:
+            peer, row = other, int(found[0])
+            break
+    gid, seq, call, _ = aligned.programs.call(peer, row)
+    return StuckCall(aligned.views[gid], seq, peer, call, aligned.histories.get(gid))
