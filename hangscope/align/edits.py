@@ -23,12 +23,16 @@ class How(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit: the rows of the rank's own list and of its peers' that it concerns, and how many calls match behind it."""
+    """One edit: the rows of the rank's own list and of its peers' that it concerns, and how many calls match behind it.
+
+    `left` is how many of those behind it do not match: with more than a few, the lists are of different programs.
+    """
 
     how: How
     own: tuple[int, ...]
     peers: tuple[int, ...]
     matched: int
+    left: int
 
 
 def edit_between(own: np.ndarray, at: int, peers: np.ndarray, there: int, alike: bool) -> Edit:
@@ -39,22 +43,24 @@ def edit_between(own: np.ndarray, at: int, peers: np.ndarray, there: int, alike:
     rows = [*range(there, len(peers)), *_continued(peers, there)]
     mine, theirs, recorded = own[at:], peers[rows], len(peers) - there
     if not alike and mine[0] not in peers and not _same(mine[1:], theirs[1:]):
-        return Edit(
-            How.ADDED, (at,), (), 0
-        )  # its peers never make this call, and nothing behind it is in step
-    found = [(_same(mine[1:], theirs[1:]), How.REPLACED, 1, 1)]
-    for size in range(1, LONGEST):
-        ahead = size + 1
-        if ahead <= min(len(mine), recorded) and Counter(mine[:ahead].tolist()) == Counter(
-            theirs[:ahead].tolist()
-        ):
-            found.append((ahead + _same(mine[ahead:], theirs[ahead:]), How.SWAPPED, ahead, ahead))
-        if size < len(mine):
-            found.append((_same(mine[size:], theirs), How.ADDED, size, 0))
-        if size < len(theirs):
-            found.append((_same(mine, theirs[size:]), How.LEFT_OUT, 0, size))
-    matched, how, here, other = max(found, key=lambda one: one[0])
-    return Edit(how, tuple(range(at, at + here)), tuple(rows[:other]), matched)
+        found = [(1, How.ADDED, 1, 0)]  # its peers never make this call, and nothing behind it is in step
+    else:
+        found = [(_same(mine[1:], theirs[1:]), How.REPLACED, 1, 1)]
+        for size in range(1, LONGEST):
+            ahead = size + 1
+            if ahead <= min(len(mine), recorded) and Counter(mine[:ahead].tolist()) == Counter(
+                theirs[:ahead].tolist()
+            ):
+                found.append((ahead + _same(mine[ahead:], theirs[ahead:]), How.SWAPPED, ahead, ahead))
+            if size < len(mine):
+                found.append((_same(mine[size:], theirs), How.ADDED, size, 0))
+            if size < len(theirs):
+                found.append((_same(mine, theirs[size:]), How.LEFT_OUT, 0, size))
+    _, how, here, other = max(found, key=lambda one: one[0])
+    behind = mine[here:], theirs[other:]
+    matched = _same(*behind)
+    left = min(map(len, behind)) - matched
+    return Edit(how, tuple(range(at, at + here)), tuple(rows[:other]), matched, left)
 
 
 def _continued(peers: np.ndarray, there: int) -> range:

@@ -9,7 +9,7 @@ first difference. Calls are compared as exactly as they can be while at most a t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from hangscope.align.program import Programs
 from hangscope.align.roles import roles
 from hangscope.align.tokens import LEVELS, Tokens
 from hangscope.dataclass import dataclass
-from hangscope.incident import Incident
+from hangscope.incident import Absence, Incident
 
 MOST_CLASSES = 512  # different programs in one role; more of them have nothing in common
 MOST_PART = 3  # at most this part of the ranks deviates
@@ -51,12 +51,12 @@ class _Class:
     bare: np.ndarray
 
 
-def fold(incident: Incident, programs: Programs, unlike: Collection[int] = ()) -> list[Deviation]:
+def fold(incident: Incident, programs: Programs) -> list[Deviation]:
     """Return who deviates from the ranks of its role, those with most agreeing peers first; nobody where more than a third does.
 
-    `unlike`: ranks whose lists cannot be compared.
+    Lines that state single calls of a rank give no program of it.
     """
-    ranks = [r for r, record in sorted(incident.ranks.items()) if record.seen and r not in unlike]
+    ranks = [r for r, own in sorted(incident.ranks.items()) if own.seen and own.absence is not Absence.TOLD]
     by_role = [_by_columns(incident, own) for own in roles(incident, ranks).values()]
     listed = sum(len(own) for shared in by_role for own in shared)
     tokens = Tokens(incident)
@@ -73,7 +73,7 @@ def _by_columns(incident: Incident, ranks: Sequence[int]) -> list[list[int]]:
     for rank in ranks:
         record = incident.ranks[rank]
         queues = [q for of_gid in (record.queues, record.p2p) for _, q in sorted(of_gid.items()) if len(q)]
-        key = tuple((q.gid if q.told else 0, id(q.kind), id(q.order)) for q in queues)
+        key = tuple((id(q.kind), id(q.order)) for q in queues)
         if key:
             found[key].append(rank)
     return list(found.values())

@@ -13,6 +13,7 @@ import numpy as np
 
 from hangscope.align.matching import hard_keys, match_key
 from hangscope.align.member import Member, member_of
+from hangscope.align.p2p import outrun
 from hangscope.dataclass import dataclass
 from hangscope.incident import PROVING_OPS, CallKind, Group, Incident, Kinds, State
 
@@ -124,8 +125,27 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
         _clear_the_early(view)
         _settle(view)
         result.append(view)
+    _clear_the_stale(result, outrun(incident))
     _clear_the_lagging(result)
     return result
+
+
+def _clear_the_stale(views: list[GroupFrontier], outrun: set[int]) -> None:
+    """Take a rank with a stale dump for unseen in all its groups: it is further than its dump shows, and nobody knows how far."""
+    stale = outrun.union(*(view.early for view in views))
+    seen = {rank for view in views for rank, member in view.members.items() if len(member.queue)}
+    for view in views if 2 * len(stale) < len(seen) else ():
+        for rank in stale.intersection(view.members):
+            member = view.members[rank]
+            if not _ends_in_text(member):
+                view.early.add(rank)
+                member.enqueued, member.pending = None, ()
+
+
+def _ends_in_text(member: Member) -> bool:
+    """Return whether a line of text states the last call of a member, later than its dump: it has no time of enqueue."""
+    created = member.queue.created
+    return bool(len(created)) and not created[-1] and (member.queue.told or bool(created.any()))
 
 
 def _clear_the_lagging(views: list[GroupFrontier]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hangscope.align.matching import numel
 from hangscope.dataclass import dataclass
-from hangscope.incident import Column, Incident, Kinds, Queue, State
+from hangscope.incident import Column, Group, Incident, Kinds, Queue, State
 
 Side = tuple[bool, int, int]  #: whether it sends, and the global ranks of source and destination
 
@@ -81,23 +81,43 @@ class Halves:
         return Half(queue.rank, int(queue.seq[row]), state, order, kind, created)
 
 
+def _sides(incident: Incident, group: Group) -> tuple[dict[Side, Halves], set[int]]:
+    """Return the sends and receives on a group by side, and the ranks whose recorder lost the first of them."""
+    sides: dict[Side, Halves] = {}
+    wrapped: set[int] = set()
+    known = enumerate(group.ranks) if group.members_known else zip(group.ranks, group.ranks, strict=True)
+    members: dict[int | None, int] = dict(known)
+    for rank in group.ranks:
+        queue = incident.ranks[rank].p2p.get(group.gid) if rank in incident.ranks else None
+        if queue is None:
+            continue
+        if queue.overwritten or int(queue.seq.min()) > 1:
+            wrapped.add(rank)
+        for side, kinds in _kinds_of_sides(incident.kinds, members, queue).items():
+            sides[side] = Halves(queue, np.flatnonzero(np.isin(queue.kind, kinds)))
+    return sides, wrapped
+
+
+def outrun(incident: Incident) -> set[int]:
+    """Return the ranks whose dump lacks a send or receive that its partner completed: the dump is stale."""
+    stale: set[int] = set()
+    for group in incident.groups:
+        sides, wrapped = _sides(incident, group)
+        for (is_send, source, destination), halves in sides.items():
+            partner = destination if is_send else source
+            other = sides.get((not is_send, source, destination))
+            known = other is not None and other.tells_completion and wrapped.isdisjoint((source, destination))
+            if known and other is not None and halves.last_done >= len(other):
+                stale.add(partner)
+    return stale
+
+
 def pairs(incident: Incident) -> list[Pair]:
     """Return the open point-to-point calls of all groups, each with the half that its peer made, if any."""
     result: list[Pair] = []
     nothing = np.empty(0, np.int64)
     for group in incident.groups:
-        sides: dict[Side, Halves] = {}
-        wrapped: set[int] = set()
-        known = enumerate(group.ranks) if group.members_known else zip(group.ranks, group.ranks, strict=True)
-        members: dict[int | None, int] = dict(known)
-        for rank in group.ranks:
-            queue = incident.ranks[rank].p2p.get(group.gid) if rank in incident.ranks else None
-            if queue is None:
-                continue
-            if queue.overwritten or int(queue.seq.min()) > 1:
-                wrapped.add(rank)
-            for side, kinds in _kinds_of_sides(incident.kinds, members, queue).items():
-                sides[side] = Halves(queue, np.flatnonzero(np.isin(queue.kind, kinds)))
+        sides, wrapped = _sides(incident, group)
         none = Halves(Queue(-1, group.gid, nothing, nothing, nothing, nothing, nothing), nothing)
         for source, destination in sorted({(source, destination) for _, source, destination in sides}):
             out, into = (sides.get((is_send, source, destination), none) for is_send in (True, False))

@@ -80,7 +80,7 @@ def _open_calls(
                 result[rank].append(OpenCall(Instance(gid, seq), order, created, gid, (gid, seq)))
     for key, pair in graph.pairs.items():
         for half in (pair.send, pair.recv):
-            if half is not None and half.state <= State.STARTED:
+            if half is not None and half.state <= State.STARTED and half.rank not in graph.early:
                 batch = (key.gid, -half.seq)
                 result[half.rank].append(OpenCall(key, half.order, half.created, key.gid, batch))
     for rank in overdue - set(result):

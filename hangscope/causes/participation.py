@@ -38,7 +38,7 @@ def one_sided_call(case: Case) -> Match | None:
         d.differs or d.same_site is False or (finding.own.kind is not None and finding.change.before)
     ):
         # Where both calls are of the program, loops may merely have ended at different rounds.
-        sure = d.inside and not (usual and d.times_before(d.peer))
+        sure = d.inside and not usual  # who goes on as before may have a batch more
         strength = 2 if sure else int(0 in culprits or case.from_text)
         line = case.frame_of(d.own) or "an unknown line"
         what = f"{'is' if len(culprits) < 2 else 'are'} in {made} at {line}, where the others are in {theirs}"

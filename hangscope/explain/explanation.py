@@ -24,6 +24,7 @@ from hangscope.explain.finding import (
     OwnCall,
     Source,
     Stalled,
+    Unpaired,
     Unseen,
     Weighed,
     price,
@@ -36,6 +37,7 @@ from hangscope.explain.generate.mismatches import first_mismatch
 from hangscope.explain.generate.pair_faults import unequal_pair
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.bounds import behind
+from hangscope.explain.suspects import suspects
 from hangscope.explain.text.hypotheses import told
 
 PROVEN = (
@@ -49,7 +51,7 @@ def explain(aligned: Aligned) -> Explanation:
     found = _of_calls(aligned, of_a_device)
     weighed = [*_by_calls(aligned, found, lagging), *_by_text(aligned)]
     if not weighed:
-        return Explanation(Nothing(), from_text=True)
+        return Explanation(Nothing(), from_text=True, suspects=suspects(aligned, Nothing()))
     weighed.sort(key=lambda w: -w.score)  # of equals the first, which is of the more certain kind
     best, source = weighed[0].finding, weighed[0].source
     alike = [w.finding for w in weighed if w.source is source]
@@ -65,7 +67,7 @@ def explain(aligned: Aligned) -> Explanation:
     from_text = source is not Source.CALLS or not recorded
     if source is Source.CALLS:
         best = _with_its_lines(aligned, best, from_text)
-    return Explanation(best, from_text, rivals, tuple(set_aside), tuple(weighed))
+    return Explanation(best, from_text, rivals, tuple(set_aside), tuple(weighed), suspects(aligned, best))
 
 
 def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Finding:
@@ -79,7 +81,6 @@ def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Find
 def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
     """Return the roots that the calls show, those of a more certain kind first."""
     found = (
-        deviating(aligned),
         first_mismatch(aligned),
         unequal_pair(aligned),
         seen_absent(aligned),
@@ -88,8 +89,25 @@ def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
         circular(aligned),
         standing_call(aligned),
     )
+    found = _with_peers(found, deviating(aligned))
     few = apart(aligned) if not any(found) else None
     return [finding for finding in (*found, few) if finding is not None]
+
+
+def _with_peers(found: Sequence[Finding | None], deviation: Finding | None) -> list[Finding | None]:
+    """Return the findings with what ranks of one role prove: of one that names the same ranks, that they agree."""
+    if deviation is None:
+        return [*found]
+    votes, matched = deviation.change.votes, deviation.change.matched
+    for place, other in enumerate(found):
+        if (
+            isinstance(other, Different | Unpaired)
+            and other.culprits == deviation.culprits
+            and not deviation.change.swapped
+        ):
+            change = replace(other.change, votes=votes, matched=matched)
+            return [replace(other, change=change), *found[:place], *found[place + 1 :]]
+    return [deviation, *found]
 
 
 def _by_calls(aligned: Aligned, found: Sequence[Finding], lagging: frozenset[int]) -> list[Weighed]:

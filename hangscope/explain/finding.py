@@ -83,7 +83,7 @@ class Change:
     @property
     def proven(self) -> bool:
         """Return whether everything behind the change matches again: by an edit in one group, or against the ranks of the same role."""
-        return self.edit is not None or (self.votes > 1 and self.matched > 1)
+        return self.edit is not None or (self.votes > 1 and (self.matched > 1 or self.swapped))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,8 @@ class Explanation:
     """The finding that fits best, and what was weighed against it.
 
     `from_text`: it rests on lines and stacks, and not on calls. `rivals`: other roots whose ranks show a fault of their own.
-    `set_aside`: who looked guilty. `weighed`: all findings, the best first.
+    `set_aside`: who looked guilty. `weighed`: all findings, the best first. `suspects`: the ranks (global) one of which must be at
+    fault, as far as calls tell.
     """
 
     best: Finding
@@ -236,3 +237,4 @@ class Explanation:
     rivals: tuple[Finding, ...] = ()
     set_aside: tuple[Candidate, ...] = ()
     weighed: tuple[Weighed, ...] = ()
+    suspects: tuple[int, ...] = ()

@@ -82,6 +82,21 @@ def missing_inputs(case: Case) -> list[Collect]:
     return result
 
 
+def next_files(case: Case, missing: list[Collect]) -> list[Collect]:
+    """Return what to fetch next, what is missing of the suspects first."""
+    records = case.incident.ranks
+    unseen = tuple(
+        r
+        for r in case.explanation.suspects
+        if r not in records or records[r].dump_file is None or r in case.graph.early
+    )
+    if not unseen:
+        return missing
+    why = "the chain of waits ends at ranks whose state at the freeze was not collected"
+    first = Collect(unseen, "dump", f"{why}: fetch the dumps or stacks of {ranks_phrase(unseen)} first")
+    return [first, *missing]
+
+
 def _by_calls(case: Case, match: Match) -> bool:
     """Return whether a match stands or falls with what the finding says of calls."""
     return not isinstance(case.finding, Nothing) and match.cause not in TOLD

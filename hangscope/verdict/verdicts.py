@@ -17,6 +17,7 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.rankset import agree, ranks_phrase
 from hangscope.verdict import substantiation
+from hangscope.verdict.confidence import next_files
 from hangscope.verdict.phrasing import sentence_case, worded
 
 _ONCE_MORE = (
@@ -49,7 +50,8 @@ def unknown(case: Case, wanted: Sequence[Collect]) -> Verdict:
         ],
         advice=[*(_ONCE_MORE if case.stacks else ()), *missing][:3],
         fingerprint=_fingerprint(case, "unknown", stuck.kind, None),
-        collect=wanted,
+        suspect_ranks=case.explanation.suspects,
+        collect=next_files(case, wanted),
     )
     return worded(verdict, why)
 
@@ -132,7 +134,7 @@ def named(
         confidence=confidence,
         rank_confidence=confidence,
         cause_confidence=confidence,
-        suspect_ranks=culprits,
+        suspect_ranks=_suspects(case, culprits, confidence),
         culprit_ranks=culprits,
         category=match.category or CATALOG[match.cause].category,
         summary=_summary(case, match, waiting, in_call, bool(inside) and inside.isdisjoint(in_call)),
@@ -151,6 +153,13 @@ def named(
         fingerprint=_fingerprint(case, match.cause, stuck.kind, location),
     )
     return worded(verdict, match.why)
+
+
+def _suspects(case: Case, culprits: tuple[int, ...], confidence: str) -> tuple[int, ...]:
+    """Return the named ranks, with all others that may be at fault where they are a guess or nobody is named."""
+    if culprits and confidence != "low":
+        return culprits
+    return tuple(sorted({*culprits, *case.explanation.suspects}))
 
 
 def _call(kind: CallKind | None, seq: int | None, group: str | None = None) -> CallRef | None:

@@ -18,6 +18,7 @@ from hangscope.incident import CallKind, State
 
 AGREEING = 2  # ranks of the same role that must agree against those that deviate
 
+UNLIKE_BEHIND = 2  # calls behind one edit that may differ all the same: a handler's, after a timeout
 BEFORE_THE_END = 64  # calls of a log that does not tell which of them are over
 
 
@@ -25,7 +26,7 @@ def deviating(aligned: Aligned) -> Different | Unpaired | None:
     """Return the finding of the first ranks that part from what those of their role agree on, if that can have frozen the job."""
     open_on = {node.gid for node in aligned.graph.edges if isinstance(node, Called)}
     found = [d for d in fold(aligned.incident, aligned.programs) if d.votes >= AGREEING]
-    found = [d for d in found if _can_freeze(aligned, d, open_on)]
+    found = [d for d in found if _is_whole(aligned, d) and _can_freeze(aligned, d, open_on)]
     if not found:
         return None
     first = min(found, key=lambda d: (_created(aligned, d), -d.votes, d.ranks))
@@ -39,6 +40,14 @@ def deviating(aligned: Aligned) -> Different | Unpaired | None:
     unseen = {r for root in aligned.graph.roots if root.kind == "unseen" for r in root.ranks}
     left = Replay(aligned.graph).stuck({*culprits, *unseen})
     return aligned.reached_by(finding, frozenset(aligned.waiting) - left)
+
+
+def _is_whole(aligned: Aligned, d: Deviation) -> bool:
+    """Return whether one edit makes the programs match; of a call in place of another, whether most of its group were seen to agree."""
+    if d.edit.left > UNLIKE_BEHIND:
+        return False
+    group = aligned.incident.groups[aligned.programs.call(d.peer, d.peer_row)[0]]
+    return d.edit.how is not How.REPLACED or d.edit.matched > 1 or 2 * d.votes >= len(group.ranks)
 
 
 def _created(aligned: Aligned, deviation: Deviation) -> int:

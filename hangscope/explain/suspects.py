@@ -1,0 +1,33 @@
+"""Who may have caused a freeze that names nobody for certain: where the chain of waits leaves what was collected."""
+
+from __future__ import annotations
+
+from hangscope.explain.aligned import Aligned
+from hangscope.explain.finding import Circular, Finding, Lagging, Stalled
+
+
+def suspects(aligned: Aligned, best: Finding) -> tuple[int, ...]:
+    """Return the ranks one of which must be at fault, as far as calls tell; empty where nothing narrows it down."""
+    if best.culprits and not (best.guess or best.assumed):
+        return best.culprits
+    found = {*best.culprits, *_beyond(aligned)}
+    if not found and isinstance(best, Circular) and best.circle is not None:
+        found = set(best.circle.ranks)
+    if not found and best.stuck.view is not None and isinstance(best, Lagging | Stalled):
+        found = set(best.stuck.view.members)
+    return tuple(sorted(found)) if len(found) < len(aligned.incident.ranks) else ()
+
+
+def _beyond(aligned: Aligned) -> set[int]:
+    """Return the ranks that were not seen and that most waiting ranks lead to, with those that they may wait for themselves.
+
+    A rank that takes no message may be held up by the next one of its pipeline.
+    """
+    roots = aligned.roots("unseen")
+    most = max((len(root.explains) for root in roots), default=0)
+    found = {rank for root in roots if len(root.explains) == most for rank in root.ranks}
+    unseen = {rank for root in roots for rank in root.ranks}
+    for pair in aligned.graph.pairs:
+        if not found.isdisjoint((pair.source, pair.destination)):
+            found |= unseen.intersection(aligned.incident.groups[pair.gid].ranks)
+    return found
