@@ -131,21 +131,29 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
 
 
 def _clear_the_stale(views: list[GroupFrontier], outrun: set[int]) -> None:
-    """Take a rank with a stale dump for unseen in all its groups: it is further than its dump shows, and nobody knows how far."""
+    """Take a rank with a stale dump for unseen in all its groups: it is further than its dump shows, and nobody knows how far.
+
+    It still waits in a call that a member with a later dump has not made.
+    """
     stale = outrun.union(*(view.early for view in views))
     seen = {rank for view in views for rank, member in view.members.items() if len(member.queue)}
     for view in views if 2 * len(stale) < len(seen) else ():
         for rank in stale.intersection(view.members):
             member = view.members[rank]
             if not _ends_in_text(member):
+                fresh = (view.members[r].enqueued for r in view.seen if r not in stale)
+                least = min((seq for seq in fresh if seq is not None), default=1 << 62)
                 view.early.add(rank)
-                member.enqueued, member.pending = None, ()
+                member.pending = tuple(seq for seq in member.pending if seq > least)
+                member.enqueued = member.pending[-1] if member.pending else None
 
 
 def _ends_in_text(member: Member) -> bool:
-    """Return whether a line of text states the last call of a member, later than its dump: it has no time of enqueue."""
-    created = member.queue.created
-    return bool(len(created)) and not created[-1] and (member.queue.told or bool(created.any()))
+    """Return whether a line of text states calls of a member behind those of its dump: without a time, or as a number alone."""
+    queue = member.queue
+    counted = queue.frontier.started is None and (queue.frontier.enqueued or 0) > member.last_row
+    untimed = len(queue) > 0 and not queue.created[-1] and (queue.told or bool(queue.created.any()))
+    return counted or untimed
 
 
 def _clear_the_lagging(views: list[GroupFrontier]) -> None:

@@ -79,8 +79,12 @@ def _open_calls(
                 created = view.created(rank, seq)
                 result[rank].append(OpenCall(Instance(gid, seq), order, created, gid, (gid, seq)))
     for key, pair in graph.pairs.items():
-        for half in (pair.send, pair.recv):
-            if half is not None and half.state <= State.STARTED and half.rank not in graph.early:
+        for half, other in ((pair.send, pair.recv), (pair.recv, pair.send)):
+            # What a stale dump shows pending is over, unless a later dump shows that its counterpart never came.
+            partner = key.source + key.destination - half.rank if half is not None else -1
+            stale = half is not None and half.rank in graph.early
+            over = stale and (other is not None or partner in graph.early)
+            if half is not None and half.state <= State.STARTED and not over:
                 batch = (key.gid, -half.seq)
                 result[half.rank].append(OpenCall(key, half.order, half.created, key.gid, batch))
     for rank in overdue - set(result):

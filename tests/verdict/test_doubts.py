@@ -41,14 +41,6 @@ def test_nobody_is_surely_absent_from_a_group_whose_members_nobody_recorded(tmp_
     assert "the members of the group are not recorded" in said(report)
 
 
-def test_who_is_idle_beside_a_rank_that_raised_an_error_of_its_own_is_a_guess(tmp_path: Path) -> None:
-    """The call that the idle one lacks is a barrier of the other's handler; its own dump and a further one are gone."""
-    left = Remains(simulate("handler_barrier", 28002))
-    left.write(tmp_path, collect(left, "a quarter gone"))
-    report = analyze(tmp_path)
-    assert level(report) == "low" and "rank 0 died of a fault of its own" in said(report)
-
-
 @pytest.mark.parametrize(
     ("fault", "seed", "most"),
     [("handler_barrier", 52003, "low"), ("rebuilt_group", 52003, "low"), ("uneven_loader", 52002, "medium")],

@@ -32,7 +32,8 @@ def deviating(aligned: Aligned) -> Different | Unpaired | None:
     first = min(found, key=lambda d: (_created(aligned, d), -d.votes, d.ranks))
     alike = [d for d in found if _calls(aligned, d) == _calls(aligned, first)]
     culprits = tuple(sorted(rank for d in alike for rank in d.ranks))
-    finding = _finding(aligned, first, culprits)
+    circles = (root for root in aligned.roots("cycle") if not set(culprits).isdisjoint(root.ranks))
+    finding = replace(_finding(aligned, first, culprits), circle=next(circles, None))
     if not aligned.waiting:  # recorders that tell of no end of a call
         members = {*finding.stuck.view.members, *culprits} if finding.stuck.view is not None else set()
         waiting = tuple(sorted(members.difference(culprits)))
