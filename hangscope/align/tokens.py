@@ -48,7 +48,7 @@ class Tokens:
         if not len(program.gid):
             return np.empty(0, np.int64)
         groups = np.array(self._of_group, np.int64)[program.gid]
-        return self._by_level[level][program.kind] * len(self._kinds) + groups
+        return np.asarray(self._by_level[level][program.kind] * len(self._kinds) + groups)
 
 
 def _named(kind: CallKind) -> tuple[object, ...]:

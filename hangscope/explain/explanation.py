@@ -89,9 +89,9 @@ def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
         circular(aligned),
         standing_call(aligned),
     )
-    found = _with_peers(found, deviating(aligned))
-    few = apart(aligned) if not any(found) else None
-    return [finding for finding in (*found, few) if finding is not None]
+    with_peers = _with_peers(found, deviating(aligned))
+    few = apart(aligned) if not any(with_peers) else None
+    return [finding for finding in (*with_peers, few) if finding is not None]
 
 
 def _with_peers(found: Sequence[Finding | None], deviation: Finding | None) -> list[Finding | None]:

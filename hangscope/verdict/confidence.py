@@ -7,7 +7,7 @@ the order of `DOUBTS`, and only those that lower the level are told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from hangscope.causes.case import Case, Match
@@ -82,7 +82,7 @@ def missing_inputs(case: Case) -> list[Collect]:
     return result
 
 
-def next_files(case: Case, missing: list[Collect]) -> list[Collect]:
+def next_files(case: Case, missing: Sequence[Collect]) -> list[Collect]:
     """Return what to fetch next, what is missing of the suspects first."""
     records = case.incident.ranks
     unseen = tuple(
@@ -91,7 +91,7 @@ def next_files(case: Case, missing: list[Collect]) -> list[Collect]:
         if r not in records or records[r].dump_file is None or r in case.graph.early
     )
     if not unseen:
-        return missing
+        return [*missing]
     why = "the chain of waits ends at ranks whose state at the freeze was not collected"
     first = Collect(unseen, "dump", f"{why}: fetch the dumps or stacks of {ranks_phrase(unseen)} first")
     return [first, *missing]
