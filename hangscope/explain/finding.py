@@ -210,7 +210,7 @@ def price(finding: Finding, source: Source) -> float:
     more. They follow from what each kind of evidence leaves open, and were fitted to nothing; docs/score.md shows how they do.
     """
     if source is not Source.CALLS:
-        return source.value
+        return float(source.value)
     proven = finding.change.votes > 1
     return 0.0 if proven else finding.cost
 
