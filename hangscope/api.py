@@ -57,6 +57,7 @@ def analyze(
     Never raises for bad inputs: they become `report.warnings`. Raises NoInputError when nothing at all could be read,
     UsageError when the call itself is wrong.
     """
+    from hangscope.ingest.files.run_evidence import read_evidence
     from hangscope.ingest.files.sources import find_files
     from hangscope.ingest.recorder.interning import Interner
     from hangscope.ingest.workers.children import read_files
@@ -65,6 +66,8 @@ def analyze(
     wanted = _as_list(paths)
     redact = [redact] if isinstance(redact, str) else redact
     _check(world_size, jobs, attempt, redact)
+    if world_size is None and len(wanted) == 1 and (run := read_evidence(wanted[0])) is not None:
+        world_size = run.world_size
     notes: list[Note] = []
     knowledge = knowledge_with(rules, notes)
     with find_files(wanted, notes, max_unpacked=max_unpacked) as files:

@@ -15,8 +15,9 @@ from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.errors import NoSuchPathError, Note
-from hangscope.ingest.files import remote, standard_input
+from hangscope.ingest.files import remote, run_evidence, standard_input
 from hangscope.ingest.files.archives import is_named_so, may_be_archive
+from hangscope.ingest.files.run_evidence import RunEvidence
 from hangscope.ingest.files.scratch import scratch_folder
 from hangscope.ingest.files.unpacking import Unpacking
 
@@ -95,6 +96,7 @@ class _Search:
 
         given = os.path.realpath(folder)
         visited: set[str] = set()
+        runs: dict[str, RunEvidence] = {}
         links = [folder]
         for start in links:  # grows: what is linked comes after what lies here, and each folder once
             for base, folders, names in os.walk(start, onerror=unreadable):
@@ -104,10 +106,18 @@ class _Search:
                     continue
                 visited.add(real)
                 folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))
+                if run_evidence.NAME in names and (listed := run_evidence.read_evidence(base)) is not None:
+                    runs[base] = listed
                 links += [path for f in folders if os.path.islink(path := os.path.join(base, f))]
                 for name in sorted(names):
                     path = os.path.join(base, name)
-                    yield from self._one(path, prefix + os.path.relpath(path, folder), depth)
+                    shown = prefix + os.path.relpath(path, folder)
+                    run = next((top for top in runs if _holds(top, base)), None)
+                    below = os.path.relpath(path, run) if run is not None else ""
+                    if run is None or not runs[run].covers(below):
+                        yield from self._one(path, shown, depth)
+                    elif below in runs[run].files:
+                        yield from self._as_it_was(path, shown, *runs[run].files[below])
 
     def _one(self, path: str, shown: str, depth: int) -> Iterator[SourceFile]:
         shown = os.fsencode(shown).decode("utf-8", "replace")  # a name is bytes, and need not be UTF-8
@@ -127,15 +137,34 @@ class _Search:
         else:
             yield from self._walk(folder, f"{shown}!/", depth + 1)
 
+    def _as_it_was(self, path: str, shown: str, size: int, written: float) -> Iterator[SourceFile]:
+        """Yield a file of a run as its report read it: its first `size` bytes, from a copy if it has grown since."""
+        try:
+            if os.stat(path).st_size > size:
+                copy = os.path.join(self._new_folder(), "0")
+                with open(path, "rb") as source, open(copy, "xb") as target:
+                    while size > target.tell() and (data := source.read(min(1 << 20, size - target.tell()))):
+                        target.write(data)
+                path = copy
+        except OSError as error:
+            self._note("unreadable", f"cannot be opened: {error.strerror}", shown)
+            return
+        yield SourceFile(path, shown, size, written)
+
+    def _new_folder(self) -> str:
+        """Return a new temporary folder, which goes with the search. Raises OSError."""
+        if self._scratch is None:
+            self._scratch = self._cleanup.enter_context(scratch_folder())
+            self._cleanup.callback(self._unpacking.close)  # before the folder goes
+        self._archives += 1
+        folder = os.path.join(self._scratch, str(self._archives))
+        os.mkdir(folder)
+        return folder
+
     def _unpacked(self, path: str, shown: str) -> str | None:
         """Return the folder that holds what was in an archive; None where the file is none."""
         try:
-            if self._scratch is None:
-                self._scratch = self._cleanup.enter_context(scratch_folder())
-                self._cleanup.callback(self._unpacking.close)  # before the folder goes
-            self._archives += 1
-            folder = os.path.join(self._scratch, str(self._archives))
-            os.mkdir(folder)
+            folder = self._new_folder()
         except OSError as error:
             self._note(
                 "bad_archive",

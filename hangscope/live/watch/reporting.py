@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hangscope.ingest.files.run_evidence import write_evidence
 from hangscope.live.folder import RunFolder, leave
 from hangscope.live.look.processes import Process
 from hangscope.live.watch.nodes import Nodes
@@ -73,9 +74,13 @@ class Reporting:
         late = self.nodes.wait(wait, hurry)
         from hangscope import analyze_safely
 
+        chosen = (self.folder.before_the_end() if ended else []) or [self.folder.path]
+        try:
+            write_evidence(self.folder.path, chosen, self.world_size)
+        except OSError as error:
+            self.say(f"the list of the evidence cannot be written: {error.strerror or error}")
         options = {"world_size": self.world_size} if self.world_size else {}
-        paths = self.folder.before_the_end() if ended else []
-        report = analyze_safely(paths or [self.folder.path], deadline=deadline, **options)
+        report = analyze_safely([self.folder.path], deadline=deadline, **options)
         if more := [*self._ranks_elsewhere(), *self._problems()]:
             report.document = replace(report.document, warnings=(*report.document.warnings, *more))
         self.status = report.status

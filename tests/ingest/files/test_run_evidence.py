@@ -1,0 +1,66 @@
+"""The folder of a run, analysed again after its report: what came later does not count, what somebody added does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from hangscope.ingest.files.run_evidence import NAME, read_evidence, write_evidence
+from hangscope.ingest.files.sources import find_files
+from hangscope.live.folder import RunFolder
+from hangscope.live.watch.nodes import Nodes
+from hangscope.live.watch.reporting import Reporting
+from tests.conftest import FIXTURES, analyze
+
+FIXTURE = FIXTURES / "rank_conditional_barrier" / "dumps"
+
+
+def found(folder: Path) -> dict[str, bytes]:
+    with find_files([folder], []) as files:
+        return {file.shown: Path(file.path).read_bytes() for file in files}
+
+
+def test_only_what_was_there_is_read_of_what_is_the_runs_own(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "logs").mkdir(parents=True)
+    (run / "logs" / "rank_0.err").write_text("waits\n")
+    (run / "launcher").mkdir()
+    write_evidence(run, [run], 4)
+    (run / "logs" / "rank_0.err").write_text("waits\nkilled by SIGTERM\n")
+    (run / "launcher" / "node.err").write_text("job cancelled\n")
+    (run / "dmesg.txt").write_text("Xid 79\n")
+    assert found(run) == {"dmesg.txt": b"Xid 79\n", "logs/rank_0.err": b"waits\n"}
+    assert found(tmp_path).keys() == {"run/dmesg.txt", "run/logs/rank_0.err"}
+
+
+def test_a_list_that_is_not_ours_lists_nothing(tmp_path: Path) -> None:
+    for text in ("[]", '{"schema": "hangscope.evidence/1", "world_size": 2, "files": {"a": [-1, 0]}}', "x"):
+        (tmp_path / NAME).write_text(text)
+        assert read_evidence(str(tmp_path)) is None
+    (tmp_path / NAME).write_text(
+        json.dumps({"schema": "hangscope.evidence/1", "world_size": 10**12, "files": {}})
+    )
+    listed = read_evidence(str(tmp_path))
+    assert listed is not None and listed.world_size is None
+
+
+def test_the_folder_of_a_run_gives_its_verdict_again(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    shutil.copytree(FIXTURE / "recorder", tmp_path / "capture_01")
+    shutil.copytree(FIXTURE / "logs", tmp_path / "logs")
+    (tmp_path / "launcher").mkdir()
+    reporting = Reporting(folder, Nodes(tmp_path), None, quiet=True)
+    reporting.world_size = 4
+    reporting.report(60.0, wait=0.0, hurry=lambda: True, ended=True)
+    (tmp_path / "launcher" / "node.err").write_text(
+        "slurmstepd: error: *** STEP 7.0 ON gpu01 CANCELLED AT 2026-11-23T10:00:00 ***\n"
+        "srun: error: gpu01: task 2: Killed\n"
+    )
+    with open(tmp_path / "logs" / "rank2.err", "a") as log:
+        log.write(
+            'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nKeyboardInterrupt\n'
+        )
+    first = json.loads(folder.json_report.read_text())
+    again = json.loads(analyze(tmp_path).to_json())
+    assert first["verdict"] is not None and again["verdict"] == first["verdict"]
