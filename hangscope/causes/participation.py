@@ -8,6 +8,7 @@ from hangscope.causes.mismatch import ROOTED, describe
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Extra
 from hangscope.incident import CallKind, Event, Stack
+from hangscope.ingest.job_logs.held import Held
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
 
@@ -85,13 +86,17 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     for rank in culprits:
         evidence += [case.stands(rank)] if rank in frames else []
         evidence += [case.stands(rank, worker) for worker in _at_work_below(case, rank)]
-        evidence += [e for kind in (DumpObserved, HeartbeatTimeout) for e in statements.of(rank, kind)[:1]]
+        evidence += [
+            e for kind in (Held, DumpObserved, HeartbeatTimeout) for e in statements.of(rank, kind)[:1]
+        ]
     frame = next(filter(None, frames.values()), None)
     whose, one = who(culprits), len(culprits) == 1
     verb, has, its, does = ("is", "has", "its", "does") if one else ("are", "have", "their", "do")
     look = f"Take a stack of {whose} (py-spy dump --pid PID; hangscope run does before it ends a job): data loader, lock, I/O, checkpoint or a kernel launch."
     if frame:
         look = f"See what {whose} {does} at {frame}: I/O, a lock, a data loader, a download."
+    if any(e.by == "stop" for r in culprits for e in statements.of(r, Held)):
+        look = f"{whose} {verb} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find who stopped it."
     recorded = len(seen) == len(culprits) and calls_stay_open(case) is not False
     return answer(
         "stuck_rank",

@@ -8,8 +8,10 @@
 
     9914 Ds   rpc_wait_bit_killable   python fit.py --rank 0
 
+    process 9914 is stopped
+
 (CPython Lib/pdb.py, IPython's debugger; Linux kernel/hung_task.c, which looks at tasks in uninterruptible sleep; ps, of whose rows
-the process ids are of use.)
+the process ids are of use; hangscope/live/look/kernel.py, one file for each rank.)
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.regex import regex
 
 _PROMPT = regex(r"^(?:\(Pdb\+{0,2}\)|ipdb>)(?: |$)")
+_STATE = regex(r"^process (\d{1,9}) is (stopped|traced)$")
 _TASK = regex(r"\btask (\S{1,64}):(\d{1,9}) blocked for more than \d{1,9} seconds")
 _ROW = regex(
     r"^\s{0,8}(?:[a-z_][\w.+-]{0,31} {1,12})?(\d{1,9}) .{0,200}?\bpython[\d.]{0,6} .{0,2000}?--(?:global[_-])?rank[ =](\d{1,7})\b"
@@ -34,7 +37,7 @@ _ROW = regex(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held(Event, same_by=("by", "victim_pid")):
-    """A process is held up: `by` is debugger or kernel. The rank follows where one rank alone is known by `victim_pid`."""
+    """A process is held up: `by` is debugger, kernel or stop (a signal, such as SIGSTOP). The rank follows where one rank alone is known by `victim_pid`."""
 
     by: str
     victim_pid: int | None = None
@@ -48,6 +51,8 @@ class HeldParser(LineParser):
         b"(Pdb++)",
         b"ipdb>",
         b" blocked for more than ",
+        b" is stopped",
+        b" is traced",
         b" --rank",
         b" --global_rank",
         b" --global-rank",
@@ -60,6 +65,9 @@ class HeldParser(LineParser):
         """Return what a line tells of a process that is held up."""
         if _PROMPT.match(line.text):
             yield line.event(Held, by="debugger")
+        elif state := _STATE.match(line.text):
+            by = "stop" if state[2] == "stopped" else "debugger"
+            yield replace(line.event(Held, by=by, victim_pid=int(state[1])), pid=None)
         elif task := _TASK.search(line.text):
             yield replace(line.event(Held, by="kernel", victim_pid=int(task[2])), pid=None)
         elif (row := _ROW.match(line.text)) and int(row[2]) < MAX_RANKS:

@@ -53,3 +53,12 @@ def test_a_monitor_without_a_heartbeat_proves_the_stop_and_names_nobody(tmp_path
     )
     report = told(tmp_path, [line.format(rank) for rank in (3, 1)])
     assert report.status == "hang" and short(report)[:2] == ("unknown", ())
+
+
+def test_a_capture_that_finds_a_rank_stopped_says_so(tmp_path: Path) -> None:
+    state = tmp_path / "job" / "capture_01" / "kernel_rank_1.txt"
+    state.parent.mkdir(parents=True)
+    state.write_text("process 9914 is stopped\n  9914 python: stopped, in do_signal_stop\n")
+    report = told(tmp_path / "job", _waits(0, 2))
+    assert short(report)[:2] == ("stuck_rank", (1,))
+    assert report.verdict is not None and "kill -CONT" in report.verdict.advice[0]
