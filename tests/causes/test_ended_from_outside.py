@@ -73,6 +73,15 @@ def test_a_step_that_srun_ends_after_a_task_was_not_ended_from_outside(tmp_path:
     assert verdict.cause == "crashed_rank" and "gpu03 (task 21" in verdict.summary
 
 
+def test_ranks_that_are_killed_after_a_cancellation_did_not_die_by_themselves(tmp_path: Path) -> None:
+    folder = _job(tmp_path, "10:00:01 DUE TO TIME LIMIT", {})
+    with open(folder / "slurm.out", "a") as log:
+        log.write("srun: error: gpu01: tasks 0-3: Killed\n")
+    report = analyze(folder)
+    assert short(report)[:2] == ("crashed_rank", ()) and level(report) == "high"
+    assert report.verdict is not None and report.verdict.category == "external"
+
+
 @pytest.mark.parametrize(("at", "blamed"), [("10:31:00", (2,)), ("10:00:01", ())])
 def test_who_counted_one_step_less_when_all_fell_silent_long_before_the_end_is_a_guess(
     tmp_path: Path, at: str, blamed: tuple[int, ...]

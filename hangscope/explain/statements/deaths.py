@@ -18,7 +18,7 @@ from hangscope.explain.statements.statements import (
     Death,
     Statements,
 )
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.printed import Printed
@@ -102,6 +102,8 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
     aborting = bool(statements.of(rank, *_ABORTING))
     if end is not None and (end.code < 0 or end.code > 128):
         number = -end.code if end.code < 0 else end.code - 128
+        if number == 9 and _was_ended(end, statements):
+            return None
         of_others = end.code in _ABORTS and (aborting or _unheard_abort(rank, statements))
         if of_others or end.code in _CLEANUPS or _not_alone(end, statements):
             return None
@@ -155,6 +157,11 @@ def _not_alone(event: Exit, statements: Statements) -> bool:
         return all(e.code == event.code for e in others)
     beside = [e.code == event.code and (e.time or inf) <= (event.time or -inf) + CLOCK_SKEW for e in others]
     return any(beside) and (event.code in _ABORTS or all(beside))
+
+
+def _was_ended(event: Exit, statements: Statements) -> bool:
+    """Return whether a launcher reported before this exit that the whole job is being ended: SIGKILL follows."""
+    return any(e.file == event.file and e.line < event.line for e in statements.all(ExternalEnd))
 
 
 def _unheard_abort(rank: int, statements: Statements) -> bool:
