@@ -1,7 +1,7 @@
 """What the report of a run was made from: its folder, analysed again, gives the same verdict.
 
-A job goes on after its report, or is ended because of it: logs grow, stacks of the end are added. `evidence.json` in the
-folder of `hangscope run` lists the files of the last report with their sizes then (bytes) and times (s since the epoch), and
+A job goes on after its report, or is ended because of it: logs grow, stacks of the end are added. `evidence.json`, which
+`hangscope run` writes (live/watch/evidence.py), lists the files of the last report with their sizes then (bytes) and times (s since the epoch), and
 how many ranks the job had:
 
     {"schema": "hangscope.evidence/1", "world_size": 8, "files": {"logs/restart_0/rank_0.err": [5120, 1795445195.2]}}
@@ -15,14 +15,13 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from hangscope.dataclass import dataclass
 
 NAME = "evidence.json"
-_SCHEMA = "hangscope.evidence/1"
+SCHEMA = "hangscope.evidence/1"
 _MOST = 64 << 20  # bytes of the list
 _OWN = frozenset(
     [
@@ -62,7 +61,7 @@ def read_evidence(folder: str) -> RunEvidence | None:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             data = json.loads(file.read(_MOST))
-        if data["schema"] != _SCHEMA:
+        if data["schema"] != SCHEMA:
             return None
         world = data["world_size"]
         return RunEvidence(
@@ -71,20 +70,6 @@ def read_evidence(folder: str) -> RunEvidence | None:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def write_evidence(folder: Path, chosen: Iterable[Path], world_size: int) -> None:
-    """List the files at or below `chosen` as they are now. Raises OSError."""
-    from hangscope.output import replace_file
-
-    files: dict[str, tuple[int, float]] = {}
-    for top in chosen:
-        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-            info = os.lstat(path)
-            if stat.S_ISREG(info.st_mode):
-                files[path.relative_to(folder).as_posix()] = (info.st_size, info.st_mtime)
-    data = {"schema": _SCHEMA, "world_size": world_size or None, "files": files}
-    replace_file(folder / NAME, lambda out: out.write(json.dumps(data).encode()))
 
 
 def _size(value: Any) -> int:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hangscope.ingest.files.run_evidence import write_evidence
 from hangscope.live.folder import RunFolder, leave
 from hangscope.live.look.processes import Process
+from hangscope.live.watch.evidence import write_evidence
 from hangscope.live.watch.nodes import Nodes
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ import json
 import shutil
 from pathlib import Path
 
-from hangscope.ingest.files.run_evidence import NAME, read_evidence, write_evidence
+from hangscope.ingest.files.run_evidence import NAME, read_evidence
 from hangscope.ingest.files.sources import find_files
 from hangscope.live.folder import RunFolder
+from hangscope.live.watch.evidence import write_evidence
 from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.reporting import Reporting
 from tests.conftest import FIXTURES, analyze
