@@ -1,4 +1,4 @@
-"""Open a file as its plain bytes: gzip and zstd are recognised by their magic numbers."""
+"""Open a file as its plain bytes: gzip, zstd, UTF-16, padding and holes are recognized by its first bytes and its size on disk."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import zlib
 from typing import Any, BinaryIO, cast
 
+from hangscope.ingest.files import text_forms
 from hangscope.ingest.files.remote import is_remote, open_remote
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -39,13 +40,25 @@ def open_plain(path: str) -> BinaryIO:
                 "it is zstd-compressed; pip install 'hangscope[zstd]' to read it"
             ) from None
         return cast(BinaryIO, _Patient(_Zstd(raw, zstandard.ZstdDecompressor()), 1 << 18))
+    if not is_remote(path) and (magic.startswith(b"\0") or text_forms.has_holes(os.stat(path))):
+        raw.close()
+        raw = cast(BinaryIO, _Patient(text_forms.Unpadded(open(path, "rb")), 1 << 18))  # noqa: SIM115 - the caller closes it
+        magic = raw.read(4)
+        raw.seek(0)
+    if encoding := text_forms.encoding_of(magic):
+        return cast(BinaryIO, _Patient(text_forms.AsUtf8(raw, encoding), 1 << 18))
     return raw
 
 
 def plain_size(path: str) -> int:
     """Return how many bytes of plain content a local file holds: its size, estimated where it is compressed."""
     try:
-        size = os.path.getsize(path)
+        info = os.stat(path)
+        size = (
+            min(info.st_size, info.st_blocks * 512 * _UNPACKS_TO)
+            if text_forms.has_holes(info)
+            else info.st_size
+        )
         with open(path, "rb") as raw:
             magic = raw.read(4)
     except OSError:

@@ -10,8 +10,9 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 
 from hangscope.dataclass import dataclass
 from hangscope.errors import NoSuchPathError, Note
@@ -99,6 +100,8 @@ class _Search:
         runs: dict[str, RunEvidence] = {}
         links = [folder]
         for start in links:  # grows: what is linked comes after what lies here, and each folder once
+            if start != folder and os.path.realpath(start) in visited:
+                continue
             for base, folders, names in os.walk(start, onerror=unreadable):
                 real = os.path.realpath(base)
                 if real in visited or (base != folder and _holds(real, given)):
@@ -128,6 +131,8 @@ class _Search:
             return
         if not stat.S_ISREG(info.st_mode):
             self._note("not_a_file", "is a pipe, socket or device and was not read", shown)
+        elif info.st_dev in _kernels_own():
+            self._note("not_a_file", "is a file of the kernel (/proc, /sys) and was not read", shown)
         elif not _may_be_archive(path):
             yield SourceFile(path, shown, info.st_size, info.st_mtime)
         elif depth >= MAX_DEPTH and is_named_so(path):
@@ -196,6 +201,17 @@ class _Search:
 
     def _note(self, code: str, message: str, shown: str, hint: str = "") -> None:
         self._notes.append(Note(code, message, shown, hint=hint))
+
+
+@cache
+def _kernels_own() -> frozenset[int]:
+    """Return the devices of file systems whose files are the kernel's answers: reading one may block, or never end."""
+    found = set()
+    for folder in ("/proc", "/sys", "/sys/kernel/debug", "/sys/kernel/tracing"):
+        with suppress(OSError):
+            if os.path.ismount(folder):
+                found.add(os.stat(folder).st_dev)
+    return frozenset(found)
 
 
 def _may_be_archive(path: str) -> bool:
