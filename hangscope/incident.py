@@ -278,4 +278,7 @@ class Incident:
     events: list[Event] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    size_stated: bool = (
+        False  # an input states how many ranks there are, so that something can be said of all of them
+    )
     momentary: bool = False  # every rank's dump was written within a second of the last call of any, or behind others since which it made calls

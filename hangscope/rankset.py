@@ -35,3 +35,10 @@ def ranks_phrase(ranks: Iterable[int]) -> str:
 def agree(ranks: Iterable[int], one: str, several: str) -> str:
     """Return the word that agrees with so many ranks: `agree([3], "was", "were")` is `was`."""
     return one if len(set(ranks)) == 1 else several
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 rank`, `1,024 ranks`, `3 classes`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"

@@ -57,6 +57,14 @@ class Case:
         )
 
     @property
+    def whole_group(self) -> bool:
+        """Return whether some input states who or how many the members of the stuck group are; else nothing is said of all of them."""
+        group = self.finding.stuck.group
+        if group is None or group.gid < 0 or self.from_text:
+            return self.incident.size_stated
+        return group.members_known and not group.partial
+
+    @property
     def stacks(self) -> dict[int, Whereabouts]:
         """Return where a stack shows a rank's main thread, by rank."""
         return {r: w for r, w in sorted(self.statements.whereabouts.items()) if w.kind == "stack"}
@@ -144,7 +152,7 @@ def answer(
     return Match(cause, *given, [*rivals])
 
 
-def who(ranks: Iterable[int], nobody: str = "one side") -> str:
+def who(ranks: Iterable[int], nobody: str = "some ranks") -> str:
     """Return ranks for a sentence, or `nobody` where none is named."""
     named = tuple(ranks)
     return ranks_phrase(named) if named else nobody

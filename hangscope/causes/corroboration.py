@@ -44,9 +44,11 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
             yield quote(words, f"rank {rank} printed last: {words.text}")
         for raised in statements.of(rank, RankException)[:1]:
             if raised.symptom and match.frame is not None and match.frame in user_frames(raised.frames):
-                yield quote(raised, f"rank {rank}'s traceback goes through {match.frame}, too: {raised.text}")
+                yield quote(
+                    raised, f"rank {rank}'s traceback goes through {match.frame} as well: {raised.text}"
+                )
         for waited in statements.of(rank, *WAITED)[:1] if match.cause in _NOT_WAITING else ():
-            lived = f"rank {rank} still lived when it timed out or lost a peer: {waited.text}"
+            lived = f"rank {rank} was still alive when it timed out or lost a peer: {waited.text}"
             yield quote(waited, lived, stance="against")
 
 
@@ -58,4 +60,4 @@ def _of_waiting(case: Case, match: Match) -> Iterator[Evidence]:
         for event in case.statements.of(rank, *WAITED)[:1] if rank not in match.culprits else ():
             if type(event) not in seen:
                 seen.add(type(event))
-                yield quote(event, f"rank {rank} waited until it timed out or lost a peer: {event.text}")
+                yield quote(event, f"rank {rank} was blocked until it timed out or lost a peer: {event.text}")

@@ -1,7 +1,8 @@
-"""Rules about devices and the network: everybody made the call."""
+"""Rules about devices and the network: every rank that was seen issued the collective."""
 
 from __future__ import annotations
 
+from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
@@ -9,6 +10,7 @@ from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.rankset import agree
 
 #: cudaGetErrorString's words for what no device does by itself (driver_types.h)
 _PROGRAM_ERRORS = (
@@ -45,17 +47,17 @@ def device_fault(case: Case) -> Match | None:
 def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
     """Return the answer for devices that have not finished, or not begun, what those of all others have."""
     culprits, whose = finding.culprits, who(finding.culprits)
-    behind = "has not finished calls that its peers' completions prove to be over"
+    behind = "has not completed collectives that its peers have completed with it"
     if unstarted := isinstance(finding, Unstarted):
-        behind = "enqueued the call, and its device has not begun it, while those of all others have"
+        behind = "enqueued the collective, but its GPU has not started it; those of all others have"
     one = len(culprits) == 1
     sure = one and not unstarted and not finding.tie and _is_no_older_dump(case, culprits[0])
     return answer(
         "gpu_stall",
         culprits,
-        f"{whose} made {'its calls, and its device' if one else 'their calls, and their devices'} stopped finishing them",
-        f"Drain the GPU of {whose} and look for the first CUDA error or Xid in its host's kernel log; the timeout came later.",
-        "With compute-sanitizer or CUDA_LAUNCH_BLOCKING=1 a kernel that never ends can be found in a rerun.",
+        f"the {'GPU' if one else 'GPUs'} of {whose} stopped completing enqueued collectives",
+        f"Drain the GPU of {whose} and look for the first CUDA error or Xid in the kernel log of its host; the timeout came later.",
+        "Rerun with compute-sanitizer or CUDA_LAUNCH_BLOCKING=1 to find a kernel that never ends.",
         strength=2 if sure else 1,
         evidence=[
             *(Evidence("dump", f"rank {rank} {behind}", rank) for rank in culprits),
@@ -120,27 +122,27 @@ def network_fault(case: Case) -> Match | None:
         return None
     why = "the transport reported a fault"
     if joined:
-        why = "every member joined the call, and not all complete it"
+        why = _joined(case)
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
     where = f" between {' and '.join(nodes)}" if 1 < len(nodes) <= 4 else ""
     if len(nodes) == 1:
         where = f" {'of' if nodes[0] in {e.host for e in warnings} else 'towards'} {nodes[0]}"
     nics = sorted({str(e.nic) for e in first if e.nic})
-    why += f"; the transport names {who(culprits)}" if culprits else ""
+    why += f"; the transport reports {who(culprits)}" if culprits else ""
     why += f", adapter {', '.join(nics[:3])}" if nics else ""
-    check = "Nothing above the transport is wrong here. Check the links of this group's hosts, and rerun with NCCL_DEBUG=INFO and NCCL_DEBUG_FILE per process to see which pair it is."
+    check = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
     if warnings:
         check = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
     compare = "NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host"
     if case.on_gloo:
         compare = "GLOO_SOCKET_IFNAME and the addresses that the host names resolve to over the hosts; a firewall between them"
-    splits = ("shape_mismatch", "splits that do not fit stall it the same way, and recorders keep no splits")
+    splits = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
     return answer(
         "network_stall",
         culprits,
         why + where,
         check,
-        f"Compare {compare} looks the same.",
+        f"Compare {compare} can look the same.",
         # Who is at one end of a path alone may be the one that suffers.
         strength=2 if local else int(bool(warnings) and len(culprits) != 1),
         evidence=[*first[:4], *(quote(e, f"a consequence: {e.text}") for e in later[:3])],
@@ -148,6 +150,30 @@ def network_fault(case: Case) -> Match | None:
         frame_rank=finding.stuck.rank,
         rivals=[splits] if kind is not None and kind.op.startswith("all_to_all") else (),
     )
+
+
+def _joined(case: Case) -> str:
+    """Return who is in the collective that nobody completes: every member, where it is known who the members are."""
+    view, seq, kind = case.finding.stuck.view, case.finding.stuck.seq, case.finding.stuck.kind
+    if view is None:
+        return "no rank completes the collective that the ranks seen are in"
+    op = (kind.op if kind is not None else "") or "a collective"
+    call = f"{op} seq {seq}" if seq is not None else op
+    inside = sorted(view.seen)
+    if case.whole_group and len(inside) == len(view.members):
+        return (
+            f"all {len(inside)} members of the group are in {call} and none completes it"
+            if not _some_done(view, seq)
+            else f"all {len(inside)} members entered {call}, and only some completed it"
+        )
+    return (
+        f"{who(inside)} {agree(inside, 'is', 'are')} in {call}, and it does not complete; group size unknown"
+    )
+
+
+def _some_done(view: GroupFrontier, seq: int | None) -> bool:
+    """Return whether a member has completed the collective."""
+    return seq is not None and any((view.completed(rank) or 0) >= seq for rank in view.seen)
 
 
 def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:

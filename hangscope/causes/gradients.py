@@ -25,13 +25,13 @@ def unused_parameters(case: Case) -> Match | None:
     few = 0 < len(ranks) * 2 <= len(case.incident.ranks)
     names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
     what = f" ({', '.join(names[:4])})" if names else ""
-    why = f"DDP's backward ended without a gradient for parameters{what}{f' on {who(told)}' if told else ''}; whether other ranks had one is not told"
+    why = f"DDP reports parameters without a gradient{what}{f' on {who(told)}' if told else ''}; whether other ranks had one is not known"
     return answer(
         "gradient_sync_mismatch",
         ranks if few else (),
-        f"only {who(ranks)} had parameters without a gradient{what}" if few else why,
-        f"Make every output of the model take part in the loss on every rank{what}: a branch that depends on the data leaves them out.",
-        "Set find_unused_parameters=True only where the branch is meant.",
+        f"{who(ranks)} had parameters without a gradient{what}" if few else why,
+        f"Make every output of the model contribute to the loss on every rank{what}: a branch that depends on the data skips them.",
+        "Set find_unused_parameters=True only where the branch is intended.",
         strength=2 if few else 1,
         evidence=events[:4],
     )
@@ -53,18 +53,18 @@ def gradient_sets(case: Case) -> Match | None:
     if not d.cut_short and (d.ends_epochs or by_hand):
         return None  # it left the loop behind a whole step, the reductions of the next with it
     if other_buckets:
-        what = f"reduces gradient bucket {describe(d.own)} where the others reduce {describe(d.peer)}"
+        what = f"reduced gradient bucket {describe(d.own)} where the others reduced {describe(d.peer)}"
     elif d.cut_short or missing or goes_on:
-        what = f"left out gradient reductions, of which the others are in {describe(d.peer)}"
+        what = f"skipped gradient reductions; the others are in {describe(d.peer)}"
     else:
-        what = "made a gradient reduction that the others did not make"
+        what = "issued a gradient reduction that the others did not issue"
     # A pass that an error cut short ends in a call of the handler, which nobody had made before.
     sure = missing or extra or other_buckets or (d.cut_short and d.times_before(d.own))
     return answer(
         "gradient_sync_mismatch",
         culprits,
         f"{who(culprits)} {what}",
-        f"Compare the accumulation boundary (no_sync), skipped batches and unused parameters of {who(culprits)} with the others': every rank must run the same backward passes with synchronisation.",
+        f"Compare the accumulation boundary (no_sync), skipped batches and unused parameters of {who(culprits)} with those of the others: every rank must run the same synchronized backward passes.",
         strength=2 if sure else 1,
         evidence=aspects(case),
     )
@@ -84,15 +84,15 @@ def different_models(case: Case) -> Match | None:
         tie = sides[0][1] == sides[1][1]
         odd = [] if tie else sorted(r for r, side in by_rank.items() if side != sides[0][0])
         numbers = ", ".join(f"rank {r}: {own[r]}" for r in sorted(own)[:6])
-        why = f"parameters of {who(odd or sorted(sizes))} have other sizes than those of their peers"
+        why = f"{who(odd or sorted(sizes))} built parameters of other sizes than their peers"
         if by_rank is own:
-            why = f"the ranks have different numbers of parameters ({numbers})"
+            why = f"the ranks built models with different numbers of parameters ({numbers})"
         return _models(odd, why, 1 if tie else 2, told_by[:4])
     finding = case.finding
     kinds = (finding.own.kind, finding.stuck.kind)
     if not isinstance(finding, Different) or not all(kind and in_constructor(kind) for kind in kinds):
         return None
-    why = f"{who(finding.culprits, 'the ranks')} synchronise other parameters while DDP wraps the model"
+    why = f"{who(finding.culprits, 'the ranks')} synchronized other parameters while DDP wrapped the model"
     return _models(finding.culprits, why, 1)
 
 
@@ -101,7 +101,7 @@ def _models(odd: Sequence[int], why: str, strength: int, evidence: Iterable[Even
         "model_mismatch",
         odd,
         why,
-        f"Compare the config, vocabulary size and seed that {who(odd, 'the two sides')} built the model from with those of the others.",
+        f"Compare the config, vocabulary size and seed that {who(odd, 'the ranks')} built the model from with those of the others.",
         "Build from one config broadcast by rank 0, and compare a hash of (name, shape) over ranks before wrapping.",
         strength=strength,
         evidence=evidence,

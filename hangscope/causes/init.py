@@ -24,7 +24,7 @@ from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import forms_a_group
-from hangscope.rankset import compress
+from hangscope.rankset import agree, ranks_phrase
 
 _CONFIG = 32  # lines that an agent prints of its settings
 _PATIENCE = 600.0  # seconds that a rendezvous may take
@@ -49,8 +49,8 @@ def _port(case: Case) -> Match | None:
     return answer(
         "init_hang",
         ranks,
-        f"the store's port{f' {port}' if port else ''} was already in use on its host",
-        f"Something else holds port {port or 'MASTER_PORT'}: end the stale process or choose a free port per job (--rdzv-endpoint host:0, or MASTER_PORT by job id).",
+        f"port{f' {port}' if port else ''} of the rendezvous store was already in use on its host",
+        f"Another process holds port {port or 'MASTER_PORT'}: end the stale process, or choose a free port per job (--rdzv-endpoint host:0, or MASTER_PORT by job id).",
         strength=2,
         evidence=events[:3],
     )
@@ -116,8 +116,8 @@ def _bootstrap(case: Case) -> Match | None:
     return answer(
         "init_hang",
         twice,
-        f"NCCL's bootstrap failed{f': two processes came as {who(twice)}' if twice else ''}",
-        "Check that every process has a rank and a port of its own, that NCCL_SOCKET_IFNAME names an interface which each host has, and that nothing else speaks to the bootstrap's port.",
+        f"NCCL's bootstrap failed{f': two processes registered as {who(twice)}' if twice else ''}",
+        "Check that every process has its own rank and port, that NCCL_SOCKET_IFNAME names an interface that each host has, and that nothing else connects to the bootstrap port.",
         strength=2 - min(e.tier for e in warnings),
         evidence=warnings[:3],
     )
@@ -127,7 +127,7 @@ def _communicator(case: Case) -> Match | None:
     """An NCCL communicator that some members began and not all completed."""
     for event in case.statements.all(UnmadeCommunicator):
         if event.phase == "fewer":
-            why = f"{who(event.absent)} did not complete a communicator of {event.nranks} ranks as the others did; which of them never came is not told"
+            why = f"{who(event.absent)} did not complete a communicator of {event.nranks} ranks as the others did; the logs do not show which of them never entered it"
             # NCCL up to 2.22 prints nothing of those who wait in bootstrap.
             advice = "Take a stack of each of these ranks (py-spy dump): the one outside ncclCommInit is the one that is missing."
             return answer("init_hang", (), why, advice, strength=0, evidence=[event])
@@ -144,16 +144,18 @@ def _incomplete(case: Case, event: UnmadeCommunicator, unproved: bool) -> Match:
     `unproved`: of some of the absent nothing shows that their lines should be here, so nobody is named.
     """
     absent, unknown, stuck = event.absent, event.absent_unknown, event.starting + event.connecting
-    why = f"a communicator of {event.nranks} ranks never became whole"
+    why = f"a communicator of {event.nranks} ranks was never completed"
     if absent or unknown:
-        lacks = f"{unknown + len(absent)} of its members" if unknown else who(absent)
+        absentees = f"{unknown + len(absent)} of its members" if unknown else who(absent)
         culprits = () if unknown or unproved else absent
-        why = f"{why}: {lacks} never began it, and {who(stuck)} wait"
-        advice = f"Find where {lacks} stood when the others began: not started, crashed before, or in another call."
+        why = f"{why}: {absentees} never entered it" + (
+            f", and {who(stuck)} {agree(stuck, 'is', 'are')} blocked" if stuck else ""
+        )
+        advice = f"Find where {absentees} {agree(range(unknown + len(absent)), 'was', 'were')} when the others entered it: not started, crashed before, or in another collective."
     else:
         culprits = stuck if event.complete and len(stuck) <= len(event.complete) else ()
-        why = f"{why}: all began it, and {who(stuck)} did not complete it"
-        advice = "All members began and some cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts and NCCL_DEBUG=INFO of those that did not complete."
+        why = f"{why}: all members entered it, and {who(stuck)} did not complete it"
+        advice = "Some members cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts, and the NCCL_DEBUG=INFO log of those that did not complete it."
     # Whoever ended the job in its start may have done so within the moment that a start takes.
     sure = absent and culprits and not (case.statements.external or event.rank_assumed)
     return answer("init_hang", culprits, why, advice, strength=2 if sure else 1, evidence=[event])
@@ -172,20 +174,20 @@ def _store(case: Case) -> Match | None:
     others = tuple(r for r in world if r not in tellers)  # who does not wait for anybody to join
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
     asked = [e for e in unreachable if e.store_host or e.port]
-    apart, address = _ranks(asked), next((f"{e.store_host or '?'}:{e.port or '?'}" for e in asked), "?")
+    apart, address = _ranks(asked), next(map(_address, asked), "")
     counts = [(e.joined, e.expected) for e in timeouts] + [(e.joined, e.world_size) for e in barriers]
     joined, of = next(((n, of) for n, of in counts if n is not None and of), (None, 0))
     # Who still waits where the text ends may have waited for moments only.
     still = all(isinstance(e, StoreBarrier) and e.waiting for e in waits)
     if apart and reached and set(apart).isdisjoint(reached):
-        missing, why = apart, f"{who(apart)} found no store at {address}, while others wait at theirs"
+        missing, why = apart, f"{who(apart)} found no store{address}, while the others wait at theirs"
     elif joined is not None:
         # The host of the store may be the only one that tells of its wait.
         missing = others if set(tellers) - {0} else tuple(r for r in world if r not in logged)
-        why = f"{joined} of {of} ranks {'had joined when the text ends' if still else 'joined'}"
+        why = f"only {joined} of {of} ranks {'had joined when the text ends' if still else 'joined'}"
     elif unreachable:
         missing = (0,) if apart and 0 not in apart else ()
-        why = f"nobody answered at the store's address {address}"
+        why = f"the rendezvous store did not answer{address}"
     else:
         # Rank 0 serves the store that answered: where its log is not here, it may be waiting for others itself.
         keys = {r for e in timeouts if (r := e.waited_rank) is not None and r not in tellers}
@@ -194,10 +196,14 @@ def _store(case: Case) -> Match | None:
         one_log = len({e.file for e in waits}) == 1 and len(tellers) >= _WITNESSES
         if not missing and len(others) == 1 and (one_log or logged.issuperset(others)):
             missing = others
-        why = f"the rendezvous did not complete{f': others wait for {who(missing)}' if missing else ''}"
+        why = f"the rendezvous did not complete{f': the others are waiting for {who(missing)}' if missing else ''}"
     if joined is not None and len(missing) != of - joined:
         missing = ()
-    check = f"Check which of the {len(world)} ranks was not started: its log is the one that is missing (logs seen of {compress(logged)})."
+    if joined is not None and missing:
+        why += f"; {who(missing)} did not"
+    check = "Check that every rank was started and reaches MASTER_ADDR:MASTER_PORT."
+    if logged and len(logged) < len(world):
+        check = f"Check which of the {len(world)} ranks was not started: logs were collected of {ranks_phrase(logged)} only."
     if missing:
         check = f"Check that {who(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."
     return answer(
@@ -205,7 +211,7 @@ def _store(case: Case) -> Match | None:
         missing,
         why,
         check,
-        "Use one rendezvous id and one free port per job; a firewall or a wrong interface looks the same.",
+        "Use one rendezvous id and one free port per job; a firewall or a wrong network interface looks the same.",
         strength=0 if still else 2 if missing and not logged.intersection(missing) else 1,
         evidence=sorted(waits, key=lambda e: e.rank not in missing)[:4],
     )
@@ -217,13 +223,13 @@ def _at_the_start(case: Case) -> Match | None:
     if not stood or not all(forms_a_group(where.stack) for where in stood.values()):
         return None
     absent = sorted(set(case.incident.ranks) - set(stood))
-    of_whom = f": {who(absent)} may not have come" if absent else ", each for the others"
+    of_whom = f"; {who(absent)} may not have arrived" if absent else ""
     return answer(
         "init_hang",
         (),
-        f"{who(stood)} wait{'s' if len(stood) == 1 else ''} where a group forms{of_whom}",
-        "Compare MASTER_ADDR, MASTER_PORT, the world size and the rendezvous id that each rank was started with, and count the processes: ranks that wait at two addresses, or for one that was not started, wait for ever.",
-        "Take the stacks once more: a start that goes well leaves this place within a minute.",
+        f"{who(stood)} {agree(stood, 'is', 'are')} waiting where a group is created{of_whom}",
+        "Compare MASTER_ADDR, MASTER_PORT, the world size and the rendezvous id of each rank, and count the processes: ranks that use two addresses, or expect one that was not started, wait for ever.",
+        "Take the stacks again: a normal start leaves this place within a minute.",
         strength=0,
         evidence=[case.stands(rank) for rank in list(stood)[:4]],
     )
@@ -243,11 +249,17 @@ def _alone(case: Case) -> Match | None:
     return answer(
         "init_hang",
         (),
-        "an agent began its rendezvous and printed nothing more until the job was ended: its workers did not start",
-        "Look at the agents of the other nodes: whether each was started, with the same endpoint and rendezvous id, and reaches that address.",
+        "an agent entered its rendezvous and printed nothing more until the job was terminated: its workers did not start",
+        "Check the agents of the other nodes: whether each was started, with the same endpoint and rendezvous id, and reaches that address.",
         strength=0,
         evidence=[*begun[:2], end],
     )
+
+
+def _address(event: StoreUnreachable) -> str:
+    """Return ` at 10.0.0.7:29500`, with the host or the port alone where the line gives no more."""
+    host, port = event.store_host or "", event.port or ""
+    return f" at {host}:{port}" if host and port else f" at {host}" if host else f" at port {port}"
 
 
 def _ranks(events: Sequence[Event]) -> tuple[int, ...]:

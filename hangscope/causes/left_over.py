@@ -11,6 +11,7 @@ from hangscope.incident import State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user, user_frame
+from hangscope.rankset import agree
 
 #: what Python runs at the end of a process: threading.py, multiprocessing/util.py and concurrent/futures (CPython 3.8 to 3.14)
 _EXITS = frozenset({"_shutdown", "_exit_function", "_python_exit"})
@@ -34,15 +35,15 @@ def made_after_the_end(case: Case) -> Match | None:
     if unheard and not any((e.peer or "").startswith(_LOOPBACK) for e in statements.all(GlooClosed)):
         return None  # of whom nothing was collected may have been on another node, with a launcher of its own
     stack = case.stack_of(None, failed[:1])
-    listed = f"the launcher lists {who(failed)} alone as failed: the others ended well"
+    listed = f"the launcher lists only {who(failed)} as failed: the others exited normally"
     return answer(
         "rank_conditional_collective",
         failed,
-        f"{who(failed)} still waited in a call{at(user_frame(stack))} when {who(others)} had ended without an error",
-        "Let every rank make the same calls up to the very end: what one rank does behind the loop must not call a collective.",
+        f"{who(failed)} {agree(failed, 'was', 'were')} still blocked in a collective{at(user_frame(stack))} after {who(others)} had exited without an error",
+        "Let every rank issue the same collectives up to the end: work that one rank does after the loop must not issue a collective.",
         strength=1 if all(records[r].files for r in others) else 0,
         evidence=[Evidence("exit", listed), *(statements.exits[r] for r in failed[:2])],
-        rivals=[("early_exit", "the others may have left before a call that all should have made")],
+        rivals=[("early_exit", "the others may have exited before a collective that all should have issued")],
         stack=stack,
     )
 
@@ -62,12 +63,12 @@ def held_at_its_exit(case: Case) -> Match | None:
     frame = user_frame(threads[0][1][1]) if threads else None
     its = "their processes do" if len(held) > 1 else "its process does"
     busy = f": a thread is at {frame}" if frame is not None and not left else ""
-    advice = f"End that thread when the script ends: let it see a flag or a deadline, and join it; or start it with daemon=True ({frame or 'py-spy dump shows which it is'})."
+    advice = f"End that thread when the script ends: give it a flag or a deadline and join it, or start it with daemon=True ({frame or 'py-spy dump shows which one it is'})."
     return answer(
         "early_exit" if left else "stuck_rank",
         held,
-        f"the script of {who(held)} is over{', while others are in a call' if left else ''}, and {its} not end{busy}",
-        "Leave together: agree on the end over all ranks before any returns." if left else advice,
+        f"the script of {who(held)} has ended{' while others are in a collective' if left else ''}, but {its} not exit{busy}",
+        "Exit together: let all ranks agree on the end before any of them returns." if left else advice,
         strength=0 if not left or finding.guess else 1,
         evidence=[
             *(case.stands(r, ranks[r].threads[0]) for r in held[:4]),
@@ -87,8 +88,8 @@ def late(case: Case) -> Match | None:
     return answer(
         "slow_rank",
         finding.culprits,
-        f"{who(finding.culprits)} made the same call after the others had given up waiting",
-        f"Give the group a longer timeout if {who(finding.culprits)}'s pause is legitimate, or move that work out of the step.",
+        f"{who(finding.culprits)} entered the same collective after the others had timed out",
+        f"Give the group a longer timeout if the pause of {who(finding.culprits)} is legitimate, or move that work out of the step.",
         strength=1 if finding.events else 2,
         evidence=[*finding.events, *own, *case.statements.all(MonitoredBarrier)[:1]],
     )
@@ -107,13 +108,15 @@ def came_late(case: Case) -> Match | None:
     # Only a rank whose log is here can be said to have timed out on nobody.
     logged = all(set(records[r].files) - {records[r].dump_file} for r in silent)
     culprits = silent if logged and len(silent) * 2 < len(records) else []
-    complete = Evidence("dump", "no dump has an open call: what timed out is complete in every one")
+    complete = Evidence(
+        "dump", "no dump has a pending collective: the one that timed out is complete in every dump"
+    )
     idle = [e for r in culprits for e in case.statements.of(r, DumpObserved)[:1]]
     return answer(
         "slow_rank",
         culprits,
-        f"{who(culprits, 'a rank')} came later than the timeout; the call that the others gave up on did complete",
-        f"Find what kept {who(culprits, 'the late rank')} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout with the reason.",
+        f"{who(culprits, 'a rank')} arrived after the timeout; the collective that the others timed out in did complete",
+        f"Find what delayed {who(culprits, 'the late rank')} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout.",
         strength=2 if culprits else 0,
         evidence=[timeouts[0], complete, *idle],
     )

@@ -21,9 +21,9 @@ _ALONE = "rank_conditional_collective"
 
 #: What leaves the same record: cause, and why.
 _RIVALS = (
-    ("uneven_loader", "a rank with fewer batches makes the call behind the loop first"),
-    ("gradient_sync_mismatch", "a rank that left out a backward pass (no_sync, a skipped batch) is early at the end of the loop"),
-    ("rank_conditional_collective", "a rank that skips a step, stops by itself or alone makes a call behind the loop is early, too"),
+    ("uneven_loader", "a rank with fewer batches issues the collective after the loop first"),
+    ("gradient_sync_mismatch", "a rank that skipped a backward pass (no_sync, a skipped batch) reaches the end of the loop early"),
+    ("rank_conditional_collective", "a rank that skips a step, stops by itself or issues a collective alone after the loop is early as well"),
 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def called_from_a_library(case: Case) -> Match | None:
     if cause == "uneven_loader" and (even := _even_loader(d)) is not None:
         # Of a backward pass that was left out the line is where the others are in it.
         cause, frame = "gradient_sync_mismatch", user_frame(d.peer_stack)
-        why += f"; the loader of that loop ({even}) deals out equally many batches, so that it left out a backward pass"
+        why += f"; the loader of that loop ({even}) gives every rank the same number of batches, so it skipped a backward pass"
     rivals = [rival for rival in _RIVALS if rival[0] != cause and strength < 2]
     return answer(
         cause,
@@ -66,13 +66,13 @@ def _in_a_librarys_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str
     loop = own.loop.api if own.loop is not None else "the loop"
     if own.by_user:
         if own.stage in ("step", "") or (own.stage in _BEHIND and culprits == (0,)):
-            why = f"{who(culprits)} alone called {own.api}{at(own.caller)}, in the {own.stage or 'body'} of {loop}"
+            why = f"{who(culprits)} alone called {own.api}{at(own.caller)} in the {own.stage or 'body'} of {loop}"
             return _ALONE, why, 2 if own.stage == "step" and in_step else 1
         return None
     if own.kind in _CONDITIONAL and own.stage not in _BEHIND and in_step:
-        return _ALONE, f"{who(culprits)} alone called {own.api}, inside {loop}", 1
+        return _ALONE, f"{who(culprits)} alone called {own.api} inside {loop}", 1
     if own.stage in _BEHIND and in_step:
-        why = f"{who(culprits)} came to the {own.stage} of {loop}, while the others are in a step"
+        why = f"{who(culprits)} reached the {own.stage} of {loop} while the others are still in a step"
         return "uneven_loader", why, 1
     return None
 
@@ -83,7 +83,7 @@ def _in_the_users_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str,
     if own.call is None or not own.by_user or (own.call is peer.call and own.caller == peer.caller):
         return None
     if own.kind == "epoch start":
-        why = f"{whose} came to {here} and has begun the next loop, while the others are still inside one"
+        why = f"{whose} started the next loop at {here} while the others are still inside the previous one"
         return "uneven_loader", why, 1
     if own.kind == "step" or d.times_before(d.own):
         return None  # everybody calls it: who is early or late there is no matter of what the call is
@@ -93,7 +93,7 @@ def _in_the_users_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str,
     shared = shared_line(d.own_stack, d.peer_stack) if unplaced else None
     behind = d.beyond is not None or (shared is not None and shared[0].line > shared[1].line)
     if behind and d.finding.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
-        why = f"{whose} came to {here} behind the loop, while the others are in it"
+        why = f"{whose} reached {here} after the loop while the others are still in it"
         return "uneven_loader", why, 0  # or at the end of its body
     return _ALONE, f"{whose} alone called {here}", 2 if d.inside and own.kind not in _CONDITIONAL else 1
 

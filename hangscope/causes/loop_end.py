@@ -11,8 +11,9 @@ from hangscope.explain.finding import Absent, Different, Unseen
 from hangscope.incident import Event
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
+from hangscope.rankset import agree
 
-_OVER = "left the loop: its own output says that it is over"
+_OVER = "exited the training loop early, by its own output"
 
 
 def left_the_loop(case: Case) -> Match | None:
@@ -37,8 +38,8 @@ def _left(
         "uneven_loader",
         culprits,
         f"{who(culprits)} {what}",
-        f"Give every rank the same number of batches: compare len(loader), sampler and drop_last of {who(culprits)} with the others'.",
-        "For inputs that are really uneven, wrap the loop in torch.distributed.algorithms.Join, or agree on min(len(loader)) over ranks before the epoch.",
+        f"Give every rank the same number of batches: compare len(loader), sampler and drop_last of {who(culprits)} with those of the others.",
+        "For inputs that are uneven on purpose, wrap the loop in torch.distributed.algorithms.Join, or agree on min(len(loader)) over ranks before the epoch.",
         strength=strength,
         evidence=evidence,
     )
@@ -48,17 +49,19 @@ def _by_its_call(d: Difference) -> Match | None:
     """Return what the culprits' count of steps or their call tells, where nothing shows that they went on inside the loop."""
     finding, culprits, told = d.finding, d.finding.culprits, d.steps.loop_over
     if d.steps.uneven is not None:
-        counts = "left the loop: its output counts {} steps, and that of others {}"
+        counts = "exited the training loop after {} steps; the others count {}"
         return _left(culprits, 2, counts.format(*(line.total for line in d.steps.uneven)), d.steps.uneven)
     if finding.change.edit is not None or finding.tie:
         return None  # its calls match again behind the edit
     over = [] if d.steps.skips else d.steps.others_over
     if over:
-        what = "began one more step while the others are already in the call behind the loop"
+        what = "started one more step while the others are already in the collective after the loop"
         return _left(culprits, 2, what, over[:2])
     if d.ends_epochs:
         # A step that it skipped leaves the same calls: only its own output tells of one.
-        what = "is already in the call that ends an epoch, after fewer steps"
+        what = (
+            f"{agree(culprits, 'is', 'are')} already in the collective that ends an epoch, after fewer steps"
+        )
         return _left(culprits, 2 if len(d.steps.own) == len(culprits) else 0, what, filter(None, [told]))
     if d.stays_inside:
         return None
@@ -75,5 +78,5 @@ def _by_its_call(d: Difference) -> Match | None:
     even = view is not None and len(view.members) == 2 * len(culprits)
     # In the loop's own function, the handler of an exception or an extra call of one rank looks the same.
     sure = int(not even and (len(culprits) > 1 or d.out_of_their_function))
-    where = f"its call stands at {d.beyond}, beyond the lines of the loop that the others are in"
-    return _left(culprits, sure, f"left the loop: {where}")
+    where = f"{agree(culprits, 'it is', 'they are')} at {d.beyond} while the others are still iterating"
+    return _left(culprits, sure, f"exited the training loop early: {where}")

@@ -14,6 +14,7 @@ from hangscope.incident import CallKind
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch, GlooTimeout
 from hangscope.knowledge.callsite import user_frames
+from hangscope.rankset import agree, ranks_phrase
 
 _FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
 ROOTED = (*_FROM, "gather", "reduce", "gather_object")
@@ -25,12 +26,12 @@ _BYTES = {name: size for size, names in _SIZES.items() for name in names.split()
 def describe(kind: CallKind | None) -> str:
     """Return a call for a sentence: `all_reduce([64, 32] Float)`."""
     if kind is None or not (kind.op or kind.stack):
-        return "a call that was not recorded"
+        return "an unrecorded collective"
     sizes = ", ".join(str(list(s)) for s in (kind.input_sizes or kind.output_sizes)[:3])
     dtype = (kind.input_dtypes or kind.output_dtypes or ("",))[0]
     inside = " ".join(p for p in (sizes, dtype) if p)
     root = f" of root {kind.root}" if kind.root is not None else ""
-    return (kind.op or "a call") + (f"({inside})" if inside else "") + root
+    return (kind.op or "a collective") + (f"({inside})" if inside else "") + root
 
 
 def _meeting(case: Case, d: Difference) -> str:
@@ -41,22 +42,27 @@ def _meeting(case: Case, d: Difference) -> str:
         own, peer = f"{own}{lines[0]}", f"another {peer}{lines[1]}"
     culprits, view, seq = case.finding.culprits, case.finding.stuck.view, case.finding.stuck.seq
     if not culprits:
-        return f"{own} meets {peer}"
+        return f"some ranks called {own}, others {peer}"
     seen = view.seen if view is not None and seq is not None else ()
     peers = [r for r in seen if r not in culprits and view and seq and view.kind_of(r, seq) == d.peer]
-    return f"{who(culprits)} called {own} where {who(peers, 'the others')} called {peer}"
+    if d.own.op == d.peer.op and d.differs in _FIXES:
+        given = [describe(kind)[len(kind.op) :].strip("()") or "nothing" for kind in (d.own, d.peer)]
+        return (
+            f"{who(culprits)} called {d.own.op} with {given[0]}, {who(peers, 'the others')} with {given[1]}"
+        )
+    return f"{who(culprits)} called {own} while {who(peers, 'the others')} called {peer}"
 
 
-_MEND = {
-    "dtype": "Make {} use the same dtype as the others at that line: autocast, .to(dtype), or the data's own type.",
-    "shape": "Pad or drop what made {} send other sizes (a last small batch, a variable length), or exchange sizes first.",
+_FIXES = {
+    "dtype": "Make {} use the same dtype as the others at that line: autocast, .to(dtype), or the dtype of the data.",
+    "shape": "Pad or drop what made {} use other sizes (a small last batch, a variable length), or exchange the sizes first.",
 }
 
 
 def other_arguments(case: Case) -> Match | None:
     """The same call from the same place with other sizes or another element type."""
     d, finding = Difference(case), case.finding
-    if not isinstance(finding, Different) or d.differs not in _MEND or finding.change.elsewhere:
+    if not isinstance(finding, Different) or d.differs not in _FIXES or finding.change.elsewhere:
         return None
     if d.another_call or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two calls that merely share their name
@@ -65,12 +71,12 @@ def other_arguments(case: Case) -> Match | None:
     # A source and its receivers are two sides by their roles: that one of them has more ranks accuses nobody.
     roles = d.met_before and case.frame_of(d.own) != case.frame_of(d.peer)
     culprits = () if roles else finding.culprits
-    other = "another element type" if d.differs == "dtype" else "other sizes"
+    other = "the element type" if d.differs == "dtype" else "the size"
     return answer(
         f"{d.differs}_mismatch",
         culprits,
-        f"{_meeting(case, d)}: the same call with {other}",
-        _MEND[d.differs].format(who(culprits)),
+        f"{_meeting(case, d)}: only {other} differs",
+        _FIXES[d.differs].format(who(culprits)),
         strength=1 if roles or (d.same_site is None and d.differs == "shape") else 2,
         evidence=aspects(case),
     )
@@ -87,19 +93,25 @@ def received_sizes(case: Case) -> Match | None:
     types = not other and all(e.expected and e.received / e.expected in (2, 4, 8) for e in events)
     cause, whose = (
         "shape_mismatch",
-        f"the buffer of {who(culprits, 'a rank')} does not fit what the others sent",
+        f"the buffer of {who(culprits, 'a rank')} does not match what the others sent",
     )
-    rival = ("collective_mismatch", "two different calls that meet differ in size as well")
+    rival = (
+        "rank_conditional_collective",
+        "a different collective on one rank gives a message of another size as well",
+    )
     if types:
         rival = ("dtype_mismatch", "another element type would give these sizes as well")
     elif other:
-        cause, whose = "collective_mismatch", f"{who(other)} waited for data in a call of its own"
-        rival = ("rank_conditional_collective", "which call it was, no line tells")
+        cause, whose = (
+            "collective_mismatch",
+            f"{who(other)} {agree(other, 'was', 'were')} in a different collective than the others",
+        )
+        rival = ("rank_conditional_collective", "no line shows which collective it was")
     return answer(
         cause,
         culprits,
-        f"{whose}: gloo received a message of another size",
-        "The process that gloo aborted is the receiver and may be innocent: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the calls of both sides.",
+        f"{whose}: gloo received a message of the wrong size",
+        "The process that gloo aborted is the receiver and may be a victim: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which prints the collective of each rank.",
         strength=0 if types or not culprits else 1,
         evidence=received(case),
         rivals=[rival],
@@ -133,7 +145,7 @@ def received(case: Case) -> list[Evidence]:
     return [
         quote(
             e,
-            f"gloo received {e.received} bytes for a buffer of {e.expected}; the aborted process is the receiver and may be innocent",
+            f"gloo received {e.received} bytes for a buffer of {e.expected}; the aborted process is the receiver and may be a victim",
         )
         for e in case.statements.all(GlooSizeMismatch)[:2]
     ]
@@ -149,8 +161,8 @@ def different_calls(case: Case) -> Match | None:
     return answer(
         "collective_order_mismatch" if crossed else "collective_mismatch",
         finding.culprits,
-        f"{_meeting(case, d)} {'on another group' if crossed else 'at the same seq'}",
-        "Compare the two lines: every member must make the same calls in the same order; if one of them is in an exception handler, let the process die instead.",
+        f"{_meeting(case, d)}{' on another group' if crossed else ''}",
+        "Compare the two lines: every member must issue the same collectives in the same order; if one of them is in an exception handler, let the process die instead.",
         strength=int(not crossed),
         evidence=aspects(case),
     )
@@ -170,8 +182,8 @@ def refused(case: Case) -> Match | None:
     return answer(
         "collective_mismatch",
         (),
-        "all members came to their next call, and the check that DETAIL makes before it let none through: the calls do not fit",
-        "Read what the check raised: TORCH_DISTRIBUTED_DEBUG=DETAIL prints the calls of both sides in each rank's log.",
+        "the consistency check of TORCH_DISTRIBUTED_DEBUG=DETAIL stopped the next collective on every rank seen: the ranks called different things",
+        "Read the error of the check: it prints what each rank called, in the log of that rank.",
         frame=case.frame_of(kind),
     )
 
@@ -192,11 +204,11 @@ def unequal_splits(case: Case) -> Match | None:
     return answer(
         "shape_mismatch",
         alone,
-        f"all members together give {gave:,} elements to {op} and take {took:,}: the splits of {who(alone, 'some of them')} do not fit",
+        f"the members of the group send {gave:,} elements in {op} but expect {took:,}: the splits of {who(alone, 'some of them')} do not match",
         "Exchange the split sizes before the call on every rank (an all_to_all of the counts), and compare input_split_sizes of each member with the output_split_sizes of its peers.",
         strength=2 if any(before) else 1,
         evidence=[
-            case.recorded(rank, f"rank {rank} gives {n[0]:,} elements and takes {n[1]:,}")
+            case.recorded(rank, f"rank {rank} sends {n[0]:,} elements and expects {n[1]:,}")
             for rank, n in [*unequal.items()][:4]
         ],
         frame=case.frame_of(finding.stuck.kind),
@@ -236,19 +248,29 @@ def other_roots(case: Case) -> Match | None:
     if kind is None or kind.op not in ROOTED or kind.root is not None:
         return None
     frame, root = case.frame_of(kind), "src" if kind.op in _FROM else "dst"
-    unknown = "recorders do not keep the root of a call: that all ranks pass the same one is not known"
+    unknown = "recorders do not keep the root of a collective, so it is not known whether all ranks pass the same one"
     return answer(
         "collective_mismatch",
         (),
-        f"every rank is in the same {kind.op}{at(frame)} and none finishes it: the ranks may disagree about `{root}`",
-        f"Print `{root}` on every rank in front of that line: it must be the same global rank everywhere, taken from something that all ranks agree on and not from a rank's own values.",
+        f"{_everybody(case)} in the same {kind.op}{at(frame)}, which does not complete: they may disagree about `{root}`",
+        f"Print `{root}` on every rank before that line: it must be the same global rank everywhere, and must not depend on values of the rank itself.",
         f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
         strength=int({k.backend for k in case.incident.kinds} <= {"gloo", ""}),
         evidence=[*case.statements.all(GlooTimeout)[:4], Evidence("method", unknown)],
         frame=frame,
         frame_rank=finding.stuck.rank,
-        rivals=[("network_stall", "a transport that moves nothing leaves the same record")],
+        rivals=[("network_stall", "a stalled transport leaves the same record")],
         stack=kind.stack,
+    )
+
+
+def _everybody(case: Case) -> str:
+    """Return the ranks that are known to be in the collective, with their verb: all of them only where the job's size is stated."""
+    ranks = sorted(case.incident.ranks)
+    return (
+        f"all {len(ranks)} ranks are"
+        if case.whole_group
+        else f"{ranks_phrase(ranks)} {agree(ranks, 'is', 'are')}"
     )
 
 

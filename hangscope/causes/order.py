@@ -14,6 +14,7 @@ from hangscope.causes.participation import busy
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Circular, Different
 from hangscope.incident import CallKind
+from hangscope.rankset import agree
 
 FEW = 4  # ranks of a circle of which nobody is odd that are named; more of them mostly wait in their turn
 LOOKED_AT = 64  # ranks on either side of a circle whose orders are compared
@@ -38,8 +39,8 @@ def circular_wait(case: Case) -> Match | None:
     return answer(
         "collective_order_mismatch",
         culprits,
-        f"{who(ranks)} wait for each other in a circle: each holds a group that another needs",
-        "Make every rank enter these groups in one global order, whatever the data; no call on a group inside a branch that ranks take differently.",
+        f"{who(ranks)} are in a circular wait: each is blocked in a group that another has not entered",
+        "Make every rank enter these groups in one global order, whatever the data; issue no collective inside a branch that ranks take differently.",
         strength=int(fits),
         evidence=[_in_calls(case, rank) for rank in sorted(heads)[:8]],
         frame=case.frame_of(_kind(case, first, heads[first][0])) if first is not None else None,
@@ -56,7 +57,7 @@ def false_circle(case: Case) -> Match | None:
     away = tuple(case.elsewhere(sorted({*members, *finding.culprits})))
     if not away or len(away) * 2 > len(case.incident.ranks):
         return None
-    why = f"{who(away)} left a call open and is busy outside of it, as its stack shows; the circle of open calls is not a true one"
+    why = f"{who(away)} {agree(away, 'is', 'are')} busy outside of {agree(away, 'its', 'their')} pending collective, by {agree(away, 'its', 'their')} stack; the circular wait is only apparent"
     return replace(busy(case, away), why=why, strength=1)
 
 
@@ -78,8 +79,8 @@ def crossed_groups(case: Case) -> Match | None:
     return answer(
         "collective_order_mismatch",
         finding.culprits,
-        f"{who(finding.culprits)} entered {describe(finding.own.kind)}{on} before {describe(skipped)}{there}, the others the other way round",
-        f"Make {who(finding.culprits)} enter these two groups in the order that the others use; no call on a group inside a branch that ranks take differently.",
+        f"{who(finding.culprits)} entered {describe(finding.own.kind)}{on} before {describe(skipped)}{there}; the others used the opposite order",
+        f"Make {who(finding.culprits)} enter these two groups in the order that the others use; issue no collective inside a branch that ranks take differently.",
         strength=2 if change.swapped else 1,
         evidence=[_in_calls(case, rank) for rank in shown if opened.get(rank)][:6],
     )
@@ -96,9 +97,14 @@ def crossed_threads(case: Case) -> Match | None:
     return answer(
         "collective_order_mismatch",
         finding.culprits,
-        f"{who(finding.culprits)} made {describe(own)} before {describe(peer)}, the others the other way round: two threads of each rank call on one group",
-        "Give the thread a process group of its own, or make its calls from the main thread, at one place of the step.",
-        rivals=[("rank_conditional_collective", "whether the others' threads make it at all, too")],
+        f"{who(finding.culprits)} issued {describe(own)} before {describe(peer)}, the others in the opposite order: two threads of each rank use one group",
+        "Give the thread its own process group, or issue its collectives from the main thread at one place of the step.",
+        rivals=[
+            (
+                "rank_conditional_collective",
+                "it is not known whether the threads of the others issue it at all",
+            )
+        ],
     )
 
 

@@ -10,7 +10,7 @@ from hangscope.incident import CallKind
 from hangscope.knowledge.callsite import user_frame
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
-_TOGETHER = "Post both halves in one batch_isend_irecv where two ranks exchange."
+_TOGETHER = "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv."
 
 
 def unpaired(case: Case) -> Match | None:
@@ -24,21 +24,28 @@ def unpaired(case: Case) -> Match | None:
     if pair.send is not None and pair.recv is not None:
         return _both_made(case)
     source, destination = pair.key.source, pair.key.destination
-    missing, made, absent, waiter = "receive", "send", destination, source
+    missing, made, absent, waiter = "recv", "send", destination, source
     if pair.send is None:
         missing, made, absent, waiter = "send", "recv", source, destination
     named, more = finding.culprits, finding.more
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
-    why = f"rank {waiter} waits in {made} number {pair.key.index + 1} of the pair {source} -> {destination}, for which rank {absent} has no {missing}"
+    number = f"number {pair.key.index + 1} of the pair {source} -> {destination}"
+    why = f"rank {absent} never issued the {missing} for {made} {number}; rank {waiter} is blocked in it"
+    if culprit != absent:
+        why = (
+            f"rank {waiter} is blocked in {made} {number}; rank {absent} never issued the matching {missing}"
+        )
     strayed = _strayed(case, culprit)
     if more:
         calls = "sends or receives" if abs(more) > 1 else "send or receive"
-        apart = f"made {abs(more)} {calls} {'more' if more > 0 else 'less'} than the ranks at the same place of the other groups of this kind"
+        apart = f"issued {abs(more)} {calls} {'more' if more > 0 else 'fewer'} than {'their' if len(named) > 1 else 'its'} counterparts in the other groups of this kind"
         strayed += [case.recorded(rank, f"rank {rank} {apart}") for rank in named[:2]]
         why = f"{who(named)} {apart}: {why}"
     own = bool(strayed) and culprit != waiter
     there = "another" if case.graph.open_calls.get(absent) else "no"
-    lacks = case.recorded(absent, f"rank {absent} has no {missing} for it, and is in {there} call itself")
+    unmatched = case.recorded(
+        absent, f"rank {absent} issued no {missing} for it, and has {there} P2P op or collective pending"
+    )
     return answer(
         "p2p_mismatch",
         named if culprit in named or finding.tie else (culprit,),
@@ -48,7 +55,7 @@ def unpaired(case: Case) -> Match | None:
         strength=0 if finding.tie else 1 if finding.assumed or more else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
-        evidence=[*strayed, lacks],
+        evidence=[*strayed, unmatched],
     )
 
 
@@ -62,7 +69,7 @@ def _do_not_meet(case: Case) -> Match | None:
     return answer(
         "p2p_mismatch",
         ranks if len(ops) > 1 else (),
-        f"{who(ranks)} wait in sends and receives of which none meets another",
+        f"{who(ranks)} are blocked in sends and receives that do not match each other",
         *_schedules(ranks[0], ranks[1] if len(ranks) == 2 else None),
         frame=user_frame(stood[0].stack),
         evidence=map(case.stands, ranks),
@@ -74,13 +81,15 @@ def _somewhere(case: Case) -> Match:
     return answer(
         "p2p_mismatch",
         (),
-        f"{who(case.finding.waiting)} all wait in sends and receives: one half is missing, or they face each other in a circle",
-        "Print peer and number of each send and receive per rank: the pair whose counts differ is the one.",
+        f"{who(case.finding.waiting)} are blocked in sends and receives: a matching send or recv is missing, or they wait for each other in a cycle",
+        "Print peer and number of each send and receive per rank, and look for the pair whose counts differ.",
         _TOGETHER,
         frame=case.frame_of(case.finding.stuck.kind),
         frame_rank=case.finding.stuck.rank,
         evidence=map(case.stands, sorted(case.statements.whereabouts)[:8]),
-        rivals=[("stuck_rank", "a rank that was slow before its half looks the same once all timed out")],
+        rivals=[
+            ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
+        ],
     )
 
 
@@ -91,20 +100,20 @@ def _both_made(case: Case) -> Match:
         return answer(
             "p2p_mismatch",
             culprits,
-            f"{describe(finding.own.kind)} meets {describe(finding.stuck.kind)}: a send and its receive of different sizes",
+            f"{describe(finding.own.kind)} and {describe(finding.stuck.kind)}: a send and its matching recv have different sizes",
             f"Make {who(culprits)} use the size that this pair exchanged before, or exchange the sizes first.",
             "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
             strength=2,
         )
     wanted = _peered(case, culprits[0], next(kind for kind in finding.change.skipped if kind.is_p2p))
-    why = f"rank {culprits[0]} left out {wanted} that its own program calls for; since then sends and receives meet others than they were meant for, and wait in a circle{_alike(culprits)}"
+    why = f"rank {culprits[0]} skipped {wanted} of its own schedule; since then sends and receives are matched with the wrong ones{_alike(culprits)}"
     evidence = _strayed(case, culprits[0])
     return answer("p2p_mismatch", culprits, why, *_schedules(culprits[0]), evidence=evidence)
 
 
 def _alike(named: tuple[int, ...]) -> str:
     """Return a clause on the same fault in the groups side by side, for a sentence about one of these ranks."""
-    return f"; {who(named)} did the same, each in its group" if len(named) > 1 else ""
+    return f"; {who(named)} did the same, each in its own group" if len(named) > 1 else ""
 
 
 def _schedules(one: int, other: int | None = None) -> tuple[str, str]:
@@ -120,7 +129,7 @@ def _strayed(case: Case, rank: int) -> list[Evidence]:
         return []
     wanted = " and ".join(_peered(case, rank, kind) for kind in finding.change.skipped[:2])
     made = _peered(case, rank, finding.own.kind)
-    return [case.recorded(rank, f"where its own program calls for {wanted}, rank {rank} made {made}")]
+    return [case.recorded(rank, f"where its own schedule has {wanted}, rank {rank} issued {made}")]
 
 
 def _peered(case: Case, rank: int, kind: CallKind | None) -> str:

@@ -1,20 +1,20 @@
-"""Rules about who takes part: a call that only some ranks make, and a rank that is busy elsewhere."""
+"""Rules about participation: a collective that only some ranks issue, and a rank that is busy elsewhere."""
 
 from __future__ import annotations
 
-from hangscope.causes.case import Case, Match, answer, of_odd_line, who
+from hangscope.causes.case import Case, Match, answer, at, of_odd_line, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import ROOTED, describe
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Extra
-from hangscope.incident import CallKind, Event, Stack
+from hangscope.incident import CallKind, Event, Stack, State
 from hangscope.ingest.job_logs.held import Held
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
 
 
 def one_sided_call(case: Case) -> Match | None:
-    """A call that some ranks made and the others did not, inside the loop."""
+    """A collective that some ranks issued and the others did not, inside the loop."""
     finding = case.finding
     if not isinstance(finding, Different | Extra):
         return None
@@ -26,37 +26,39 @@ def one_sided_call(case: Case) -> Match | None:
     skips = d.steps.skips
     strength = 0
     if isinstance(finding, Extra):
-        strength, what = int(not finding.tie), f"made {made}, which the others did not make"
+        strength, what = int(not finding.tie), f"issued {made}, which the others did not issue"
     elif d.skipped and (edited or usual):
         # Who leaves out a whole step may have left the loop.
         strength = 2 if edited or d.skipped_part_of_a_step or not d.period else 1
-        what = f"left out {_several(d.skipped)} and went on"
+        what = f"skipped {_several(d.skipped)} and went on"
     elif d.too_soon and usual:
-        strength, what = 1, f"made {made} steps before it was due"
+        strength, what = 1, f"issued {made} steps before it was due"
     elif d.added:
-        strength, what = 2, f"made {_several(d.added)} in addition"
+        strength, what = 2, f"issued an extra {_several(d.added)}"
     elif (d.same_site is not True or d.another_call) and (
         d.differs or d.same_site is False or (finding.own.kind is not None and finding.change.before)
     ):
         # Where both calls are of the program, loops may merely have ended at different rounds.
         sure = d.inside and not usual  # who goes on as before may have a batch more
         strength = 2 if sure else int(0 in culprits or case.from_text)
-        line = case.frame_of(d.own) or "an unknown line"
-        what = f"{'is' if len(culprits) < 2 else 'are'} in {made} at {line}, where the others are in {theirs}"
+        line = case.frame_of(d.own)
+        what = f"called {made}{f' at {line}' if line else ''} while the others called {theirs}"
+        if d.own.op == d.peer.op:
+            what = f"called a different {d.own.op or 'collective'}{at(line)} than the others"
     else:
         return None
     odd = d.added[0] if d.added and not d.skipped else d.own
-    advice = f"Call {odd.op or 'it'} on every rank and gate only the side effect around it (the write, the print), not the collective."
+    advice = f"Call {odd.op or 'it'} on every rank, and guard only the side effect around it (the write, the print), not the collective."
     if d.skipped or skips:
         advice = f"Let all ranks skip together: all_reduce the flag that made {who(culprits)} skip, or run the step with a zero loss."
     crossed = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
-    order = ("collective_order_mismatch", "the call that it did not make may have come next")
+    order = ("collective_order_mismatch", "the collective that it skipped may have come next")
     return answer(
         "rank_conditional_collective",
         culprits,
         f"{who(culprits)} {what}",
         advice,
-        "Every rank must reach each collective of a step, or none.",
+        "Every rank must issue each collective of a step, or none.",
         strength=2 if skips else strength,
         evidence=map(of_odd_line, skips[:2]),
         rivals=[order] if crossed else (),
@@ -70,7 +72,7 @@ def _several(kinds: tuple[CallKind, ...]) -> str:
 
 
 def busy_elsewhere(case: Case) -> Match | None:
-    """A rank that is alive, waits for nobody and never makes its next call."""
+    """A rank that is alive, is blocked by nobody and never issues its next collective."""
     absent = isinstance(case.finding, Absent) and case.finding.culprits
     return busy(case, case.finding.culprits) if absent else None
 
@@ -81,8 +83,10 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     seen = [r for r in culprits if records[r].seen and records[r].dump_file]
     stood = ((rank, statements.whereabouts.get(rank)) for rank in culprits)
     frames = {rank: user_frame(w.stack) for rank, w in stood if w is not None and not w.inside}
-    done = "every call it enqueued is complete, and it has not made the one its peers wait in"
-    evidence: list[Evidence | Event] = [case.recorded(rank, f"rank {rank}: {done}") for rank in seen[:8]]
+    done = "has not enqueued the collective that its peers are blocked in"
+    evidence: list[Evidence | Event] = [
+        case.recorded(rank, f"rank {rank} {_completed(case, rank)}{done}") for rank in seen[:8]
+    ]
     for rank in culprits:
         evidence += [case.stands(rank)] if rank in frames else []
         evidence += [case.stands(rank, worker) for worker in _at_work_below(case, rank)]
@@ -91,23 +95,36 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         ]
     frame = next(filter(None, frames.values()), None)
     whose, one = who(culprits), len(culprits) == 1
-    verb, has, its, does = ("is", "has", "its", "does") if one else ("are", "have", "their", "do")
-    look = f"Take a stack of {whose} (py-spy dump --pid PID; hangscope run does before it ends a job): data loader, lock, I/O, checkpoint or a kernel launch."
+    look = f"Take a stack of {whose} (py-spy dump --pid PID; hangscope run does so before it ends a job) and look for a data loader, a lock, I/O, a checkpoint or a kernel launch."
     if frame:
-        look = f"See what {whose} {does} at {frame}: I/O, a lock, a data loader, a download."
+        look = f"Check what {whose} {'does' if one else 'do'} at {frame}: I/O, a lock, a data loader, a download."
     if any(e.by == "stop" for r in culprits for e in statements.of(r, Held)):
-        look = f"{whose} {verb} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find who stopped it."
+        look = f"{whose} {'was' if one else 'were'} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
     recorded = len(seen) == len(culprits) and calls_stay_open(case) is not False
     return answer(
         "stuck_rank",
         culprits,
-        f"{whose} {verb} waiting for nobody and {has} not made {its} next call",
+        f"{whose} never entered {_awaited(case)}",
         look,
-        "Move work that one rank does alone out of the step, or give that group a longer timeout with the reason.",
+        "Move work that one rank does alone out of the step, or give that group a longer timeout and say why.",
         strength=2 if frame is not None or recorded else 1,
         evidence=evidence,
         frame=frame,
     )
+
+
+def _completed(case: Case, rank: int) -> str:
+    """Return that a rank has completed all that it enqueued, where its record shows that; else nothing."""
+    queues = case.incident.ranks[rank].queues.values()
+    states = {int(state) for queue in queues for state in queue.state}
+    return "has completed every collective that it enqueued and " if states == {int(State.DONE)} else ""
+
+
+def _awaited(case: Case) -> str:
+    """Return the collective that the others are blocked in, as far as it is known."""
+    stuck = case.finding.stuck
+    op = (stuck.kind.op if stuck.kind is not None else "") or "the next collective"
+    return f"{op} seq {stuck.seq}" if stuck.seq is not None else op
 
 
 def calls_stay_open(case: Case) -> bool | None:

@@ -58,7 +58,7 @@ def explain(aligned: Aligned) -> Explanation:
     set_aside = [candidate for finding in alike for candidate in finding.set_aside]
     for finding in alike:
         if set(finding.culprits) - set(best.culprits):
-            why = f"explains {finding.explained} waiting ranks; {best.name} explains {best.explained}"
+            why = f"accounts for {finding.explained} blocked ranks, the verdict for {best.explained}"
             set_aside.append(Candidate(finding.culprits, finding.name, why))
     rivals = tuple(f for f in found if f is not best and _has_a_fault_of_its_own(aligned, f))
     recorded = any(

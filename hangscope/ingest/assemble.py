@@ -15,6 +15,7 @@ from hangscope.ingest.evidence import snapshots, text_evidence
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.pages import last_pages
 from hangscope.ingest.evidence.plausible_size import largest_world, left_out
+from hangscope.ingest.evidence.told_size import size_in_content
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump, ranks_of_a_row
 from hangscope.ingest.groups import GroupIndex
 from hangscope.ingest.queues import QueueBuilder
@@ -81,6 +82,7 @@ def assemble(
             {c.file for c in stale},
         ),
         notes=notes,
+        size_stated=world_size is not None or size_in_content(readings) >= size,
         momentary=size == len(chosen)
         and (snapshots.of_one_moment(chosen.values(), readings) or snapshots.of_a_moving_job(chosen, claims)),
     )

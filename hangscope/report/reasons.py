@@ -1,22 +1,23 @@
 """Why this cause and not another: the facts that every output leads with.
 
 The verdict says which of its evidence decides. Where it does not, the facts that name a culprit come first, and one of
-another kind after them; a verdict whose evidence names no culprit gets the sentence that its calls make.
+another kind after them; a verdict whose evidence names no culprit gets its own title.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.conclusion import CallRef, Evidence, Hypothesis
+from hangscope.conclusion import Evidence, Hypothesis
 from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
-from hangscope.rankset import ranks_phrase
+from hangscope.rankset import counted, ranks_phrase
 from hangscope.regex import regex
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.words import call_words, counted, duration, sizes_words, utc
+from hangscope.report.words import duration, utc
 
 SHOWN = 2
+NAMED = 16  # ranks of another explanation that are listed
 _RANKS = regex(r"(?i)\branks?\s+(\d{1,9}(?:[-:]\d{1,9})*(?:,\d{1,9}(?:[-:]\d{1,9})*)*(?: and \d{1,9})?)")
 _SPAN = regex(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
@@ -26,7 +27,8 @@ def deciding_facts(verdict: VerdictPart) -> tuple[Evidence, ...]:
     told = tuple(verdict.evidence[i] for i in verdict.deciding if 0 <= i < len(verdict.evidence))
     facts = told[:SHOWN] or _derived(verdict)
     if verdict.culprit_ranks and not any(names(fact, verdict.culprit_ranks) for fact in facts):
-        facts = (_sentence(verdict), *facts[: SHOWN - 1])
+        named = Evidence("method", verdict.title, verdict.culprit_ranks[0])
+        facts = (named, *facts[: SHOWN - 1])
     return facts
 
 
@@ -55,37 +57,6 @@ def _derived(verdict: VerdictPart) -> tuple[Evidence, ...]:
     return (first,) if second is None else (first, second)
 
 
-def _sentence(verdict: VerdictPart) -> Evidence:
-    who = ranks_phrase(verdict.culprit_ranks)
-    call, waiting = verdict.culprit_call, verdict.waiting_call
-    others = ranks_phrase(verdict.in_call or verdict.waiting_ranks) if verdict.waiting_ranks else "the others"
-    stuck = call_words(waiting) if waiting is not None else verdict.op or "call"
-    if verdict.cause == "slow_rank":
-        text = f"{who} came when the timeout of {others} was over"
-    elif verdict.cause == "init_hang":
-        text = (
-            f"{who} did not join; {others} {'waits' if len(verdict.waiting_ranks) == 1 else 'wait'} for that"
-        )
-    elif call is None:
-        text = f"{who} {'is' if len(verdict.culprit_ranks) == 1 else 'are'} not in the {stuck} that {others} wait in"
-    elif call.group is not None:
-        text = f"{who}: {call_words(call)} on group {call.group}, while {others} wait in {stuck}"
-    elif call.seq == verdict.seq and call.op == verdict.op:
-        text = f"{who}: {call_words(call)}{_arguments(call)}, as {others}{_arguments(waiting)}"
-    elif call.seq == verdict.seq:
-        text = f"{who}: {call_words(call)}, where {others} made {stuck}"
-    else:
-        text = f"{who}: last call on that group {call_words(call)}, while {others} wait in {stuck}"
-    return Evidence("method", text, verdict.culprit_ranks[0])
-
-
-def _arguments(call: CallRef | None) -> str:
-    if call is None:
-        return ""
-    text = sizes_words(call.sizes, call.dtypes)
-    return f" {text}" if text else ""
-
-
 def other_facts(verdict: VerdictPart, stance: str = "for") -> tuple[Evidence, ...]:
     """Return the rest of the evidence of one stance."""
     first = deciding_facts(verdict)
@@ -97,9 +68,17 @@ def user_frame(frames: Sequence[Frame]) -> Frame | None:
     return next(filter(is_user, frames), None)
 
 
-def weighed(document: Document) -> list[Hypothesis]:
-    """Return the other explanations that were weighed, of which something tells why they are not the best."""
-    return [h for h in document.hypotheses[1:] if h.would_decide or h.contradicts]
+def weighed(document: Document) -> Sequence[Hypothesis]:
+    """Return the other explanations that remain possible."""
+    return document.hypotheses[1:]
+
+
+def rival_words(rival: Hypothesis) -> str:
+    """Return why another explanation is possible, what speaks against it, and what would confirm it, behind its name."""
+    who = f" of {ranks_phrase(rival.ranks)}" if 0 < len(rival.ranks) <= NAMED else ""
+    parts = [*rival.fits[:1], *(f"against it: {line}" for line in rival.contradicts[:1])]
+    parts += [f"to confirm: {rival.would_decide}"] if rival.would_decide else []
+    return f"{who}: {'; '.join(parts)}"
 
 
 def read_words(document: Document) -> str:

@@ -7,10 +7,17 @@ import shutil
 import textwrap
 
 from hangscope.conclusion import Evidence
-from hangscope.rankset import ranks_phrase
-from hangscope.report.reasons import deciding_facts, other_facts, read_words, standstill, user_frame, weighed
+from hangscope.rankset import counted, ranks_phrase
+from hangscope.report.reasons import (
+    deciding_facts,
+    other_facts,
+    read_words,
+    rival_words,
+    standstill,
+    user_frame,
+    weighed,
+)
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.words import counted
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
 MIN_WIDTH, MAX_WIDTH = 60, 110
@@ -70,7 +77,7 @@ class _Screen:
             tail = ""
             if call is not None and call.op and (not places or (location.file, location.line) in places):
                 there = call.seq == verdict.seq or call.group is not None
-                tail = f", {'in' if there else 'last call on that group:'} {call.op}"
+                tail = f", {'in' if there else 'last enqueued on that group:'} {call.op}"
                 tail += f" seq {call.seq}" if call.seq is not None else ""
                 tail += f" on group {call.group}" if call.group is not None else ""
             self.place(f"{location.file}:{location.line} in {location.function}", f"{who}{tail}")
@@ -80,7 +87,7 @@ class _Screen:
             if frame is not None:
                 self.place(
                     f"{frame.file}:{frame.line} in {frame.name}",
-                    f"{ranks} waiting in {waiting.op or 'a call'}",
+                    f"{ranks}, blocked in {waiting.op or 'a collective'}",
                 )
         if verdict.api:
             self.labelled("inside", f"{verdict.api}, the library call that makes this collective")
@@ -90,8 +97,8 @@ class _Screen:
 
     def standing(self, verdict: VerdictPart) -> None:
         explains = verdict.explains
-        if explains.of:
-            self.labelled("explains", f"{explains.ranks} of {counted(explains.of, 'waiting rank')}")
+        if explains.ranks:
+            self.labelled("accounts for", f"{explains.ranks} of {counted(explains.of, 'blocked rank')}")
         if since := standstill(verdict):
             self.labelled("when", f"no progress since {since}")
 
@@ -110,12 +117,7 @@ class _Screen:
         self.labelled("confidence", f"{verdict.confidence}" + (f" ({reasons})" if reasons else ""))
         others = weighed(self.document)
         for h in others[:_WEIGHED]:
-            who = f" of {ranks_phrase(h.ranks)}" if h.ranks else ""
-            told = f"{h.contradicts[0]}" if h.contradicts else "it fits as well"
-            self.labelled(
-                "or",
-                f"{h.cause}{who}: {told}" + (f"; would decide: {h.would_decide}" if h.would_decide else ""),
-            )
+            self.labelled("or", f"{h.cause}{rival_words(h)}")
         for item in verdict.alternatives if not others else ():
             self.labelled("or", f"{item.cause}: {item.why}")
         if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:

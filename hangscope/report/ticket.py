@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
-from hangscope.rankset import ranks_phrase
-from hangscope.report.reasons import deciding_facts, other_facts, read_words, standstill, user_frame, weighed
+from hangscope.rankset import counted, ranks_phrase
+from hangscope.report.reasons import (
+    deciding_facts,
+    other_facts,
+    read_words,
+    rival_words,
+    standstill,
+    user_frame,
+    weighed,
+)
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.words import counted
 
 _CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED = 8, 6, 6, 6, 3
 
@@ -55,7 +62,7 @@ def ticket(document: Document) -> tuple[Block, ...]:
         blocks.append(Block("Evidence", "items", _some([_fact(f) for f in other_facts(verdict)], _FACTS)))
         rest = [*other_facts(verdict, "against"), *other_facts(verdict, "missing")]
         blocks.append(Block("Against, and missing", "items", _some([_fact(f) for f in rest], _AGAINST)))
-        blocks.append(Block("What else was weighed", "items", _weighed(document, verdict)))
+        blocks.append(Block("Also possible", "items", _weighed(document, verdict)))
         excluded = [(Piece(r.cause, code=True), Piece(f": {r.because}")) for r in document.ruled_out]
         blocks.append(Block("Ruled out", "items", _some([*excluded], _WEIGHED)))
         blocks.append(
@@ -84,10 +91,7 @@ def _weighed(document: Document, verdict: VerdictPart) -> tuple[Line, ...]:
         return tuple((Piece(a.cause, code=True), Piece(f": {a.why}")) for a in verdict.alternatives)
     lines = []
     for h in rivals[:_WEIGHED]:
-        who = f" of {ranks_phrase(h.ranks)}" if h.ranks else ""
-        said = "; ".join(h.contradicts[:2]) or "fits as well"
-        decide = f"; would decide: {h.would_decide}" if h.would_decide else ""
-        lines.append((Piece(h.cause, code=True), Piece(f"{who}: {said}{decide}")))
+        lines.append((Piece(h.cause, code=True), Piece(rival_words(h))))
     return tuple(lines)
 
 
@@ -116,16 +120,26 @@ def _pairs(verdict: VerdictPart, document: Document) -> list[tuple[str, Line]]:
         explains = verdict.explains
         rows.append(
             (
-                "Waiting",
+                "Blocked",
                 plain(
-                    f"{ranks_phrase(verdict.waiting_ranks)}; the root explains {explains.ranks} of {explains.of}"
+                    ranks_phrase(verdict.waiting_ranks)
+                    + (
+                        f"; the root cause accounts for {explains.ranks} of {explains.of}"
+                        if explains.ranks
+                        else ""
+                    )
                 ),
             )
         )
         behind = len(verdict.waiting_ranks) - len(verdict.in_call)
         if behind and verdict.op and verdict.in_call:
             rows.append(
-                ("In that call", plain(f"{ranks_phrase(verdict.in_call)}; {behind:,} more wait behind"))
+                (
+                    "In it",
+                    plain(
+                        f"{ranks_phrase(verdict.in_call)}; {behind:,} more {'is' if behind == 1 else 'are'} indirectly blocked"
+                    ),
+                )
             )
     if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
         rows.append(("Suspects", plain(ranks_phrase(verdict.suspect_ranks))))
@@ -136,7 +150,7 @@ def _pairs(verdict: VerdictPart, document: Document) -> list[tuple[str, Line]]:
 
 def _who(verdict: VerdictPart) -> str:
     if not verdict.culprits:
-        return ranks_phrase(verdict.culprit_ranks) if verdict.culprit_ranks else "nobody is named"
+        return ranks_phrase(verdict.culprit_ranks) if verdict.culprit_ranks else "no rank is named"
     if len(verdict.culprit_ranks) > _CULPRITS:
         return ranks_phrase(verdict.culprit_ranks)
     return ", ".join(f"rank {c.rank}" + (f" on {c.host}" if c.host else "") for c in verdict.culprits)

@@ -37,6 +37,7 @@ from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import clean
+from hangscope.verdict.claims import Scope
 from hangscope.verdict.phrasing import SUMMARY, fitting, sentence_case
 from hangscope.verdict.status import ended_well
 
@@ -118,27 +119,29 @@ def _headline(analysis: Analysis) -> str:
     if judgement.status == "no_hang":
         dumped = [record.dump_file is not None for record in analysis.incident.ranks.values()]
         if any(dumped) and ended_well(analysis.case):
-            return "No hang: the launcher tells that the job ended without an error; dumps show calls of a moment before."
+            return "No hang: the launcher reports that the job ended without an error; the dumps are from a moment before."
         if not dumped or not all(dumped):
             return "No hang: the job ended without an error."
-        return "No hang: every rank was seen, nothing is pending and all frontiers are equal."
-    return "Inconclusive: what was left behind does not tell whether the job stopped, or where."
+        return "No hang: nothing is pending, and all ranks have completed the same collectives."
+    return "Inconclusive: the collected files do not show whether the job stopped, or where."
 
 
 def _partial(incident: Incident) -> Partial:
     missing = [r for r, record in sorted(incident.ranks.items()) if record.dump_file is None]
-    dumped = incident.world_size - len(missing)
+    dumped = tuple(r for r in sorted(incident.ranks) if r not in set(missing))
+    size = incident.world_size if incident.size_stated else None
     if not missing:
-        return Partial(False, f"dumps of all {incident.world_size} ranks")
+        text = f"dumps of all {size} ranks" if size else Scope(dumped, None).phrase("dumps")
+        return Partial(False, text)
     if dumped:
         aside = [r for r in missing if incident.ranks[r].absence in (Absence.UNREADABLE, Absence.STALE)]
         none = [r for r in missing if r not in aside]
-        text = f"dumps of {dumped} of {incident.world_size} ranks"
-        text += f"; {ranks_phrase(none)} left none" if none else ""
-        text += f"; what {ranks_phrase(aside)} left was set aside" if aside else ""
+        text = Scope(dumped, size).phrase("dumps")
+        text += f"; none of {ranks_phrase(none)}" if none else ""
+        text += f"; unusable: {ranks_phrase(aside)}" if aside else ""
     else:
-        told = sum(1 for r in incident.ranks.values() if r.files or r.events)
-        text = f"no dumps; text of {told} of {incident.world_size} ranks"
+        seen = tuple(r for r, record in sorted(incident.ranks.items()) if record.files or record.events)
+        text = f"no dumps; {Scope(seen, size).phrase('text')}"
     return Partial(True, text, compress(missing))
 
 

@@ -71,13 +71,6 @@ def rank_words(ranks: str) -> str:
     return f"rank {ranks}" if ranks.isdigit() else f"ranks {ranks}"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return `1 rank`, `1,024 ranks`, `3 classes`."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
-
-
 def some_ranks(ranks: Sequence[int], length: int = 60) -> str:
     """Return ranks as text that fits, or how many there are and the first of them."""
     text = compress(ranks)

@@ -21,15 +21,15 @@ from hangscope.explain.text.excerpt import beyond_the_text, not_collected, witho
 from hangscope.incident import Absence
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
-from hangscope.rankset import ranks_phrase
+from hangscope.rankset import agree, ranks_phrase
 from hangscope.verdict.damage import TOLD, damage
 from hangscope.verdict.status import trouble
 
 LOW, MEDIUM = 0, 1
 LEFT = 0.1  # of the waiting ranks, that still wait once the named ranks are imagined to behave
 #: What a rule says of itself whose facts leave other readings open.
-USUAL = "the usual reading of this evidence"
-_BY_STRENGTH = ("a guess: other causes fit as well", USUAL, "no other cause fits the evidence as well")
+USUAL = "the most likely reading of this evidence"
+_BY_STRENGTH = ("unconfirmed", USUAL, "the evidence identifies the cause")
 #: Causes that say how a rank's program differs, and not only that its call does.
 _OF_PROGRAMS = frozenset(
     {
@@ -122,18 +122,18 @@ def went_on(case: Case, match: Match) -> Doubts:
     gave_up = {(e.file, e.rank): e.line for e in case.statements.all(WatchdogTimeout)}
     for e in case.statements.all(Progress) if _by_calls(case, match) and match.cause != "slow_rank" else ():
         if e.step is not None and gave_up.get((e.file, e.rank), e.line) < e.line:
-            yield LOW, f"{e.file} counts further steps behind the line of a timeout"
+            yield LOW, f"{e.file} logs further steps after a timeout"
         if e.done and match.cause == "stuck_rank" and e.rank not in match.culprits and not trouble(case):
-            yield LOW, "a line says that the loop ended, and none tells of trouble"
+            yield LOW, "a line says that the loop ended, and no line reports an error"
 
 
 def even_sides(case: Case, match: Match) -> Doubts:
     """Nobody is named, for the sides are even: surely so where others' lines are not here, who may be of either side."""
     unread = beyond_the_text(case.incident, case.statements) | without_a_log(case.incident, case.statements)
     if case.finding.tie and case.from_text and unread:
-        yield LOW, f"the sides are even, and the lines of {ranks_phrase(unread)} are not here"
+        yield LOW, f"the ranks are evenly divided, and the logs of {ranks_phrase(unread)} were not collected"
     if case.finding.tie and not match.culprits:
-        yield MEDIUM, "the sides are even and history does not tell which is wrong"
+        yield MEDIUM, "the ranks are evenly divided, and earlier collectives do not show which are wrong"
 
 
 def leaves_waiting(case: Case, match: Match) -> Doubts:
@@ -146,8 +146,8 @@ def leaves_waiting(case: Case, match: Match) -> Doubts:
         return
     for root in case.graph.roots:
         if root.ranks and freed.isdisjoint(root.ranks) and left <= root.explains:
-            yield LOW, f"{ranks_phrase(root.ranks)} would keep {ranks_phrase(left)} waiting without it"
-    yield MEDIUM, f"it leaves unexplained why {ranks_phrase(left)} would wait"
+            yield LOW, f"{ranks_phrase(root.ranks)} would keep {ranks_phrase(left)} blocked in any case"
+    yield MEDIUM, f"it does not account for {ranks_phrase(left)}, which would stay blocked"
 
 
 def guessed(case: Case, match: Match) -> Doubts:
@@ -159,7 +159,7 @@ def guessed(case: Case, match: Match) -> Doubts:
     if _by_calls(case, match) and case.finding.assumed:
         yield (
             MEDIUM,
-            "it rests on an assumption about who waits for whom, or about which group a log line means",
+            "it rests on an assumption about which rank waits for which, or about which group a log line means",
         )
 
 
@@ -171,11 +171,14 @@ def of_one_moment(case: Case, match: Match) -> Doubts:
     stood = map(case.statements.whereabouts.get, match.culprits)
     raised = [where.stack for where in stood if where is not None and where.kind == "log" and where.op]
     if waited is not None and any(waited not in stack for stack in raised):
-        yield LOW, "a traceback stands in another call, so that its rank's dump may be older than the freeze"
+        yield LOW, "a traceback shows another collective, so the dump of its rank may be older than the hang"
     if case.graph.early and not trouble(case):
-        yield LOW, "another dump is older than its peers', and so may be what shows it in no call"
+        yield (
+            LOW,
+            "another dump is older than those of its peers, and so may be the one that shows no pending collective",
+        )
     if len(match.culprits) > 1 and not trouble(case):
-        yield MEDIUM, "several ranks are in no call by their dumps alone, which may be of a moment"
+        yield MEDIUM, "only dumps show several ranks without a pending collective, which may be momentary"
 
 
 def died_beside(case: Case, match: Match) -> Doubts:
@@ -185,14 +188,14 @@ def died_beside(case: Case, match: Match) -> Doubts:
     """
     died = {death.rank for death in case.statements.deaths} - set(match.culprits)
     if match.cause == "stuck_rank" and isinstance(case.finding, Absent) and died:
-        yield LOW, f"{ranks_phrase(died)} died of a fault of its own"
+        yield LOW, f"{ranks_phrase(died)} died independently"
     if match.cause != "gpu_stall" or not isinstance(case.finding, Lagging):
         return
     if gone := _unseen(case, match) | died:
-        why = "may have died, whose peers' communicators then finish calls unevenly"
+        why = "may have died; the communicators of its peers then complete collectives unevenly"
         yield LOW, f"{ranks_phrase(gone)} {why}"
     if early := idle(case.statements).intersection(match.culprits):
-        yield LOW, f"the log of {ranks_phrase(early)} tells of nothing overdue, so its dump may be older"
+        yield LOW, f"the log of {ranks_phrase(early)} shows nothing overdue, so its dump may be older"
 
 
 def others_unseen(case: Case, match: Match) -> Doubts:
@@ -204,7 +207,7 @@ def others_unseen(case: Case, match: Match) -> Doubts:
     if not _by_calls(case, match):
         return
     if (gone := _unseen(case, match)) and not isinstance(finding, Different):
-        yield MEDIUM, f"calls also lack {ranks_phrase(gone)}, of which no usable dump was seen"
+        yield MEDIUM, f"collectives are also missing {ranks_phrase(gone)}, of which there is no usable dump"
     if view is None:
         return
     # Of a group with sends and receives a frontier is not always known, although the rank was seen.
@@ -213,7 +216,7 @@ def others_unseen(case: Case, match: Match) -> Doubts:
         few = f"{len(others)} of {len(view.members)} members of the group were not seen"
         yield MEDIUM, f"{few} ({ranks_phrase(others)})"
     if isinstance(finding, Absent | Unseen) and not view.group.members_known and not match.frame:
-        why = "the members of the group are not recorded, so that nobody can be called absent for certain"
+        why = "the members of the group are not recorded, so no rank is certain to be missing from it"
         yield MEDIUM, why
 
 
@@ -222,9 +225,9 @@ def text_alone(case: Case, match: Match) -> Doubts:
     records, told = case.incident.ranks.values(), case.statements
     silent = sum(not record.files and not record.events for record in records)
     if case.from_text and 2 * silent > len(records) and not (told.exits or told.witnesses):
-        yield MEDIUM, f"most ranks left no text ({silent} of {len(records)})"
+        yield MEDIUM, f"most ranks left no log ({silent} of {len(records)})"
     if case.from_text and not case.solid and match.cause not in TOLD | {"slow_rank"}:
-        yield MEDIUM, "there is no record of the calls: it rests on lines of text"
+        yield MEDIUM, "no recorder dump: it rests on log lines"
 
 
 def no_history(case: Case, match: Match) -> Doubts:
@@ -236,11 +239,11 @@ def no_history(case: Case, match: Match) -> Doubts:
     other_op = own is not None and peer is not None and own.op != peer.op
     told = match.culprits and all(ranks[r].absence is Absence.TOLD for r in match.culprits if r in ranks)
     if told and (not other_op or finding.change.elsewhere or finding.assumed):
-        why = "lines tell the odd call's op and size, and not what was called before it, so other causes fit as well"
+        why = "the logs show op and size of the outlier's collective, but not the ones before it, so other causes remain possible"
         yield LOW, why
     if not case.frames_recorded and not case.from_text:
         shown = finding.change.edit is not None or match.cause == "collective_order_mismatch"
-        why = "no frames were recorded, so that calls of one op from other lines look alike"
+        why = "no Python frames were recorded, so collectives of one op from different lines look the same"
         yield MEDIUM if shown else LOW, why
 
 
@@ -253,7 +256,10 @@ def not_here(case: Case, match: Match) -> Doubts:
     lags = isinstance(case.finding, Lagging) and match.cause == "gpu_stall"
     doubtful = absent or ((lags or isinstance(case.finding, Unseen)) and not own_words)
     if gone and doubtful and not case.from_text:
-        yield LOW, f"nothing was collected of {ranks_phrase(gone)}, for whom it may wait in its turn"
+        yield (
+            LOW,
+            f"nothing was collected of {ranks_phrase(gone)}, and the named rank may be waiting for {agree(gone, 'it', 'them')}",
+        )
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubts], ...] = (

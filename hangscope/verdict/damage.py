@@ -33,8 +33,8 @@ def damage(case: Case, match: Match) -> str:
         compared = {*match.culprits, *case.finding.culprits, case.finding.stuck.rank}
         rests |= {ranks[rank].calls_file for rank in compared if rank in ranks}
     for file in sorted({file.split("!/")[0] for file in rests if file} & damaged):
-        return f"{file}, on which it rests, is damaged"
+        return f"it rests on {file}, which is damaged"
     for item in match.evidence:
         if item.source is not None and REPLACED in item.text:
-            return f"a line of {item.source.file}, on which it rests, holds bytes that are no text"
+            return f"it rests on a line of {item.source.file} that contains invalid bytes"
     return ""

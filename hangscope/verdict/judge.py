@@ -16,6 +16,7 @@ from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.confidence import confidence, missing_inputs
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
+from hangscope.verdict.rivals import rivals
 from hangscope.verdict.several import with_the_others
 from hangscope.verdict.status import ended_well, serves, status_without_verdict, still_moves, trouble
 
@@ -54,17 +55,19 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
             return Judgement(status, None)
         if stop is None:
             return Judgement(status, verdicts.unknown(case, wanted), [], missing, set_aside)
-        why = "the stop is certain, its cause is not: what was left says who waited, not for whom"
+        why = "that the job stopped is certain; its cause is not: the logs show which ranks were blocked, not by whom"
         return Judgement("hang", verdicts.stopped(case, stop, wanted), [why], missing, set_aside)
     best = with_the_others(case, in_library_terms(case, matches[0]))
     level, reasons = confidence(case, best)
-    verdict = verdicts.named(case, best, matches[1:], LEVELS[level], wanted)
+    verdict = verdicts.named(case, best, LEVELS[level], wanted)
+    others = rivals(case, best, matches[1:], verdict)
+    verdict = replace(verdict, alternatives=others.alternatives)
     if best.cause == "slow_rank" and not isinstance(case.finding, Late):
         status = "inconclusive" if damage(case, best) else "no_hang"
-        return Judgement(status, verdict, reasons, missing, set_aside)
+        return Judgement(status, verdict, reasons, missing, set_aside, ruled_out=others.ruled_out)
     status = "hang" if verdict.cause != "unknown" or verdict.culprit_ranks else "inconclusive"
-    weighed = substantiation.hypotheses(case, best, matches[1:], verdict)
-    return Judgement(status, verdict, reasons, missing, set_aside, weighed)
+    weighed = [substantiation.hypothesis(case, best, verdict), *others.possible]
+    return Judgement(status, verdict, reasons, missing, set_aside, weighed, others.ruled_out)
 
 
 def _names_a_crowd(case: Case, match: Match) -> bool:

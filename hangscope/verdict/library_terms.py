@@ -44,7 +44,7 @@ def _why(match: Match, reading: Reading, rule: Rule) -> str:
     why = match.why
     if rule.api not in why and match.culprits:
         why = f"{ranks_phrase(match.culprits)} alone called {rule.api}{at(reading.caller)}"
-    return f"{why}: it {rule.legal}" if rule.legal and match.culprits else why
+    return f"{why}; {rule.api} {rule.legal}" if rule.legal and match.culprits else why
 
 
 def _advice(
@@ -62,7 +62,7 @@ def _advice(
     general = sorted((r for r in fitting if r.built_in), key=lambda r: min(_depth(r, own), _depth(r, peer)))
     told = _lines([*filter(None, [alone]), *general[:1]], words)
     if told and match.cause in _ALONE:
-        told.append("Every rank must reach each collective of a step, or none.")
+        told.append("Every rank must issue each collective of a step, or none.")
     owned = [*site, *filter(None, [reading.call])]
     whom = [f"Ask {rule.owner}, who own this." for rule in owned if rule.owner]
     whom += [f"Runbook: {rule.runbook}" for rule in owned if rule.runbook]
@@ -105,7 +105,7 @@ def _parted(case: Case, match: Match, own: Stack, peer: Stack) -> list[Evidence]
     line, parted = user_frame(own), first_difference(own, peer)
     if line is None or parted is None or user_frames(own) != user_frames(peer) or not match.culprits:
         return []
-    text = f"both sides are in the call at {line}; there {ranks_phrase(match.culprits)} went on to {parted[0]}, the others to {parted[1]}"
+    text = f"all ranks are in the call at {line}; from there {ranks_phrase(match.culprits)} went on to {parted[0]}, the others to {parted[1]}"
     rank = match.culprits[0]
     recorded = rank in case.incident.ranks and case.incident.ranks[rank].calls_file
     return [case.recorded(rank, text) if recorded else Evidence("log", text, rank)]

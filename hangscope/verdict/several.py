@@ -51,7 +51,7 @@ def _joined(best: Match, added: Sequence[Match]) -> Match:
     return replace(
         best,
         culprits=tuple(sorted({rank for match in (best, *added) for rank in match.culprits})),
-        why=f"{best.why}; and, by a fault of {'its' if len(added) == 1 else 'their'} own, {others}",
+        why=f"{best.why}; and independently, {others}",
         strength=min(best.strength, 1),
         evidence=[item for match in (best, *added) for item in match.evidence],
         advice=[

@@ -13,29 +13,18 @@ from itertools import islice
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.corroboration import corroboration
 from hangscope.causes.mismatch import describe
-from hangscope.conclusion import Alternative, Evidence, Hypothesis, Verdict
-from hangscope.explain.predict import MOST_REPLAYED, Replay
+from hangscope.conclusion import Evidence, Hypothesis, Verdict
+from hangscope.explain.predict import Replay
 from hangscope.incident import CallKind
 from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
-from hangscope.knowledge.catalog import CATALOG
 from hangscope.rankset import ranks_phrase
+from hangscope.verdict.rivals import blocked_without
 
 MOST = 40  # facts that are listed
 MOST_DECIDING = 3
-MOST_HYPOTHESES = 6
 #: What ranks that wait print in any freeze.
 _ANYWAY = (WatchdogTimeout, GlooTimeout, GlooClosed, WatchdogStatus, DumpSignal)
-#: What the record of a cause looks like as well, and why.
-_RIVALS = {
-    "uneven_loader": ("rank_conditional_collective", "an extra call at the end of the loop looks the same"),
-    "rank_conditional_collective": ("uneven_loader", "who left a loop early makes the call behind it first"),
-    "crashed_rank": ("early_exit", "a process that ends without a trace may also have returned early"),
-    "early_exit": ("crashed_rank", "without its exit code, a killed process looks the same"),
-    "gradient_sync_mismatch": ("rank_conditional_collective", "a skipped step has no reductions, either"),
-    "collective_order_mismatch": ("stuck_rank", "a host that is busy elsewhere makes the same circle"),
-    "stuck_rank": ("slow_rank", "one snapshot cannot tell blocked from slow"),
-}
 
 
 def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
@@ -67,49 +56,40 @@ def _calls(case: Case) -> Iterator[Evidence]:
         for kind, ranks in sorted(sides.items(), key=lambda side: (-len(side[1]), side[1]))[:6]:
             frame = case.frame_of(kind)
             at = f" at {frame}" if frame else ""
-            yield case.recorded(ranks[0], f"{ranks_phrase(ranks)}: {describe(kind)} at seq {seq}{at}")
+            yield case.recorded(ranks[0], f"{ranks_phrase(ranks)}: {describe(kind)} seq {seq}{at}")
         for rank in [r for r in finding.culprits if reached.get(r, seq) < seq][:4]:
             member, done = view.members[rank], view.completed(rank) or 0
             told = member.queue.tells_completion and (not member.unknown or done >= reached[rank])
-            completed = f"last completed {done}" if told else "its record tells no completions"
+            completed = f"last completed {done}" if told else "completions were not recorded"
             text = f"rank {rank}: last enqueued seq {reached[rank]}, {completed} on group {view.group.label}"
             yield case.recorded(rank, text)
     if (change := finding.change.edit) is not None:
         edit = change.edit
-        calls, how = f"call{'s' if edit.length > 1 else ''}", "more" if edit.kind == "extra" else "less"
+        how, number = ("more" if edit.kind == "extra" else "fewer"), edit.length
         where = f"{'at' if change.calls else 'before'} seq {change.seq}"
-        text = f"{ranks_phrase(change.ranks)} made {edit.length} {calls} {how} {where}; {edit.confirmed} calls behind match again, shifted by {edit.length}"
+        text = f"{ranks_phrase(change.ranks)} issued {number} {how} {'collective' if number == 1 else 'collectives'} {where}; the next {edit.confirmed} match again, shifted by {number}"
         yield Evidence("dump", text, change.ranks[0])
     for rank in finding.culprits:
         same = case.incident.ranks[rank].unchanged_snapshots if rank in case.incident.ranks else 0
         if same:
-            yield Evidence("dump", f"rank {rank}'s frontier is the same in {same + 1} dumps", rank)
+            yield Evidence("dump", f"rank {rank} is at the same collective in {same + 1} dumps", rank)
 
 
 def _against(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield what speaks against the verdict: the launcher's own root cause, other deaths."""
     for rank, event in sorted(case.statements.exits.items()):
         if event.first and match.culprits and rank not in match.culprits:
-            text = f"the launcher names rank {rank} as its first observed failure"
-            yield quote(event, f"{text}; it names whom it polled first", kind="exit", stance="against")
+            text = f"the launcher reports rank {rank} as its first observed failure"
+            yield quote(
+                event,
+                f"{text}; torchrun reports the first failure it polled, often a victim",
+                kind="exit",
+                stance="against",
+            )
     for death in case.statements.deaths:
         if death.rank not in match.culprits:
             text = f"rank {death.rank} {death.how} as well, later or as a consequence: {death.event.text}"
             yield quote(death.event, text, stance="against")
-
-
-def alternatives(match: Match, others: Sequence[Match]) -> list[Alternative]:
-    """Return at most three other causes that the evidence allows, each with why."""
-    # What a finer cause explains for certain is a mismatch by definition, and no rival of it.
-    finer = match.strength == 2 or match.cause == "collective_order_mismatch"
-    told = [(o.cause, o.why) for o in others if not (finer and o.cause == "collective_mismatch")]
-    whys: dict[str, str] = {}
-    for cause, why in (*match.rivals, *told):
-        whys.setdefault(cause, why)
-    if match.strength < 2 and not match.rivals and match.cause in _RIVALS:
-        cause, why = _RIVALS[match.cause]
-        whys = {cause: why, **whys}
-    return [Alternative(cause, why) for cause, why in whys.items() if cause != match.cause][:3]
 
 
 def deciding(case: Case, match: Match, evidence: Sequence[Evidence]) -> tuple[int, ...]:
@@ -127,30 +107,11 @@ def deciding(case: Case, match: Match, evidence: Sequence[Evidence]) -> tuple[in
     return tuple(index for *_, index in sorted(ranked)[:MOST_DECIDING])
 
 
-def hypotheses(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) -> list[Hypothesis]:
-    """Return the explanations that were weighed, best first, each with what fits it and what contradicts it."""
-    replay = Replay(case.graph)
+def hypothesis(case: Case, match: Match, verdict: Verdict) -> Hypothesis:
+    """Return the verdict's own explanation, with what fits it and what contradicts it."""
     against = tuple(item.text for item in verdict.evidence if item.stance == "against")[:3]
     fits = tuple(verdict.evidence[i].text for i in verdict.deciding) or (match.why,)
     # What text alone tells of who waits is no graph that could be replayed.
     explains_all = case.finding.explained >= len(case.finding.waiting)
-    left = () if explains_all else _left(replay, verdict.culprit_ranks)
-    result = [Hypothesis(match.cause, verdict.culprit_ranks, fits, (*left, *against))]
-    told = {(match.cause, verdict.culprit_ranks), ("unknown", verdict.culprit_ranks)}
-    rows = [(other.cause, other.culprits, other.why, "") for other in others]
-    rows += [("unknown", c.ranks, c.what, c.why_set_aside) for c in case.explanation.set_aside]
-    for cause, named, why, why_not in rows:
-        ranks = tuple(sorted(set(named)))
-        if (cause, ranks) not in told and (ranks or not why_not):
-            told.add((cause, ranks))
-            contradicts = (*filter(None, [why_not]), *_left(replay, ranks))
-            result.append(Hypothesis(cause, ranks, (why,), contradicts, CATALOG[cause].would_decide))
-    return result[:MOST_HYPOTHESES]
-
-
-def _left(replay: Replay, ranks: Sequence[int]) -> tuple[str, ...]:
-    """Return who would still wait if these ranks had done what is expected of them, as a contradiction, or nothing."""
-    if not 0 < len(ranks) <= MOST_REPLAYED:
-        return ()
-    stuck = replay.stuck(ranks) - set(ranks)
-    return (f"it leaves unexplained why {ranks_phrase(stuck)} would wait",) if stuck else ()
+    left = () if explains_all else blocked_without(Replay(case.graph), verdict.culprit_ranks)
+    return Hypothesis(match.cause, verdict.culprit_ranks, fits, (*left, *against))

@@ -17,27 +17,30 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.rankset import agree, ranks_phrase
 from hangscope.verdict import substantiation
+from hangscope.verdict.claims import Act, Blocked, act, blocked
 from hangscope.verdict.confidence import next_files
-from hangscope.verdict.phrasing import sentence_case, worded
+from hangscope.verdict.phrasing import worded
 
 _ONCE_MORE = (
-    "Take the stacks of all ranks twice, a minute apart (py-spy dump): who has moved in between does not hang.",
+    "Take the stacks of all ranks twice, a minute apart (py-spy dump): a rank that has moved in between is not hung.",
 )
+NOBODY = Blocked((), "", None, "")
+_OTHERS = "Collect the logs of the ranks that are not in this text: the culprit is the one whose last enqueued collective is earlier, or whose process ended."
 
 
 def unknown(case: Case, wanted: Sequence[Collect]) -> Verdict:
     """Return the verdict on what does not tell whether a job stopped: open calls of which nothing says that they stay open, or none."""
     waiting, stuck = tuple(case.graph.waiting), case.finding.stuck
     missing = [item.text for item in wanted]
-    why = _stood(case)
+    why = _snapshot(case)
     if waiting:
-        why = f"{ranks_phrase(waiting)} {agree(waiting, 'has', 'have')} pending collectives; the collected files do not show why."
+        why = f"{ranks_phrase(waiting)} {agree(waiting, 'has', 'have')} pending collectives; the collected files do not show why"
     verdict = Verdict(
         cause="unknown",
         confidence="low",
         culprit_ranks=(),
         category="unknown",
-        summary=sentence_case(why),
+        summary="",
         group=stuck.group,
         op=(stuck.kind.op or None) if stuck.kind is not None else None,
         seq=stuck.seq,
@@ -53,20 +56,19 @@ def unknown(case: Case, wanted: Sequence[Collect]) -> Verdict:
         suspect_ranks=case.explanation.suspects,
         collect=next_files(case, wanted),
     )
-    return worded(verdict, why)
+    return worded(verdict, Act((), why), NOBODY)
 
 
-def _stood(case: Case) -> str:
-    """Return a sentence for what shows no stop: where stacks show ranks in a collective, if any do."""
+def _snapshot(case: Case) -> str:
+    """Return what is known where nothing shows a stop: in which collective stacks show ranks, if in any."""
     ranks_at: dict[str, list[int]] = {}
     for rank, where in case.stacks.items():
         if where.inside:
             ranks_at.setdefault(f"{where.op or 'a collective'}{at(user_frame(where.stack))}", []).append(rank)
     if not ranks_at:
-        return "What was left behind does not tell whether the job stopped, or where."
+        return "the collected files do not show whether the job stopped, or where"
     place, ranks = max(ranks_at.items(), key=lambda item: len(item[1]))
-    who, stand = ranks_phrase(ranks), "stands" if len(ranks) == 1 else "stand"
-    return f"{who[:1].upper()}{who[1:]} {stand} in {place}, which a stack shows for one moment: it does not tell whether they stay there, or for whom."
+    return f"{ranks_phrase(ranks)} {agree(ranks, 'is', 'are')} in {place}; one stack does not show whether {agree(ranks, 'it stays', 'they stay')} there"
 
 
 def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
@@ -77,7 +79,6 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
     waiting = tuple(stop.ranks or case.graph.waiting)
     verdict = replace(
         open_calls,
-        summary=f"The job stopped: {stop.told()}; what was left does not say for whom.",
         group=_printed_group(case, stop),
         op=(kind.op or None) if kind is not None else None,
         seq=seq,
@@ -90,7 +91,7 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
             *open_calls.evidence,
         ],
         advice=[
-            "The lines of the ranks that are not in this text would name the culprit: the one whose last enqueued call is behind, or whose process ended.",
+            *([_OTHERS] if len(waiting) < len(case.incident.ranks) or not case.incident.size_stated else []),
             *(item.text for item in wanted),
         ][:3],
         fingerprint=_fingerprint(case, "unknown", kind, None),
@@ -98,13 +99,13 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
         since=_ns(stop.since),
         until=_ns(stop.until),
     )
-    return worded(verdict, stop.told())
+    return worded(
+        verdict, Act((), f"{stop.phrase()}; the logs do not show which rank is responsible"), NOBODY
+    )
 
 
-def named(
-    case: Case, match: Match, others: Sequence[Match], confidence: str, wanted: Sequence[Collect]
-) -> Verdict:
-    """Return the verdict on a match, with the `others` among its alternatives."""
+def named(case: Case, match: Match, confidence: str, wanted: Sequence[Collect]) -> Verdict:
+    """Return the verdict on a match."""
     finding, stuck = case.finding, case.finding.stuck
     culprits = tuple(sorted(set(match.culprits)))
     # Text shows ranks waiting that timed out or lost a peer, or sat in a monitored barrier.
@@ -137,7 +138,6 @@ def named(
         suspect_ranks=_suspects(case, culprits, confidence),
         culprit_ranks=culprits,
         category=match.category or CATALOG[match.cause].category,
-        summary=_summary(case, match, waiting, in_call, bool(inside) and inside.isdisjoint(in_call)),
         waiting_ranks=waiting,
         in_call=in_call,
         explained=min(explained, len(waiting)),
@@ -149,10 +149,10 @@ def named(
         since=min(filter(None, opened), default=None),
         until=max((_ns(e.time) or 0 for e in ends if e.time is not None), default=None),
         advice=match.advice[:3],
-        alternatives=substantiation.alternatives(match, others),
         fingerprint=_fingerprint(case, match.cause, stuck.kind, location),
     )
-    return worded(verdict, match.why)
+    after = bool(inside) and inside.isdisjoint(in_call)
+    return worded(verdict, act(case, match), blocked(case, waiting, in_call, after))
 
 
 def _suspects(case: Case, culprits: tuple[int, ...], confidence: str) -> tuple[int, ...]:
@@ -194,23 +194,3 @@ def _printed_group(case: Case, stop: Stop) -> Group | None:
         return None
     known = next((g for g in case.incident.groups if name == g.name and desc in ("", g.desc)), None)
     return known or Group(-1, name, desc, stop.ranks, members_known=False)
-
-
-def _summary(case: Case, match: Match, waiting: Sequence[int], in_call: Sequence[int], behind: bool) -> str:
-    """Return one sentence: who did what, and who waits where; `behind`: those `in_call` have left it and wait behind it."""
-    stuck, why = case.finding.stuck, match.why
-    phrase = ranks_phrase(match.culprits)
-    hosts = {case.incident.ranks[r].host for r in match.culprits if r in case.incident.ranks}
-    if len(set(match.culprits)) == 1 and any(hosts) and why.startswith(phrase):
-        why = f"{phrase} (host {hosts.pop()}){why[len(phrase) :]}"
-    sentence = why[:1].upper() + why[1:] if why.startswith(("rank", "the ", "a ", "one ")) else why
-    seq = f" seq {stuck.seq}" if stuck.seq is not None else ""
-    op = (stuck.kind.op or (seq and "a call,")) if stuck.kind is not None else ""
-    if in_call and (op or seq):
-        where = f" {'behind' if behind else 'at'} {op}" if op else ""
-        group = f" on group {stuck.group.label}" if stuck.group is not None else ""
-        sentence += f"; {ranks_phrase(in_call)} wait{'s' if len(in_call) == 1 else ''}{where}{seq}{group}"
-        more = len(waiting) - len(in_call)
-        if more:
-            sentence += f", and {more:,} more rank{'s wait' if more > 1 else ' waits'} behind"
-    return sentence + "."

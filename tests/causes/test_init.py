@@ -82,7 +82,7 @@ def test_half_of_the_ranks_against_process_0_and_its_like_do_not_tell_who_is_wro
     report = told(tmp_path, {**lines, "rank0.log": [CLOSED], "rank1.log": [CLOSED]}, world_size=4)
     cause, ranks, level = short(report)
     assert (cause, ranks) == ("model_mismatch", ()) and level != "high"
-    assert "ranks 2-3 have other sizes" in judged(report).summary
+    assert "Ranks 2-3 built parameters of other sizes" in judged(report).summary
 
 
 def test_where_all_differ_from_process_0_it_is_the_one(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_where_all_stand_in_the_rendezvous_the_group_never_forms(
 
 def test_what_shows_no_stop_tells_where_the_ranks_stood(tmp_path: Path) -> None:
     verdict = judged(told(tmp_path, {f"rank{r}.txt": spy(r, REDUCE) for r in range(3)}))
-    assert verdict.summary.startswith("Ranks 0-2 stand in all_reduce (train.py:120)")
+    assert verdict.summary.startswith("Ranks 0-2 are in all_reduce (train.py:120)")
     assert "stacks of all ranks twice" in verdict.advice[0]
 
 

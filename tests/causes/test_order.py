@@ -130,7 +130,7 @@ def test_where_all_ranks_are_blocked_each_alone_in_its_call_a_circle_waits(tmp_p
     """Gloo's dumps of several groups name no members: who is in the circle is not told, that there is one is."""
     report = _in_pairs(tmp_path, ("exchange",) * 4)
     assert blame(report) == ("hang", "collective_order_mismatch", ())
-    assert level(report) == "medium" and "Ranks 0-3 wait for each other in a circle" in said(report)
+    assert level(report) == "medium" and "Ranks 0-3 are in a circular wait" in said(report)
 
 
 @pytest.mark.parametrize("size", [4, 6])

@@ -40,7 +40,7 @@ def test_a_receive_from_the_wrong_peer_is_the_fault_of_who_posted_it(tmp_path: P
     write_all(ring(lambda r: around(r, "started", source=3 if r.rank == 1 else None)), tmp_path)
     report = analyze(tmp_path)
     assert blame(report) == ("hang", "p2p_mismatch", (1,))
-    assert "its own program calls for recv 0 -> 1, rank 1 made recv 3 -> 1" in said(report)
+    assert "its own schedule has recv 0 -> 1, rank 1 issued recv 3 -> 1" in said(report)
 
 
 def test_a_send_that_was_left_out_is_the_fault_of_whose_program_calls_for_it(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_send_that_was_left_out_is_the_fault_of_whose_program_calls_for_it(tmp
     write_all(ring(last), tmp_path)
     report = analyze(tmp_path)
     assert blame(report) == ("hang", "p2p_mismatch", (2,))
-    assert "its own program calls for send 2 -> 3" in said(report)
+    assert "its own schedule has send 2 -> 3" in said(report)
 
 
 def test_what_all_do_for_the_first_time_is_nobodys_fault(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_one_more_exchange_than_in_the_other_replicas_is_the_fault_of_who_began_
     write_all(recorders, tmp_path)
     report = analyze(tmp_path)
     assert blame(report) == ("hang", "p2p_mismatch", (6, 7))
-    assert "made 2 sends or receives more than the ranks at" in said(report)
+    assert "issued 2 sends or receives more than their counterparts" in said(report)
 
 
 def test_ranks_that_send_another_size_in_groups_side_by_side_are_one_fault(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_the_one_that_leaves_a_call_out_is_named(job_of: tuple[int, int]) -> Non
 
     report = frozen(loop(size), (odd,), last)
     assert blame(report) == ("hang", "rank_conditional_collective", (odd,))
-    assert f"Rank {odd} left out all_reduce([1024] Float) and went on" in said(report)
+    assert f"Rank {odd} skipped all_reduce([1024] Float) and went on" in said(report)
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -120,7 +120,7 @@ def test_a_call_more_than_all_that_was_kept_tells_no_kind_of_call() -> None:
 
     report = frozen(loop(4), (1,), last)
     assert blame(report) == ("hang", "rank_conditional_collective", (1,)) and level(report) != "high"
-    assert "made 1 call more before seq" in report.to_text()
+    assert "issued 1 more collective before seq" in report.to_text()
 
 
 # two pipeline stages of five replicas, of which one saves while the others begin the next step

@@ -97,7 +97,7 @@ def test_one_file_of_all_ranks_says_as_much(tmp_path: Path, name: str) -> None:
     ("name", "quoted", "stance"),
     [
         ("stuck_loader", r"rank 0 waited until it timed out", "for"),
-        ("skipped_step", r"rank 1 said that it skipped", "for"),
+        ("skipped_step", r"rank 1 printed that it skipped", "for"),
         ("dtype_mismatch", r"gloo received 44 bytes for a buffer of 22", "for"),
         ("uneven_loader_timeout", r"rank 1's traceback goes through train.py:41", "for"),
         ("skipped_step_torchrun", r"the launcher names rank 0", "against"),

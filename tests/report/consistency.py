@@ -263,8 +263,8 @@ def the_ledger_agrees(document: Document) -> Iterator[str]:
         yield f"the ledger begins with {best.cause} of {best.ranks}"
     if verdict.explains.of and verdict.explains.ranks == verdict.explains.of:
         for line in best.contradicts:
-            if "unexplained" in line:
-                yield f"explains {verdict.explains.ranks} of {verdict.explains.of}, and {line}"
+            if "does not account for" in line:
+                yield f"it accounts for {verdict.explains.ranks} of {verdict.explains.of}, and {line}"
 
 
 def outputs_agree(report: Report) -> Iterator[str]:
@@ -276,12 +276,12 @@ def outputs_agree(report: Report) -> Iterator[str]:
     page = " ".join(page.split())
     text = " ".join(report.to_text(width=110, verbose=True).split())
     markdown = " ".join(report.to_markdown().replace("\\", "").split())
-    if verdict is not None and verdict.explains.of and verdict.waiting_ranks:
+    if verdict is not None and verdict.explains.ranks and verdict.waiting_ranks:
         told = f"{verdict.explains.ranks} of {verdict.explains.of}"
         for name, shown in (("text", text), ("Markdown", markdown)):
             if told not in shown:
                 yield f"{name} does not say {told}"
-        wanted = f"explains {verdict.explains.ranks:,} of {verdict.explains.of:,} waiting"
+        wanted = f"accounts for {verdict.explains.ranks:,} of {verdict.explains.of:,} blocked"
         if wanted not in page:
             yield f"the page does not say {wanted}"
     for name, shown in (("text", text), ("Markdown", markdown), ("page", page)):

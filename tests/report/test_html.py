@@ -95,7 +95,7 @@ def test_first_screen_says_who_where_what_why_and_next() -> None:
         assert fact in text, fact
     verdict = document("hang_8").verdict
     assert verdict is not None and verdict.explains.of == 15
-    assert f"explains {verdict.explains.ranks} of 15 waiting ranks" in text
+    assert f"accounts for {verdict.explains.ranks} of 15 blocked ranks" in text
     assert text.index("Why") < text.index("Do next")
 
 
@@ -116,7 +116,7 @@ def test_inconclusive_says_so_and_asks_for_more(name: str) -> None:
 
 def test_no_hang_accuses_nobody() -> None:
     text = Outline(page_of("no_hang")).text
-    assert "Nobody is accused" in text and "culprit" not in text.lower()
+    assert "No rank is at fault" in text and "culprit" not in text.lower()
 
 
 @pytest.mark.parametrize("name", ["hang_8", "hang_512", "no_hang"])

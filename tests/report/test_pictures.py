@@ -119,14 +119,14 @@ def test_who_came_late_is_told_in_the_past(tmp_path: Path) -> None:
     report = simulated(tmp_path, "slow_rank")
     assert report.status == "no_hang" and page_of(report).waitfor is None
     first = build_page(report.document).first
-    assert first.waiting == "15 ranks waited: 1-15"
+    assert first.waiting == "15 ranks were blocked: 1-15"
     assert first.why[0][0] == "rank 0 came when the timeout of ranks 1-15 was over"
     assert {entry.label for entry in map_of(report).legend} == {"waited", "culprit"}
 
 
 def test_who_did_not_join_is_told_in_a_sentence(tmp_path: Path) -> None:
     first = build_page(simulated(tmp_path, "init_hang").document).first
-    assert first.why[0][0] == "rank 5 did not join; ranks 0-4,6-7 wait for that"
+    assert first.why[0][0] == "Only 7 of 8 ranks joined; rank 5 did not"
 
 
 def test_moments_of_one_second_are_told_apart() -> None:

@@ -36,7 +36,7 @@ def test_text_leads_with_what_the_verdict_calls_deciding() -> None:
     wanted = " ".join(good.verdict.evidence[last].text.split())[:50]
     assert chosen.verdict is not None
     assert wanted in [" ".join(f.text.split())[:50] for f in deciding_facts(chosen.verdict)]
-    assert text.index("why:") < text.index("explains:") < text.index("confidence:") < text.index("help:")
+    assert text.index("why:") < text.index("accounts for:") < text.index("confidence:") < text.index("help:")
 
 
 def test_the_ledger_takes_the_place_of_the_alternatives() -> None:
@@ -48,7 +48,7 @@ def test_the_ledger_takes_the_place_of_the_alternatives() -> None:
     told = replace(good, hypotheses=rows)
     for shown in (render_text(told, width=110), render_markdown(told)):
         flat = " ".join(shown.replace("\\", "").split())
-        assert "the line is inside the loop; would decide: a stack of rank 3" in flat
+        assert "the line is inside the loop; to confirm: a stack of rank 3" in flat
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -22,4 +22,4 @@ def test_without_its_pictures_a_report_is_whole_and_says_so(monkeypatch: pytest.
     assert [w.message for w in report.warnings if w.code == "pictures_failed"] == [
         "the page's pictures could not be drawn: IndexError: no such node"
     ]
-    assert "Rank 3 is waiting for nobody" in report.to_html() and "Rank 3" in report.to_markdown()
+    assert "Rank 3 never entered" in report.to_html() and "Rank 3" in report.to_markdown()

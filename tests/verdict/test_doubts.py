@@ -15,9 +15,9 @@ from tests.verdicts import blame, judged, level, said
 @pytest.mark.parametrize(
     ("fault", "way", "most", "why"),
     [
-        ("gpu_stall", "one node only", "low", "whose peers' communicators then finish calls unevenly"),
+        ("gpu_stall", "one node only", "low", "of its peers then complete collectives unevenly"),
         ("missing_bucket", "one node only", "medium", "members of the group were not seen"),
-        ("crashed_signal", "a quarter gone", "low", "for whom it may wait in its turn"),
+        ("crashed_signal", "a quarter gone", "low", "the named rank may be waiting for"),
     ],
 )
 def test_a_doubt_about_what_was_not_seen(fault: str, way: str, most: str, why: str, tmp_path: Path) -> None:

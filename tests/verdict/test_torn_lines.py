@@ -244,4 +244,4 @@ def test_a_traceback_whose_frames_are_no_text_is_not_sure(tmp_path: Path) -> Non
     log = tmp_path / "rank0.log"
     log.write_bytes(DEATH.replace(b"/workspace/train.py", b"/work\xffpace/tra\x80n.py"))
     torn = analyze(log)
-    assert certainty(torn)[1] == "medium" and "no text" in " ".join(torn.to_dict()["confidence_why"])
+    assert certainty(torn)[1] == "medium" and "invalid bytes" in " ".join(torn.to_dict()["confidence_why"])

@@ -22,14 +22,20 @@ from hangscope.knowledge.callsite import is_user
 
 _REASONS = {
     "preemption": "was preempted",
-    "time_limit": "ran into its time limit",
+    "time_limit": "reached its time limit",
     "cancelled": "was cancelled",
-    "sigterm": "was ended by SIGTERM from outside",
+    "sigterm": "was terminated from outside (SIGTERM)",
     "evicted": "was evicted by the cluster",
 }
 _OF_A_HOST = frozenset({"node_failure", "evicted"})  # ends for which the other hosts' ranks wait
 _BY_PEOPLE = frozenset({"cancelled", "time_limit"})  # or when all of its time was over
 _UNTOLD = _BY_PEOPLE | {"sigterm"}  # of which nobody tells why
+#: What to do, by whether the job had stalled before: yes, no, or not known.
+_ADVICE = {
+    False: "The job was still making progress. Write a checkpoint on SIGTERM and let the scheduler requeue it.",
+    None: "Check whether the job was still making progress when it was terminated: the time of its last step, or a stack of each rank.",
+    True: "The job had stalled before it was terminated: take a stack of every rank before ending it next time.",
+}
 _SOME = 2  # ranks that wait for one before it is more than the slower one of a pair
 
 
@@ -63,19 +69,21 @@ def ended_from_outside(case: Case) -> Match | None:
     begun = case.solid or any(e.step is not None for e in statements.all(Progress))
     absent = set(case.incident.ranks) - traced(case.incident, statements)
     lost = sorted(absent) if event.reason in _UNTOLD and not begun and len(absent) == 1 else []
-    told = _REASONS.get(str(event.reason), "was ended from outside")
+    told = _REASONS.get(str(event.reason), "was terminated from outside")
     # People cancel jobs that are frozen, platforms end those that stand still, and calls that do not fit stop a job by themselves.
     doubtful = still is not False or event.signal == "SIGINT" or statements.all(CallFingerprint)
     rivals = []
     if still is not False:
-        rivals = [("unknown", "nothing shows that it still made progress: it may have been frozen before")]
+        rivals = [
+            ("unknown", "nothing shows that the job was still making progress: it may have been hung before")
+        ]
         if lost:
-            rivals = [("init_hang", f"rank {lost[0]} alone left nothing, and no rank tells of a step")]
+            rivals = [("init_hang", f"rank {lost[0]} alone left no output, and no rank reports a step")]
     return answer(
         "crashed_rank",
         (),
         f"the whole job {told}",
-        f"This is no bug of the job: it {told}. Write a checkpoint on SIGTERM and let the scheduler requeue it.",
+        _ADVICE[still],
         # In the moment when it was ended a job that moves may wait as well.
         strength=0 if waited or lost else 1 if doubtful else 2,
         category="external",
@@ -124,7 +132,7 @@ def died(case: Case) -> Match | None:
     if isinstance(first.event, RankException | Exit) and first.event.message and first.exception:
         why += f": {first.event.message[:160]}"
     if len(culprits) > 1:
-        why += "; which of them ended first, the clocks do not tell"
+        why += "; which of them ended first is not known"
     return answer(
         "crashed_rank",
         culprits,
@@ -142,7 +150,7 @@ _REMEDIES = {
     "oom_cuda": "Lower rank {rank}'s peak memory{where}: its longest batch, activations, or fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
     "oom_host": "Rank {rank}'s host ran out of memory: fewer loader workers, smaller prefetch, or a larger memory request.",
     "loader_worker_death": "Find what killed rank {rank}'s data loader worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).",
-    "exception": "Mend the {what} that rank {rank} raised{where}; call no collective in an except or finally block.",
+    "exception": "Fix the {what} that rank {rank} raised{where}; issue no collective in an except or finally block.",
 }
 _LOOK = "Find what ended rank {rank}: the kernel log of its host (out-of-memory killer), a segmentation fault, or an operator."
 
@@ -151,7 +159,7 @@ def _remedy(case: Case, death: Death) -> list[str]:
     at = death.frame
     where = f" at {at.file}:{at.line} in {at.name}" if at is not None else ""
     told = _REMEDIES.get(death.event.kind, _LOOK)
-    keep = "Do not raise the timeout: the others wait for a process that does not come back."
+    keep = "Do not raise the timeout: the others are waiting for a process that is gone."
     if not case.on_gloo and not case.statements.all(GlooClosed, GlooTimeout):
         keep = "Leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default (3), so that survivors abort and dump; do not raise the timeout."
     return [told.format(rank=death.rank, where=where, what=death.exception or "exception"), keep]
@@ -212,11 +220,11 @@ def left_quietly(case: Case) -> Match | None:
         return answer(
             "uneven_loader",
             left,
-            f"{who(left)} had no step left to make in {reading.loop.api} and ended without an error, while the others are in one",
+            f"{who(left)} finished {reading.loop.api} and exited without an error while the others are still in a step",
             evidence=evidence,
             rivals=[
-                ("early_exit", "a rank that stopped the loop or left the program by itself ends alike"),
-                ("gradient_sync_mismatch", "a rank that skipped a backward pass is done one step early"),
+                ("early_exit", "a rank that stopped the loop or the program by itself ends the same way"),
+                ("gradient_sync_mismatch", "a rank that skipped a backward pass finishes one step early"),
             ],
         )
     last = {r: e for r in left for e in case.statements.of(r, Progress)[-1:]}
@@ -224,9 +232,9 @@ def left_quietly(case: Case) -> Match | None:
     return answer(
         "early_exit",
         left,
-        f"{who(left)} ended without an error while the others still had calls to make",
+        f"{who(left)} exited without an error while the others still had collectives to issue",
         f"Find the return, break or sys.exit(0) that {who(left)} took{after}.",
-        "Leave together: agree on the end over all ranks (an all_reduce of a flag, or a barrier) before any returns.",
+        "Exit together: let all ranks agree on the end (an all_reduce of a flag, or a barrier) before any of them returns.",
         strength=2 if any("code 0" in quiet[r] for r in left) else 1,
         evidence=[*evidence, *(quote(e, f"its last output: {e.text}") for e in last.values())],
     )

@@ -23,10 +23,11 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
+from hangscope.rankset import agree
 
 _GAVE_UP = "Application timeout caused pair closure"  # whose own timeout closed the connection
 _SWEPT = frozenset({-15, 143})  # how who lives ends when torchrun's agent ends all
-_LOOK = "Look for the end of {}: its exit code or signal in the launcher's output, and the kernel log of its host."
+_LOOK = "Find out how {} ended: look for an exit code or signal in the launcher's output, and in the kernel log of the host."
 
 
 def vanished(case: Case) -> Match | None:
@@ -58,16 +59,16 @@ def vanished(case: Case) -> Match | None:
     complete = not case.from_text or not not_collected(case.incident, statements) - set(culprits)
     ras = {event.what for event in finding.events if isinstance(event, NcclRas)}
     dumps = any(record.dump_file for record in ranks.values())
-    what = f"{'left no dump' if dumps else 'fell silent'}, and every waiting rank leads to {'it' if one else 'them'}"
+    what = f"left {'no dump' if dumps else 'no further output'}, and every blocked rank is waiting for {'it' if one else 'them'}"
     if ras:
-        what = f"{'is declared dead by' if ras == {'dead'} else 'does not answer'} NCCL's RAS"
+        what = f"{agree(culprits, 'is', 'are')} {'reported dead by' if ras == {'dead'} else 'not answering'} NCCL's RAS"
     sure = ras == {"dead"} or (complete and (silent or (bool(lost) and one)))
     return answer(
         "crashed_rank",
         culprits,
         f"{who(culprits)} {what}",
         _LOOK.format(who(culprits)),
-        "A process that still lives can be asked for its stack (py-spy dump --pid PID): one stuck in teardown writes no dump either.",
+        "If the process is still running, take its stack (py-spy dump --pid PID): one that is stuck in teardown writes no dump either.",
         strength=int(sure),
         evidence=[
             *(_trace(record, dumps) for record in records[:8]),
@@ -81,7 +82,7 @@ def _trace(record: RankRecord, dumps: bool) -> Evidence:
     left = "a log that ends without an error" if record.files else "no line"
     if dumps:
         left = f"no usable dump ({record.absence.value if record.absence else 'none'})"
-    text = f"rank {record.rank} left {left}, and every waiting rank leads to it"
+    text = f"rank {record.rank} left {left}, and every blocked rank is waiting for it"
     source = Source(record.files[0]) if record.files and not dumps else None
     return Evidence("dump" if dumps else "log", text, record.rank, source)
 
@@ -113,12 +114,12 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     return answer(
         "stuck_rank",
         culprits,
-        f"{whose} lives, left no record of calls, and the others wait for it",
-        f"See whether {whose} still runs, and what it does (py-spy dump --native --pid PID, `ps -o stat`: T is stopped, D waits for a disk): a thread that keeps the interpreter's lock, say.",
-        "A host that lost its power or its network leaves its connections open, too: see that it answers.",
+        f"{whose} {agree(culprits, 'is', 'are')} alive but left no record of collectives, and the others are waiting for {agree(culprits, 'it', 'them')}",
+        f"Check whether {whose} {agree(culprits, 'is', 'are')} still running, and what {agree(culprits, 'it does', 'they do')} (py-spy dump --native --pid PID; `ps -o stat`: T is stopped, D is waiting for a disk), for example a thread that holds the GIL.",
+        "A host that lost power or network leaves its connections open as well: check that it answers.",
         strength=1 if timeouts or locked else 0,
         evidence=[_trace(ranks[culprits[0]], True), *(*locked, *timeouts)[:3]],
-        rivals=[("crashed_rank", "a host that vanished closes no connection either")],
+        rivals=[("crashed_rank", "a host that lost power closes no connection either")],
     )
 
 
@@ -131,9 +132,9 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     return answer(
         "early_exit",
         culprits,
-        f"{who(culprits)} ended without an error, and its last output says that it was done",
-        f"Check rank {culprits[0]}'s exit code: with 0 it left early; otherwise look for what killed it.",
-        "Leave together: agree on the end over all ranks before any returns.",
+        f"{who(culprits)} exited without an error; {agree(culprits, 'its', 'their')} last output says that the work was done",
+        f"Check the exit code of rank {culprits[0]}: 0 means that it exited early; otherwise look for what killed it.",
+        "Exit together: let all ranks agree on the end before any of them returns.",
         strength=1 if all(e.leaving or e.over for e in bye) else 0,
         evidence=[quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]],
     )
@@ -148,7 +149,7 @@ def lost_by_peers(case: Case) -> Match | None:
     lost = [e for e in case.warned("closed_by_peer") if host and host in (e.peer_node, e.peer_host)]
     if not lost or case.statements.of(rank, NcclWarn):
         return None
-    why = f"rank {rank}'s log ends before the call that the others wait in, and they report that its host closed their connections"
+    why = f"the log of rank {rank} ends before the collective that the others are blocked in, and they report that its host closed their connections"
     return answer("crashed_rank", (rank,), why, _LOOK.format(f"rank {rank}"), evidence=lost[:3])
 
 
@@ -159,5 +160,5 @@ def may_have_died(case: Case) -> Match | None:
         return None
     if any(r in case.statements.whereabouts or (r in ranks and ranks[r].dump_file) for r in culprits):
         return None
-    why = f"the logs do not tell whether {who(culprits)} is still alive"
+    why = f"the logs do not show whether {who(culprits)} {agree(culprits, 'is', 'are')} still alive"
     return answer("crashed_rank", culprits, why, strength=0)

@@ -18,6 +18,7 @@ from hangscope.ingest.torch_logs.exception_meaning import is_symptom
 from hangscope.ingest.torch_logs.store import FsdpOrder
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
+from hangscope.rankset import ranks_phrase
 
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _KILLED = frozenset({-9, -11, -7, -4, -8})
@@ -52,25 +53,25 @@ def _match(
     where = f" on host {first.host}" if first.host else ""
     where += f" (task {first.task} of srun or mpirun)" if first.task is not None else ""
     where += f" (local rank {first.local_rank})" if first.local_rank is not None and not ranks else ""
-    one = "" if len(ranks) < 2 else ", and not which of them was first"
-    which = f"lines say it of {who(ranks)}{one}" if ranks else "no line says which global rank that was"
+    one = "" if len(ranks) < 2 else "; which of them was first is not known"
+    which = f"reported of {who(ranks)}{one}" if ranks else "no line shows which global rank that was"
     why = f"{what}{where}; {which}"
     return answer(cause, (), why, *advice, strength=strength, category=category, evidence=events[:4])
 
 
-_RERUN = "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the calls rank by rank."
+_RERUN = "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the collectives rank by rank."
 #: Cause, by which events or faults of NCCL's warnings it is told, what they say, what to do, and how sure that is.
 _FAULTS: tuple[tuple[str, tuple[str | type[Event], ...], str, str, int], ...] = (
     ("gpu_stall", (Xid, CudaError, "cuda"), "a device error was reported", "Find the process that printed it (its prefix, its file, or the process id in the kernel's log names the rank) and drain that GPU; timeouts of other ranks came later.", 1),
     ("crashed_rank", ("oom",), "NCCL got no GPU memory", "Leave memory for NCCL's buffers: a smaller batch, or a smaller share for the allocator or the engine's cache.", 1),
     ("crashed_rank", ("shm",), "NCCL got no shared memory", "Enlarge /dev/shm (docker's --shm-size, or --ipc=host) on the host that printed it.", 1),
     ("crashed_rank", (OomCuda,), "a process ran out of GPU memory", "Lower the peak memory of that process: its longest batch, activations, fragmentation.", 1),
-    ("crashed_rank", (OomHost,), "the out-of-memory killer ended a process", "Fewer loader workers, smaller prefetch, or a larger memory request.", 1),
+    ("crashed_rank", (OomHost,), "the out-of-memory killer ended a process", "Use fewer loader workers, a smaller prefetch, or a larger memory request.", 1),
     ("crashed_rank", (LoaderWorkerDeath,), "a data loader worker died", "Find what killed the worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).", 1),
     ("crashed_rank", (DiskFull,), "a disk was full", "Free space where that process writes.", 1),
-    ("collective_mismatch", (FsdpOrder,), "FSDP's own check says that ranks gather parameters in different orders", "Let every rank run the same modules in the same order in its first forward pass: look for a branch on data or on the rank.", 1),
-    ("collective_mismatch", ("collective_mismatch",), "NCCL's own check says that calls did not match", _RERUN, 0),
-    ("collective_mismatch", ("size_mismatch",), "a message was larger than its receiver expected (calls that do not match, or hosts with other settings of NCCL)", _RERUN, 0),
+    ("collective_mismatch", (FsdpOrder,), "FSDP reports that ranks gather parameters in different orders", "Let every rank run the same modules in the same order in its first forward pass: look for a branch on data or on the rank.", 1),
+    ("collective_mismatch", ("collective_mismatch",), "NCCL reports collectives that do not match", _RERUN, 0),
+    ("collective_mismatch", ("size_mismatch",), "a message was larger than its receiver expected (mismatched collectives, or hosts with different NCCL settings)", _RERUN, 0),
 )  # fmt: skip
 
 
@@ -87,16 +88,27 @@ def _plain(case: Case) -> Match | None:
 
 
 def _halves(case: Case) -> Match | None:
-    """Return the answer for one rank's word of DETAIL's check: the calls differ, and who is odd it cannot tell."""
-    halves = [e for e in case.statements.all(CallFingerprint) if e.context == "mismatch"]
-    if not halves:
+    """Return the answer for one rank's report of the DETAIL check: the collectives differ, and it cannot tell who is the outlier."""
+    mine = [e for e in case.statements.all(CallFingerprint) if e.context == "mismatch"]
+    if not mine:
         return None
-    aspects = {aspect for e in halves for aspect in e.aspects} - {"sequence number"}
+    named = sorted({e.rank for e in mine if e.rank is not None})
+    aspects = {aspect for e in mine for aspect in e.aspects} - {"sequence number"}
     finer = {"shapes": "shape_mismatch", "dtypes": "dtype_mismatch"}
     cause = finer.get("/".join(sorted(aspects)), "collective_mismatch")
-    what = f"a rank in {halves[0].op} met one in {halves[0].peer_op or 'another call'}"
-    advice = "Collect this error from every rank: the call that the minority was in is the odd one, which one side alone cannot tell."
-    return _match(cause, halves, what, advice)
+    what = _mismatch(mine, named)
+    advice = "Collect this error from every rank: the collective that only a minority of ranks called is the wrong one, which one rank alone cannot show."
+    return _match(cause, mine, what, advice)
+
+
+def _mismatch(mine: Sequence[CallFingerprint], named: Sequence[int]) -> str:
+    """Return who called what while a peer called what, with the sizes where the op is the same."""
+    first = mine[0]
+    whose = ranks_phrase(named) if named else "a rank"
+    other = first.peer_op or "something else"
+    if other == first.op:
+        return f"collective mismatch in {first.op}: {whose} and a peer passed different {' and '.join(first.aspects) or 'arguments'}"
+    return f"collective mismatch: {whose} called {first.op}, a peer called {other}"
 
 
 def _ended(case: Case) -> Match | None:
@@ -127,16 +139,24 @@ def _exception(case: Case) -> Match | None:
     if not events:
         return None
     first = events[0]
-    name, message = "no word of its own", first.text
+    name, message = "", first.text
     if isinstance(first, RankException):
         name, message = first.type, first.message
     elif isinstance(first, Terminate):
         fatal = first.what[:80] if first.what.startswith("Fatal Python error") else None
-        name = fatal or first.type or "an abort"
-    advice = f"Mend the {name}" + ("" if name in message else f": {message[:120]}")
+        name = fatal or first.type or "an abort (std::terminate)"
+    advice = f"Fix the {name}" + ("" if name in message else f": {message[:120]}")
+    if not isinstance(first, RankException):
+        advice = "Look for what aborted this process: its last lines, and a core dump or the kernel log of its host"
     if isinstance(first, WorkerDied):
         advice = "Look for what ended this process"
-    return _match("crashed_rank", events, f"a process ended with {name}", advice, strength=0)
+    return _match(
+        "crashed_rank",
+        events,
+        f"a process ended with {name}" if name else "a process died without printing an error",
+        advice,
+        strength=0,
+    )
 
 
 def _swept(case: Case) -> Match | None:
@@ -148,12 +168,12 @@ def _swept(case: Case) -> Match | None:
     if not events or find_stop(case.statements) is not None or case.statements.external is not None:
         return None
     failed = next((e.failed for e in swept if e.failed), None)
-    what = "the launcher ended its workers: one failed, or it got a signal"
+    what = "the launcher terminated its workers: one of them failed, or the launcher got a signal"
     return _match(
         "crashed_rank",
         events,
         f"the launcher reports that {failed} failed" if failed else what,
-        "Look above these lines, or in the ranks' own logs, for the first traceback, exit code or signal.",
+        "Look above these lines, or in the log of each rank, for the first traceback, exit code or signal.",
         strength=1 if failed else 0,
         category=None if failed else "external",
     )

@@ -47,7 +47,7 @@ def _outlier(aligned: Aligned, hosts: tuple[int, ...], node: Called) -> Finding:
     if len(joined) == len(absent):
         return replace(finding, tie=True)
     # Those who wait nowhere are busy, and may come to the call yet.
-    why = "they are the majority: the few who wait may have made a call that the others do not make"
+    why = "they are the majority: the few blocked ranks may have issued an extra collective"
     own, aside = OwnCall(view.kind_of(joined[0], node.seq), node.seq), Candidate(absent, Absent.name, why)
     return Extra(joined, stuck, own, tie=True, set_aside=(aside,))
 
@@ -69,7 +69,7 @@ def unseen(aligned: Aligned) -> Finding | None:
     others = sorted({rank for root in all_roots for rank in root.ranks} - set(named))
     waited = witnesses.intersection(others)
     finding = aligned.reached_by(Unseen(named, aligned.stuck_in(node, named)), reached_from(all_roots))
-    reasons = {True: "its own log shows it waiting", False: "fewer waiting ranks lead to it"}
+    reasons = {True: "its own log shows it blocked", False: "fewer blocked ranks are waiting for it"}
     return replace(
         finding,
         waiting=tuple(sorted({*finding.waiting, *waited})),

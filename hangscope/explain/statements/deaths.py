@@ -112,7 +112,7 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
     aborting = any(not isinstance(e, Terminate) or not _by_signal(e) for e in statements.of(rank, *_ABORTING))
     for died in statements.of(rank, WorkerDied)[: not aborting]:
         told = next((e.what for e in statements.of(rank, Terminate)), "")
-        return Death(rank, f"ended with {told}" if told else "ended without a word of its own", died, 3)
+        return Death(rank, f"ended with {told}" if told else "died without printing an error", died, 3)
     # Composer ends all others with SIGTERM; torch's own tests tell of those that failed alone, mpirun of the first
     told_of = [e for e in statements.all(Exit) if e.via in _OF_THE_FIRST and e.code not in _CLEANUPS]
     if told_of and told_of == [end] and not aborting:
@@ -213,17 +213,15 @@ def doubt(death: Death, statements: Statements) -> str:
     """
     event, told, who = death.event, statements.exits.get(death.rank), f"rank {death.rank}"
     if isinstance(event, Exit) and event.code in _ABORTS and statements.all(WatchdogTimeout):
-        return (
-            f"a watchdog aborts its process, too, as those of others did: what {who} said of it may be lost"
-        )
+        return f"a watchdog aborts its process as well, as those of other ranks did: the log of {who} may be incomplete"
     if not isinstance(event, RankException):
         return ""
     if any(REPLACED in frame.file + frame.name for frame in event.frames):
-        return f"the traceback of {who} holds bytes that are no text"
+        return f"the traceback of {who} contains invalid bytes"
     if event.torn and (told is None or not told.code):
-        return f"the traceback of {who} is not whole: its last line may be of an error that was caught"
+        return f"the traceback of {who} is incomplete: its last line may be of an error that was caught"
     place = event.frames[0].file.replace("\\", "/") if event.frames else ""
     of_peers = place.endswith(_COMMUNICATION) or _ITS_WORDS.search(event.message)
     if of_peers and event.type.rsplit(".", 1)[-1] not in _ARGUMENT_ERRORS:
-        return f"the communication layer raised {who}'s error, as it also does for what a peer did"
+        return f"the communication layer raised the error of {who}, as it also does for the fault of a peer"
     return ""

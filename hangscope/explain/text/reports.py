@@ -49,7 +49,7 @@ def barrier(incident: Incident, statements: Statements) -> Finding | None:
     events = tuple(statements.all(MonitoredBarrier, MonitoredBarrierWitness)[:3])
     if len(absent) > len(others):
         # The rank that makes an extra call reports the innocent majority absent.
-        why = "they are the majority: the few who wait made a call that the others do not make"
+        why = "they are the majority: the few blocked ranks issued an extra collective"
         aside = (Candidate(absent, Absent.name, why),)
         return Extra(others, stuck, OwnCall(stuck.kind), assumed=assumed, events=events, set_aside=aside)
     # Who raised over calls that differ is gone from every call behind.

@@ -1,4 +1,4 @@
-"""The proof that a job stood still, and what it tells without naming anybody: who waited, in which call, since when.
+"""The proof that a job stood still, and what it shows without naming anybody: who was blocked, in which call, since when.
 
 A watchdog's, gloo's or HCCL's timeout, a dump signal, a desync report, a timeout of the store, a heartbeat that stopped: each
 proves the stop, and none of them says who is to blame.
@@ -38,7 +38,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
-from hangscope.rankset import ranks_phrase
+from hangscope.rankset import counted, ranks_phrase
 
 #: Kinds of lines that prove that a rank waited until a timeout, the most telling first.
 PROOFS: tuple[type[Event], ...] = (
@@ -82,27 +82,31 @@ class Stop:
     def _ran(self) -> float:
         return (self.timed.ran_ms or 0) / 1000 if self.timed is not None else 0.0
 
-    def told(self) -> str:
-        """Return what it tells in a sentence's words: `ranks 0-3 waited in all_reduce seq 31 of group 0 (default_pg)`."""
+    def phrase(self) -> str:
+        """Return it as a clause: `ranks 0-3 timed out in all_reduce seq 31 on group 0 (default_pg)`."""
         if isinstance(self.events[0], Exit):
-            return "a launcher saw its processes aborted (SIGABRT), as watchdogs do to those that wait"
+            return (
+                "the launcher reports aborted processes (SIGABRT), which is how watchdogs end blocked ranks"
+            )
         if isinstance(self.events[0], ExternalEnd):
-            return "it counted no step in the hours before it was ended, far longer than any step took"
-        who = ranks_phrase(self.ranks) if self.ranks else "a rank that no line names"
-        what = f"in {self.call.op}" if self.call is not None else "for its peers"
+            return (
+                "no step was logged in the hours before the job was terminated, far longer than any step took"
+            )
+        who = ranks_phrase(self.ranks) if self.ranks else "an unidentified rank"
+        what = f"timed out in {self.call.op}" if self.call is not None and self.call.op else ""
+        if not what:
+            what = "reported a stall" + (
+                "" if self.seq is not None else " in a collective that no line names"
+            )
         if self.call is not None and self.call.input_sizes:
-            what += f" ({self.call.input_sizes[0][0]:,} elements)"
+            what += f" ({counted(self.call.input_sizes[0][0], 'element')})"
         seq = f" seq {self.seq}" if self.seq is not None else ""
-        group = f" of group {group_label(*self.group)}" if self.group[0] else ""
+        group = f" on group {group_label(*self.group)}" if self.group[0] else ""
         span = ""
         if self.timed is not None and self.timed.stamp is not None:
             span = f" from {_clock(self.timed.stamp - self._ran)} to {_clock(self.timed.stamp)}"
-        calls = (
-            f", {self.in_flight} call{'s' if self.in_flight > 1 else ''} in flight"
-            if self.in_flight > 0
-            else ""
-        )
-        return f"{who} waited {what}{seq}{group}{span}{calls}"
+        calls = f", {counted(self.in_flight, 'collective')} in flight" if self.in_flight > 0 else ""
+        return f"{who} {what}{seq}{group}{span}{calls}"
 
 
 def _clock(moment: float) -> str:
@@ -124,7 +128,7 @@ def find_stop(statements: Statements) -> Stop | None:
         next((e.seq for e in call if e.seq is not None), None),
         next(((e.group_name, e.group_desc or "") for e in call if e.group_name), ("", "")),
         next((e for e in call if isinstance(e, WatchdogTimeout) and e.ran_ms is not None), None),
-        next((e.last_enqueued - e.last_completed for e in call if isinstance(e, WatchdogStatus)), 0),
+        next((e.last_enqueued - max(0, e.last_completed) for e in call if isinstance(e, WatchdogStatus)), 0),
         tuple(proof[:4]),
     )
 

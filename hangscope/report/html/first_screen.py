@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.rankset import ranks_phrase
+from hangscope.rankset import counted, ranks_phrase
 from hangscope.report.reasons import read_words
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.pictures import Moment, StripData
 from hangscope.report.schema.stories import PageFrame, SidePart
-from hangscope.report.words import counted, cut, cut_path, duration, sizes_words, some_ranks, utc
+from hangscope.report.words import cut, cut_path, duration, sizes_words, some_ranks, utc
 from hangscope.verdict.confidence import USUAL
 
 FIRST_CULPRITS, FIRST_FRAMES = 2, 3
@@ -38,7 +38,7 @@ def who(verdict: VerdictPart | None, status: str) -> tuple[tuple[str, str], ...]
     """Return the named ranks, each with its host and device, and how many more there are."""
     if verdict is None or not verdict.culprit_ranks:
         if status == "no_hang":
-            return (("Nobody is accused", ""),)
+            return (("No rank is at fault", ""),)
         return (("No rank is named", "the evidence singles none out"),)
     lines = []
     for entry in verdict.culprits[:FIRST_CULPRITS]:
@@ -58,8 +58,8 @@ def waiting(verdict: VerdictPart | None, status: str) -> str:
         return ""
     ranks = verdict.waiting_ranks
     if len(ranks) == 1:
-        return f"rank {ranks[0]} {'waited' if status == 'no_hang' else 'waits'}"
-    return f"{len(ranks):,} ranks {'waited' if status == 'no_hang' else 'wait'}: {some_ranks(ranks, 70)}"
+        return f"rank {ranks[0]} {'was' if status == 'no_hang' else 'is'} blocked"
+    return f"{len(ranks):,} ranks {'were' if status == 'no_hang' else 'are'} blocked: {some_ranks(ranks, 70)}"
 
 
 def places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> tuple[Place, ...]:
@@ -109,11 +109,11 @@ def what(verdict: VerdictPart | None) -> tuple[str, ...]:
     ):
         seq = f" seq {culprit.seq}" if culprit.seq is not None else ""
         if culprit.group is not None:
-            lines.append(f"the culprit made {culprit.op}{seq} on group {culprit.group}")
+            lines.append(f"the culprit issued {culprit.op}{seq} on group {culprit.group}")
         elif culprit.seq == verdict.seq:
-            lines.append(f"the culprit made {culprit.op}{seq} there")
+            lines.append(f"the culprit issued {culprit.op}{seq} there")
         else:
-            lines.append(f"the culprit's last call on that group: {culprit.op}{seq}")
+            lines.append(f"the culprit's last enqueued collective on that group: {culprit.op}{seq}")
     return tuple(lines)
 
 
@@ -155,25 +155,14 @@ def cost(strip: StripData | None) -> str:
         return ""
     hours = strip.rank_hours or 0.0
     told = f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}" if hours >= 0.1 else ""
-    return f"stood {duration(strip.stood_s)}" + (f", {told} rank-hours" if told else "")
+    return f"stalled for {duration(strip.stood_s)}" + (f", {told} GPU-hours" if told else "")
 
 
 def sure_reasons(document: Document) -> tuple[str, ...]:
-    """Return why the confidence is what it is: an explanation that fits as well is named with what would decide, instead of a word for it."""
+    """Return why the confidence is what it is; where another explanation remains possible, which, and what would confirm it."""
     reasons = list(document.confidence_why)
-    best = document.hypotheses[:1]
-    against = best[0].contradicts if best else ()
-    rivals = [h for h in document.hypotheses[1:] if set(h.contradicts) <= set(against)]
-    if reasons[:1] == [USUAL]:
-        if against:
-            reasons[0] = against[0]
-        elif rivals:
-            rival = rivals[0]
-            who = f" of {ranks_phrase(rival.ranks)}" if 0 < len(rival.ranks) <= SOME else ""
-            decide = f"; what would decide: {rival.would_decide}" if rival.would_decide else ""
-            reasons[0] = f"{rival.cause}{who} fits as well{decide}"
-        else:
-            reasons[0] = "it fits all that is known, and nothing proves it"
+    for rival in document.hypotheses[1:2] if reasons[:1] == [USUAL] else ():
+        reasons[0] = f"{rival.cause} remains possible; to confirm: {rival.would_decide}"
     return tuple(cut(line, REASON_CHARS) for line in reasons[:2])
 
 

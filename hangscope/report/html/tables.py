@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from hangscope.dataclass import dataclass
-from hangscope.rankset import compress
+from hangscope.rankset import compress, counted
 from hangscope.report.schema.document import Document, FrontierRow, GroupPart, InputPart, RankPart
-from hangscope.report.words import counted, cut, cut_path
+from hangscope.report.words import cut, cut_path
 
 ROWS = 64
 _FILES = 3

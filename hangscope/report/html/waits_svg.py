@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from hangscope.dataclass import dataclass
+from hangscope.rankset import counted
 from hangscope.report.html.measure import fitted, text_width
 from hangscope.report.schema.pictures import WaitNode, WaitPicture
-from hangscope.report.words import counted, cut
+from hangscope.report.words import cut
 
 _NARROW, _WIDE, _PADDING = 130, 280, 20
 _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 46, 46, 20, 6

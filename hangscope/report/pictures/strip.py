@@ -6,10 +6,11 @@ that it could not place.
 
 from __future__ import annotations
 
+from hangscope.rankset import counted
 from hangscope.report import told
 from hangscope.report.schema.pictures import Moment, StripData
 from hangscope.report.subject import Subject
-from hangscope.report.words import counted, cut, duration
+from hangscope.report.words import cut, duration
 
 _SECOND = 10**9  # logs count whole ones
 _YEAR = 31_557_600 * 10**9

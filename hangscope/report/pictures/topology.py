@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from hangscope.dataclass import dataclass
+from hangscope.rankset import counted
 from hangscope.report.schema.pictures import Dimension, TopologyData
 from hangscope.report.subject import Subject
-from hangscope.report.words import counted
 
 ORDER = ("dp", "fsdp", "pp", "cp", "ep", "tp")
 _LABELLED = 1024  # above it the page works out a rank's place from the strides

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hangscope.rankset import ranks_phrase
+from hangscope.rankset import counted, ranks_phrase
 from hangscope.report.schema.pictures import WaitEdge, WaitNode
 from hangscope.report.subject import Subject
-from hangscope.report.words import counted, cut, some_ranks
+from hangscope.report.words import cut, some_ranks
 
 _LINES = 16
 

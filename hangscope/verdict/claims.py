@@ -1,0 +1,86 @@
+"""What a report states, as typed facts: made once from the case, and only put into words by `phrasing.py` and the outputs.
+
+A claim says about whom it is (global ranks), and what it presupposes: a claim about all ranks needs a size that some input
+states (`Scope`), a claim about one call needs its op or its seq. What is not known is None or empty, never a filled-in word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangscope.causes.case import Case, Match, at
+from hangscope.dataclass import dataclass
+from hangscope.rankset import agree, ranks_phrase
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """The root cause: `what` is the clause that says who did what; `host` and `place` where one rank did it."""
+
+    ranks: tuple[int, ...]
+    what: str
+    host: str = ""
+    place: str = ""
+
+    def phrase(self) -> str:
+        """Return `rank 3 skipped all_reduce`, with its host behind the rank where that is known."""
+        who = ranks_phrase(self.ranks)
+        if self.host and self.what.startswith(who):
+            return f"{who} (host {self.host}){self.what[len(who) :]}"
+        return self.what
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Who is blocked in the collective that the verdict names, and how many more ranks wait for those.
+
+    `left` where a device is behind: the ranks have left the collective, and are blocked after it.
+    """
+
+    ranks: tuple[int, ...]
+    op: str
+    seq: int | None
+    group: str
+    left: bool = False
+    more: int = 0
+
+    def phrase(self) -> str:
+        """Return `ranks 0-2 are blocked in all_reduce seq 11 on group 0 (default_pg)`; empty where no collective is known."""
+        if not self.ranks or not (self.op or self.seq is not None):
+            return ""
+        call = self.op or "a collective"
+        call += f" seq {self.seq}" if self.seq is not None else ""
+        text = f"{ranks_phrase(self.ranks)} {agree(self.ranks, 'is', 'are')} blocked {'after' if self.left else 'in'} {call}"
+        text += f" on group {self.group}" if self.group else ""
+        more = f", and {self.more:,} more {'rank is' if self.more == 1 else 'ranks are'} indirectly blocked"
+        return text + (more if self.more else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which ranks of the job were seen; `size` is None where no input states it: then nothing is said of all ranks."""
+
+    seen: tuple[int, ...]
+    size: int | None
+
+    def phrase(self, what: str) -> str:
+        """Return `text of 3 of 8 ranks`, or `text of ranks 0-3; world size unknown`."""
+        if self.size is None:
+            return f"{what} of {ranks_phrase(self.seen)}; world size unknown" if self.seen else f"no {what}"
+        return f"{what} of {len(self.seen)} of {self.size} ranks"
+
+
+def act(case: Case, match: Match) -> Act:
+    """Return who did what, of a match."""
+    ranks, records = tuple(sorted(set(match.culprits))), case.incident.ranks
+    hosts = {records[r].host for r in ranks if r in records}
+    place = at(match.frame or case.frame_of(case.finding.own.kind))
+    return Act(ranks, match.why, (hosts.pop() or "") if len(ranks) == len(hosts) == 1 else "", place)
+
+
+def blocked(case: Case, waiting: Sequence[int], in_call: Sequence[int], left: bool) -> Blocked:
+    """Return who is blocked where; `left`: those `in_call` have left the collective that their peers' device is still in."""
+    stuck = case.finding.stuck
+    group = stuck.group.label if stuck.group is not None else ""
+    op = stuck.kind.op if stuck.kind is not None else ""
+    return Blocked(tuple(in_call), op, stuck.seq, group, left, len(waiting) - len(in_call))
