@@ -164,7 +164,7 @@ def test_where_the_users_frames_are_equal_the_librarys_are_compared() -> None:
     job = OWN / "trainer_uneven_stream"
     verdict = analyze(job / "dumps").verdict
     assert verdict is not None
-    (parted,) = [e.text for e in verdict.evidence if "both sides are in the call" in e.text]
+    (parted,) = [e.text for e in verdict.evidence if "all ranks are in the call" in e.text]
     assert "train.py" in parted and "trainer.py" in parted
 
 

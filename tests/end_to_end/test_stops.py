@@ -49,7 +49,7 @@ def test_one_watchdog_line_is_a_stop_and_accuses_nobody(tmp_path: Path) -> None:
     assert (verdict.cause, verdict.culprit_ranks) == ("unknown", ())
     assert (verdict.op, verdict.seq, verdict.waiting_ranks) == ("all_reduce", 913, (17,))
     assert verdict.group is not None and (verdict.group.name, verdict.group.desc) == ("9", "tp")
-    assert "08:31:54 to 08:41:55" in verdict.summary and "5 calls in flight" in verdict.summary
+    assert "08:31:54 to 08:41:55" in verdict.summary and "5 collectives in flight" in verdict.summary
     assert "1,024 elements" in verdict.summary
 
 
@@ -320,7 +320,7 @@ def test_ends_in_one_second_are_told_with_their_ranks(tmp_path: Path) -> None:
         ]
     verdict = verdict_on(tmp_path, *lines)
     assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", ())
-    assert "ranks 1-3, and not which of them was first" in verdict.summary
+    assert "reported of ranks 1-3; which of them was first is not known" in verdict.summary
 
 
 def test_a_local_rank_is_told_where_no_global_one_is(tmp_path: Path) -> None:

@@ -93,7 +93,9 @@ def test_what_hides_or_turns_text_is_shown_as_a_mark(mark: int) -> None:
 
 def test_markdown_cannot_mention_link_or_refer(hang: Path) -> None:
     told = "see @everyone #12 https://evil.example www.evil.example [x](y) <b> a@b.example"
-    heading = render_markdown(replace(analyze(hang).document, headline=told)).splitlines()[0]
+    whole = analyze(hang).document
+    assert whole.verdict is not None
+    heading = render_markdown(replace(whole, verdict=replace(whole.verdict, title=told))).splitlines()[0]
     for part in ("@everyone", "@b.", "#12", "://", "www.", "[x](y)", "<b>"):
         assert part not in heading
     assert "everyone" in heading and "evil.example" in heading
