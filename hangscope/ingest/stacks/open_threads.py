@@ -9,6 +9,13 @@ from hangscope.incident import Frame
 from hangscope.ingest.stacks.spy_json import Thread
 
 _OUTSIDE = frozenset({"_bootstrap", "_bootstrap_inner", "__bootstrap"})
+#: Where Ray Train runs the training function, in a thread of its own while the main thread serves the actor (ray 2.60, both of its versions).
+_TRAINING = frozenset(
+    {
+        ("ray/train/v2/_internal/execution/worker_group/thread_runner.py", "_run_target"),
+        ("ray/air/_internal/util.py", "run"),
+    }
+)
 
 
 @dataclass(slots=True)
@@ -27,6 +34,11 @@ class OpenThread:
         """Whether Python started it as a thread of its own."""
         return bool(self.frames) and any(frame.name in _OUTSIDE for frame in self.frames[-2:])
 
+    @property
+    def runs_training(self) -> bool:
+        """Whether a library has started it to run the user's training function."""
+        return any(f.name == name and f.file.endswith(file) for f in self.frames for file, name in _TRAINING)
+
 
 def finished(threads: list[OpenThread]) -> list[Thread]:
     """Return the threads of one process without the dumper's, the main one marked."""
@@ -38,16 +50,23 @@ def finished(threads: list[OpenThread]) -> list[Thread]:
     kept = [t for t in threads if t is main or not (t.current and t.from_bootstrap and main is not None)]
     result: list[Thread] = []
     for number, thread in enumerate(kept, 1):
-        name = "MainThread" if thread is main and not thread.name else thread.name or f"thread {number}"
+        name = (
+            "MainThread"
+            if thread is main and not thread.name and not thread.runs_training
+            else thread.name or f"thread {number}"
+        )
         result.append((name, tuple(thread.frames), thread is main))
     return sorted(result, key=lambda thread: not thread[2])
 
 
 def _main(threads: list[OpenThread]) -> OpenThread | None:
-    """Return the main thread: named so, or gdb's first, or the oldest one that Python did not start itself.
+    """Return the main thread: what runs the training, else named so, or gdb's first, or the oldest that Python did not start.
 
     faulthandler lists threads from the newest to the oldest, so the last candidate is the oldest.
     """
+    for thread in threads:
+        if thread.runs_training:
+            return thread
     for thread in threads:
         if thread.name == "MainThread" or thread.numbered_first:
             return thread
