@@ -37,7 +37,10 @@ def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: b
         )
     with tempfile.TemporaryDirectory(prefix="hangscope-demo-") as folder:
         target = Path(keep) if keep else Path(folder) / "incident"
-        click.echo(f"Freezing a real {scenario} job with gloo on the CPU (about ten seconds) ...", err=True)
+        click.echo(
+            f"Freezing a real {scenario} job with gloo on the CPU (ten seconds, more on a busy machine) ...",
+            err=True,
+        )
         frozen = demos.freeze(scenario, target)
         report = api.analyze(frozen / "dumps")
         click.echo(report.to_text(color=wants_color("auto")), nl=False, color=True)

@@ -15,6 +15,7 @@ from hangscope.ingest.evidence import snapshots, text_evidence
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.pages import last_pages
 from hangscope.ingest.evidence.plausible_size import largest_world, left_out
+from hangscope.ingest.evidence.restarts import drop_copies
 from hangscope.ingest.evidence.told_size import size_in_content
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump, ranks_of_a_row
 from hangscope.ingest.groups import GroupIndex
@@ -159,6 +160,11 @@ def _of_attempt(
                 hint="--attempt N picks another",
             )
         )
+    drop_copies(
+        [r for r in readings if attempts[r.file] is None],
+        [r for r in readings if attempts[r.file] not in (None, last)],
+        [r for r in readings if attempts[r.file] == last],
+    )
     return [r for r in readings if attempts[r.file] in (None, last)], known
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from hangscope.capture import leave_exception
+from hangscope.live.agent.hangscope_agent.agent import Agent
 from tests.live.jobs import hangscope, started, until, write_job
 
 RANK = """
@@ -30,7 +34,8 @@ def test_a_script_can_start_the_agent_itself(tmp_path: Path, environment: dict[s
         until(lambda: len(list((tmp_path / "left").glob("logs/*/*.out"))) == 2)
         (tmp_path / "left" / "trigger").touch()
         until(lambda: all(path.exists() for path in stacks))
-        assert "in wait_here" in stacks[1].read_text()
+        text = stacks[1].read_text()
+        assert "in wait_here" in text and re.match(r"Process \d+: rank 1\n", text)
 
 
 def test_a_script_that_starts_it_under_hangscope_run_has_one_agent(
@@ -66,3 +71,13 @@ def test_what_a_rank_raised_is_left_with_its_rank(tmp_path: Path) -> None:
     assert leave_exception(tmp_path, 3, "ValueError: x\n") == tmp_path / "at_end" / "rank_3.err"
     (tmp_path / "file").write_text("")
     assert leave_exception(tmp_path / "file", 3, "x") is None
+
+
+@pytest.mark.parametrize(("restarts", "where"), [("0", "stall"), ("3", "stall/restart_1")])
+def test_what_is_left_unasked_is_of_one_attempt(
+    restarts: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", restarts)
+    agent = Agent.__new__(Agent)
+    agent.restart = 1
+    assert agent.of_attempt("stall") == where

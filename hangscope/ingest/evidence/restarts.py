@@ -84,6 +84,15 @@ def without_earlier(events: Sequence[Event], over: float) -> list[Event]:
     return [event for told in files.values() for event in _later(sorted(told, key=lambda e: e.line), over)]
 
 
+def drop_copies(launchers: Sequence[Reading], others: Sequence[Reading], own: Sequence[Reading]) -> None:
+    """Remove from launchers' logs what they copied from ranks of `others`, earlier attempts, but not from ranks of `own`."""
+    copied = {(e.kind, e.text) for r in others for e in r.all_events}
+    copied -= {(e.kind, e.text) for r in own for e in r.all_events}
+    for reading in launchers:
+        for events in (reading.events, *([reading.log.events] if reading.log is not None else [])):
+            events[:] = [e for e in events if (e.kind, e.text) not in copied]
+
+
 def without_failures_of(earlier: Sequence[Event], events: Sequence[Event]) -> list[Event]:
     """Return the events without what a rank's log does not date and what ended it in an earlier attempt.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 from hangscope.errors import Note
 from hangscope.events import Event
@@ -12,6 +13,7 @@ from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.log_reading import read_log
 from hangscope.ingest.workers.reading import Reading
+from tests.conftest import analyze
 
 _WORK = "WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000)"
 
@@ -133,3 +135,21 @@ def test_a_task_whose_end_srun_tells_twice_is_one_attempt_further() -> None:
     assert {(e.rank, e.code) for e in alone} == {(0, -6), (1, -6), (2, -11), (3, -6)}
     both = [e for e in events(slurm=first + second) if isinstance(e, Exit)]
     assert {(e.rank, e.code) for e in both} == {(rank, -6) for rank in range(4)}
+
+
+def test_what_a_launcher_copied_from_an_earlier_attempt_does_not_count(tmp_path: Path) -> None:
+    raised = "\n".join(
+        ["[rank1]: Traceback (most recent call last):", '[rank1]:   File "train.py", line 6, in <module>',
+         '[rank1]:     raise ValueError("bad")', "[rank1]: ValueError: bad", ""]
+    )  # fmt: skip
+    waits = timeout(0, "07:10:00", 9)
+    for name, text in {
+        "launcher/node.err": raised,
+        "logs/restart_0/rank_1.err": raised,
+        "logs/restart_1/rank_0.err": waits,
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    verdict = analyze(tmp_path).verdict
+    assert verdict is not None and "ValueError" not in str(verdict)
+    assert "ValueError" in str(analyze(tmp_path, attempt=0).verdict)

@@ -43,6 +43,7 @@ class Agent:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.rank: Optional[int] = None
+        self.restart = number(os.environ.get("TORCHELASTIC_RESTART_COUNT")) or 0
         self.worker = False  # of a rank: started by it, without a process group of its own
         self.launcher = False
         self.asked = 0
@@ -170,6 +171,11 @@ class Agent:
         self.answers = self.answers + 1 if told is None else told
         self.leave("capture_%02d" % self.answers)
 
+    def of_attempt(self, where: str) -> str:
+        """Return a folder for what a rank writes unasked, one for each attempt where torchrun may restart the ranks."""
+        restarts = number(os.environ.get("TORCHELASTIC_MAX_RESTARTS")) or 0
+        return os.path.join(where, "restart_%d" % self.restart) if restarts else where
+
     def leave(self, where: str) -> List[str]:
         """Write this process's stacks and its recorder, and return the files."""
         known = initialized()
@@ -185,6 +191,8 @@ class Agent:
                 return []
         unfinished = os.path.join(folder, ".stack_rank_%d.%d" % (rank, self.pid))
         with open(unfinished, "w") as file:
+            file.write("Process %d: rank %d\n\n" % (self.pid, rank))  # it may be pasted without its name
+            file.flush()
             faulthandler.dump_traceback(file, all_threads=True)
             for pid, text in stacks_of_children(self.pid):
                 file.write("\nProcess %d: worker of rank %d\n%s" % (pid, rank, text))
@@ -244,7 +252,7 @@ class Agent:
             rank, world = known or (self.rank, 0)
             self.tell(rank=rank, world=world, by_calls=by_calls, work=work, at=at[:200])
             if now - self.since >= max(self.patience, STALL_GROWTH * self.longest) and not self.stalled:
-                self.stalled = self.leave("stall") or [""]
+                self.stalled = self.leave(self.of_attempt("stall")) or [""]
 
     def tell(self, **statements: Any) -> None:
         """Put facts where `hangscope run` finds them."""
@@ -292,8 +300,7 @@ class Agent:
         known = initialized()
         rank = known[0] if known else self.rank
         if rank is not None:
-            restart = number(os.environ.get("TORCHELASTIC_RESTART_COUNT")) or 0
-            return "logs/restart_%d/rank_%d" % (restart, rank)
+            return "logs/restart_%d/rank_%d" % (self.restart, rank)
         if self.launcher:
             return "launcher/%s.%d" % (socket.gethostname().split(".")[0], self.pid)
         return ""
@@ -321,7 +328,7 @@ class Agent:
             try:
                 known = initialized()
                 if known is not None and issubclass(kind, Exception) and os.getpid() == self.pid:
-                    folder = os.path.join(self.folder, "at_end")
+                    folder = os.path.join(self.folder, self.of_attempt("at_end"))
                     os.makedirs(folder, mode=0o700, exist_ok=True)
                     self.leave_recorder(folder, known[0])
             except Exception:
