@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from hangscope.api import Report
 from hangscope.conclusion import Verdict
+from hangscope.events import Event
 from tests.conftest import analyze
 
 WORK = "WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={n}, NumelOut={n}, Timeout(ms)=600000) ran for 600029 milliseconds before timing out."
@@ -89,3 +91,10 @@ def judged(report: Report) -> Verdict:
 def short(report: Report) -> tuple[str, tuple[int, ...], str]:
     verdict = judged(report)
     return (verdict.cause, verdict.culprit_ranks, verdict.confidence)
+
+
+def known_fields(event: Event) -> dict[str, Any]:
+    """Return the fields of the event's own kind, without those that are not known."""
+    base = {field.name for field in fields(Event)}
+    own = {field.name: getattr(event, field.name) for field in fields(event) if field.name not in base}
+    return {name: value for name, value in own.items() if value not in (None, ())}

@@ -24,7 +24,7 @@ Search = Callable[[Incident, Statements], Finding | None]
 
 #: The searches by the kind of evidence that they rest on, the strongest first.
 SEARCHES: dict[Source, tuple[Search, ...]] = {
-    Source.OWN_WORDS: (fingerprints, late, witnesses.came_by_its_word),
+    Source.OWN_WORDS: (fingerprints, late),
     Source.REPORT: (reports.barrier, reports.desync, reports.forward_order, ras, witnesses.held_up, witnesses.heart_stopped),
     Source.HINT: (
         reports.analyzer, reports.horovod, witnesses.came_after, output.apart_from_its_peers, witnesses.left_first,

@@ -11,7 +11,6 @@ from hangscope.explain.text.sides import stood
 from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.endings import Exit
-from hangscope.ingest.job_logs.faults import CameToCall
 from hangscope.ingest.job_logs.held import Held
 from hangscope.ingest.nccl.service_thread import LeftFirst
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
@@ -60,18 +59,6 @@ def came_after(incident: Incident, statements: Statements) -> Late | Different |
     return kind(
         (rank,), stuck, OwnCall(own.kind), guess=kind is Late and after is None, events=(event, *list(timed.values())[:2])
     )  # fmt: skip
-
-
-def came_by_its_word(incident: Incident, statements: Statements) -> Late | None:
-    """Name the one rank that says behind the timeouts of all others that it comes to a call: it was slow."""
-    timed = {**statements.by_rank(GlooTimeout), **statements.by_rank(WatchdogTimeout)}
-    told = {r: statements.of(r, CameToCall)[-1] for r in statements.ranks(CameToCall) - timed.keys()}
-    if len(told) != 1 or len(timed) < _OTHERS or {*timed, *told} != set(incident.ranks):
-        return None
-    ((rank, word),) = told.items()
-    if any(e.file != word.file or e.line > word.line for e in timed.values()):
-        return None  # of two files nothing tells which line was printed first
-    return Late((rank,), stood(min(timed), statements), guess=True, events=(word, *list(timed.values())[:2]))
 
 
 def nothing_under_way(incident: Incident, statements: Statements) -> Absent | None:

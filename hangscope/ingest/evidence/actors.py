@@ -71,29 +71,6 @@ def _names(readings: Sequence[Reading]) -> list[str]:
     return sorted(names - {_WRAPPER}) if _WRAPPER not in names else []
 
 
-def with_the_one_left(events: Sequence[Event]) -> list[Event]:
-    """Return the events with the rank of the one actor of a class that names none, where its peers are a block that lacks one rank."""
-    known: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-    for event in events:
-        name = _actor(event)
-        if name is not None and event.pid is not None and not event.by_launcher:
-            known[name][event.pid] |= {event.rank} if event.rank is not None else set()
-    found: dict[tuple[str, int | None], int] = {}
-    for name, processes in known.items():
-        free = [pid for pid, ranks in processes.items() if not ranks]
-        taken = {rank for ranks in processes.values() for rank in ranks}
-        first = 0 if min(taken, default=0) == 1 else min(taken, default=0)
-        gap = sorted(set(range(first, max(taken, default=0))) - taken)
-        if len(free) == len(gap) == 1 and len(taken) == len(processes) - 1 >= _BLOCK:
-            found[name, free[0]] = gap[0]
-    return [
-        replace(event, rank=found[name, event.pid])
-        if event.rank is None and (name := _actor(event)) is not None and (name, event.pid) in found
-        else event
-        for event in events
-    ]
-
-
 def _ranks(readings: Sequence[Reading], names: Sequence[str]) -> dict[str, set[int]]:
     """Return which ranks the actors of each class are, as their lines tell."""
     found: dict[str, set[int]] = {name: set() for name in names}

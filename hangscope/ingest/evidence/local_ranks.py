@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.incident import Event
-from hangscope.ingest.evidence.told_size import size_in_content
-from hangscope.ingest.job_logs.endings import CleanupSignal, ExternalEnd
 from hangscope.ingest.workers.reading import Reading
 
 
@@ -29,7 +27,6 @@ class LocalRanks:
         self._bases: dict[str, set[int]] = {}
         for (folder, local), ranks in self._within.items():
             self._bases.setdefault(folder, set()).update(rank - local for rank in ranks)
-        self._bases |= self._left_over(readings)
         self._pids: dict[int, set[int]] = {}
         for reading in readings:
             for event in reading.all_events:
@@ -44,23 +41,6 @@ class LocalRanks:
             and len(hosts) <= 1
             and all(ranks == {local} for (_, local), ranks in self._known.items())
         )
-        for pid, rank in _signalled([e for r in readings for e in r.all_events]).items():
-            self._pids.setdefault(pid, {rank})
-
-    def _left_over(self, readings: Sequence[Reading]) -> dict[str, set[int]]:
-        """Return which may be the first rank of agents whose ranks no line tells: what the job's other agents of as many leave."""
-        agents: dict[str, set[int]] = {}
-        for reading in readings:
-            if reading.log is not None and reading.log.local_rank is not None:
-                folder = reading.file.replace("\\", "/").rpartition(f"/{reading.log.local_rank}/")[0]
-                agents.setdefault(folder, set()).add(reading.log.local_rank)
-        left = [folder for folder in agents if not self._bases.get(folder)]
-        told = [base for folder in agents for base in self._bases.get(folder, ())]
-        size, own = size_in_content(readings), len(next(iter(agents.values()), ()))
-        alike = all(local == set(range(own)) for local in agents.values()) and len({*told}) == len(told)
-        if not (alike and told and own * len(agents) <= size):
-            return {}
-        return dict.fromkeys(left, set(range(0, size, own)).difference(told))
 
     def rank(self, host: str | None, local: int, file: str) -> int | None:
         """Return the global rank of a local one that `file` speaks of, or None."""
@@ -89,21 +69,6 @@ class LocalRanks:
         if event.rank is None and event.local_rank is not None:
             return replace(event, rank=self.rank(event.host, event.local_rank, event.file))
         return event
-
-
-def _signalled(events: Sequence[Event]) -> dict[int, int]:
-    """Return the ranks of processes by their ids, where the one agent of a job got a signal and passed it on to all of them.
-
-    It does so by local rank, to those that still run (torch/distributed/elastic/multiprocessing/api.py, `_close`); a worker that
-    failed is not among them, and of a job with several nodes other ranks are told of as well.
-    """
-    ended = {e.pid for e in events if isinstance(e, ExternalEnd) and e.signal is not None}
-    sent = [e for e in events if isinstance(e, CleanupSignal) and e.agent is not None]
-    pids = list(dict.fromkeys(e.pid for e in sent if e.pid is not None))
-    known = {e.rank for e in events if e.rank is not None}
-    if {e.agent for e in sent} != ended or len(ended) != 1 or not known <= set(range(len(pids))):
-        return {}
-    return {pid: rank for rank, pid in enumerate(pids)}
 
 
 def _folders(file: str) -> list[str]:

@@ -6,12 +6,11 @@ none, it is one of a row of files, or a small number. Of folders only a whole ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.ingest.evidence.told_size import size_in_content
 from hangscope.ingest.files.naming import bare_number, rows
-from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
@@ -62,9 +61,7 @@ def with_those_of_a_row(readings: Sequence[Reading]) -> list[Reading]:
             and sum(bool(own[f]) for f in row.values()) == size > len(row) // 2
         ]
     whose = {file: n for row in whole for n, file in row.items()}
-    placed = {file for row in logs_of if any(own[f] for f in row.values()) for file in row.values()}
-    left = {file: rank for file, rank in _left_over(logs, own).items() if file not in placed}
-    whose = {file: rank for file, rank in (whose or left).items() if own[file] <= {rank}}
+    whose = {file: rank for file, rank in whose.items() if own[file] <= {rank}}
     return [
         replace(r, log=_with(r.log, whose[r.file])) if r.log is not None and r.file in whose else r
         for r in readings
@@ -87,19 +84,6 @@ def _waited(log: LogReading) -> bool:
         or (isinstance(e, RankException) and e.symptom)
         for e in log.events
     )
-
-
-def _left_over(logs: Mapping[str, LogReading], own: Mapping[str, frozenset[int]]) -> dict[str, int]:
-    """Return the log of no rank that a program counts its steps in, with the rank below its peers' that has no log."""
-    taken = [min(ranks) for ranks in own.values() if len(ranks) == 1]
-    free = [
-        file
-        for file, ranks in own.items()
-        if not ranks and any(isinstance(e, Progress) for e in logs[file].events)
-    ]
-    gaps = sorted(set(range(max(taken, default=0))).difference(taken))
-    alone = len(set(taken)) == len(taken) >= _ROW - 1 and len(own) == len(logs)
-    return {free[0]: gaps[0]} if alone and len(free) == len(gaps) == 1 else {}
 
 
 def _with(log: LogReading, number: int) -> LogReading:

@@ -7,68 +7,10 @@ Other runs left files of their own, whose names tell of which day they are.
 
 from __future__ import annotations
 
-import datetime
 from collections import defaultdict
 from collections.abc import Sequence
 
-from hangscope.errors import Note
-from hangscope.events import Event, in_leap_year
-from hangscope.ingest.job_logs.endings import Exit
-from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.ingest.workers.reading import Reading
-from hangscope.regex import regex
-
-_DAY = 86400.0
-_DATE = regex(r"(?<!\d)(20\d\d)([-_.]?)(0[1-9]|1[0-2])\2([0-2]\d|3[01])(?!\d)")
-
-
-def without_older_days(readings: Sequence[Reading], notes: list[Note]) -> list[Reading]:
-    """Return the readings without the logs of an earlier day's run, by the dates in the names of files and folders.
-
-    So are those whose date lies before that of the newest, and before the day on which all began to wait that the newest
-    show in a wait, and that tell of nothing from that day on. Files of one run that tell the time are never taken for two.
-    """
-    days = {r.file: day for r in readings if r.log is not None and (day := _day(r.file)) is not None}
-    newest = max(days.values(), default=datetime.date.min)
-    begun = [
-        event.stamp - event.ran_ms / 1000
-        for reading in readings
-        if days.get(reading.file) == newest
-        for event in reading.all_events
-        if isinstance(event, WatchdogTimeout) and event.stamp is not None and event.ran_ms is not None
-    ]
-    ends = {file: _end_of(day) for file, day in days.items() if day < newest}
-    over = {
-        r.file
-        for r in readings
-        if begun
-        and r.file in ends
-        and ends[r.file] <= min(begun)
-        and all((e.in_the_year or 0.0) < ends[r.file] for e in r.all_events)
-    }
-    notes += [
-        Note(
-            "stale",
-            "by its name the log is of an earlier day than the job that waits, so it was set aside",
-            f,
-        )
-        for f in sorted(over)
-    ]
-    return [r for r in readings if r.file not in over]
-
-
-def _day(path: str) -> datetime.date | None:
-    """Return the last date of a path."""
-    dates = _DATE.findall(path)
-    try:
-        return datetime.date(*map(int, (dates[-1][0], *dates[-1][2:]))) if dates else None
-    except ValueError:
-        return None
-
-
-def _end_of(day: datetime.date) -> float:
-    """Return when a day ends, in seconds since 1 January of a leap year."""
-    return (in_leap_year(day.month, day.day) or 0.0) + _DAY
+from hangscope.events import Event
 
 
 def without_earlier(events: Sequence[Event], over: float) -> list[Event]:
@@ -91,28 +33,6 @@ def drop_copies(launchers: Sequence[Reading], others: Sequence[Reading], own: Se
     for reading in launchers:
         for events in (reading.events, *([reading.log.events] if reading.log is not None else [])):
             events[:] = [e for e in events if (e.kind, e.text) not in copied]
-
-
-def without_failures_of(earlier: Sequence[Event], events: Sequence[Event]) -> list[Event]:
-    """Return the events without what a rank's log does not date and what ended it in an earlier attempt.
-
-    So it is where the launcher saw the rank fail by itself (a positive exit code) in `earlier`, and in the attempt that is
-    analysed saw it end by a signal.
-    """
-    failed = {e.rank for e in earlier if isinstance(e, Exit) and (e.code or 0) > 0}
-    signalled = {e.rank for e in events if isinstance(e, Exit) and (e.code or 0) < 0}
-    signalled -= {e.rank for e in events if isinstance(e, Exit) and (e.code or 0) > 0}
-    over = failed & signalled - {None}
-    return [
-        e
-        for e in events
-        if e.rank not in over
-        or e.attempt is not None
-        or e.stamp is not None
-        or e.time is not None
-        or e.by_launcher
-        or e.calm
-    ]
 
 
 def _later(events: list[Event], over: float) -> list[Event]:

@@ -15,12 +15,11 @@ from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.frames import Stack
 from hangscope.incident import Group, RankRecord
-from hangscope.ingest.evidence.actors import with_the_one_left
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.numbered_logs import with_those_of_a_row, without_job_numbers
-from hangscope.ingest.evidence.restarts import without_earlier, without_failures_of, without_older_days
+from hangscope.ingest.evidence.restarts import without_earlier
 from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
 from hangscope.ingest.evidence.victims import with_victims
@@ -143,7 +142,6 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     """Return what all text inputs say together, of one restart attempt (default: the last; "all": of all of them)."""
     text = TextEvidence()
     notes += misplaced(readings)
-    readings = without_older_days(readings, notes)
     readings, job_numbers = without_job_numbers(readings)
     readings = with_those_of_a_row(readings)
     mapping = LocalRanks(readings)
@@ -179,7 +177,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     text.events = _of_attempt(merge_repeats(events), attempt, text, notes)
     text.leave_out(MAX_RANKS)
     _join_nccl(readings, text, notes)
-    text.events = _name_peers(with_victims(with_the_one_left(text.events)))
+    text.events = _name_peers(with_victims(text.events))
     for event in text.events:
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
@@ -267,7 +265,4 @@ def _of_attempt(
     ended = [e.in_the_year for e in events if e.attempt is not None and e.attempt < chosen]
     over = max((moment for moment in ended if moment is not None), default=0.0)
     later = [e for e in events if e.attempt in (None, chosen)]
-    if wanted is not None:
-        return later
-    earlier = [e for e in events if e.attempt is not None and e.attempt < chosen]
-    return without_failures_of(earlier, without_earlier(later, over) if over else later)
+    return without_earlier(later, over) if over and wanted is None else later

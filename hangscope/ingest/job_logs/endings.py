@@ -151,14 +151,6 @@ def _shell(line: Line, match: re.Match[str]) -> dict[str, Any]:
     return {"rank": int(told[1]) if told else None, "code": _WORDS.get(match["word"], -9)}
 
 
-def _container(line: Line, match: re.Match[str]) -> dict[str, int] | None:
-    rank, code = _RANK_ARGUMENT.search(line.text), int(match["code"])
-    # the container's name must have the same number: that an argument is of the job's ranks, one row does not show
-    if rank is None or not code or rank[1] not in re.findall(r"\d+", line.text[: match.start()]):
-        return None
-    return {"rank": int(rank[1])}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit(Event, by_launcher=True):
     """A process's end as a launcher tells it. `code` is negative for a signal; `pid` and `host` are the process's.
@@ -228,8 +220,6 @@ class Exit(Event, by_launcher=True):
         says(
             r"Process (?P<rank>\d{1,7}) exited with error code (?P<code>\d{1,3}) and exception:", via="test"
         ),
-        # `docker ps -a`, where the command has the rank
-        says(r"\bExited \((?P<code>\d{1,3})\) [\w ]{1,40} ago\b", read=_container, via="docker"),
     )
 
     @classmethod

@@ -14,7 +14,6 @@ from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.lines.forms import any_of, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
@@ -37,10 +36,6 @@ _STALL = (
     r"(?i)\bno (?:new )?(?:progress|output|steps?|(?:log )?lines?)(?: from (?:any|all) (?:of the )?ranks?)? (?:for|in|within|since) "
     r"(?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
 )
-_COMES = (
-    r"(?i)\b(?:joining|entering|(?:is |now )(?:in|at)|reach(?:ed|ing)|arriv(?:ed|ing) at|com(?:es|ing) to|came to|calling) (?:the )?(?:\w{1,12} )?(?:dist\.)?"
-    r"(?:barrier|all_?reduce|all_?gather|broadcast|reduce_?scatter|all_?to_?all)\b(?!.{0,80}Error)"
-)
 
 
 def _oom_cuda(line: Line, match: re.Match[str]) -> dict[str, Any]:
@@ -52,10 +47,6 @@ def _oom_cuda(line: Line, match: re.Match[str]) -> dict[str, Any]:
 def _cuda(line: Line, match: re.Match[str]) -> dict[str, str] | None:
     error = match.group(1).strip(" .")
     return None if error.startswith("out of memory") else {"error": error}
-
-
-def _comes(line: Line, match: re.Match[str]) -> Event | None:
-    return by_itself(line).event(CameToCall) if line.source is None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,23 +160,3 @@ class NoProgress(Event, same_by=()):
         # vllm/distributed/device_communicators/shm_broadcast.py; workers that compile print it too
         says(r"No available shared memory broadcast block found in \d{1,9} seconds"),
     )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CameToCall(Event, calm=True):
-    """A program's own word that its rank enters a collective."""
-
-    forms = any_of(
-        (
-            " barrier",
-            " all_",
-            " allreduce",
-            " allgather",
-            " broadcast",
-            " reduce_scatter",
-            ".barrier",
-            ".all_",
-        ),
-        _COMES,
-        read=_comes,
-    )

@@ -23,10 +23,10 @@ from dataclasses import field, replace
 from typing import BinaryIO
 
 from hangscope.dataclass import dataclass
-from hangscope.incident import Frame, Stack
+from hangscope.incident import Frame
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.titles import ranks_titled
-from hangscope.ingest.stacks.command_lines import local_ranks_of_commands, ranks_of_commands
+from hangscope.ingest.stacks.command_lines import ranks_of_commands
 from hangscope.ingest.stacks.open_threads import OpenThread, finished
 from hangscope.ingest.stacks.spy_json import (
     FRAMES_KEPT,
@@ -81,8 +81,7 @@ _NOBODY: _Who = (None, None, None, None, "")
 class ProcessStacks:
     """The threads of one process as (name, stack with the innermost frame first, whether it is the main thread).
 
-    `rank` is global, `local_rank` torchrun's and `task` srun's or mpirun's number, as far as the lines' prefixes tell. `apart`
-    are the stacks one by one, where each was written by its own thread and no prefix tells that they are of one process.
+    `rank` is global, `local_rank` torchrun's and `task` srun's or mpirun's number, as far as the lines' prefixes tell.
     """
 
     rank: int | None = None
@@ -90,7 +89,6 @@ class ProcessStacks:
     local_rank: int | None = None
     task: int | None = None
     threads: list[Thread] = field(default_factory=list)
-    apart: list[Stack] = field(default_factory=list)
 
 
 def sniff(head: bytes) -> bool:
@@ -123,17 +121,13 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
         if len(known) < THREADS_KEPT:
             known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
             known[thread.ident] = thread
-    by_title, local_by_title = ranks_of_commands(titles), local_ranks_of_commands(titles)
+    by_title = ranks_of_commands(titles)
     processes = []
     for who, threads in groups.items():
         rank, local_rank, task, pid, _ = who
         if rank is None and pid is not None:
             rank = by_title.get(pid)
-            local_rank = local_by_title.get(pid) if rank is None and local_rank is None else local_rank
-        process = ProcessStacks(rank, pid, local_rank, task, finished(list(threads.values())))
-        if who[:4] == (None, None, None, None) and all(t.current for t in threads.values()):
-            process.apart = [tuple(t.frames) for t in threads.values() if t.frames]
-        processes.append(process)
+        processes.append(ProcessStacks(rank, pid, local_rank, task, finished(list(threads.values()))))
     for process in list(processes):
         if process.rank in titled:
             processes += [

@@ -46,7 +46,7 @@ def with_attempts(events: list[Event], attempt: int | None) -> list[Event]:
         restarted = begun = False
     if last >= 0 and (begun or any(_of_a_rank(event) for event in events[last + 1 :])):
         ends.append(last)
-    ends = ends or _ends_of_processes(events) or _ends_of_tasks(events)
+    ends = ends or _ends_of_processes(events)
     if not ends:
         return events
     return [replace(event, attempt=bisect_left(ends, index)) for index, event in enumerate(events)]
@@ -65,22 +65,6 @@ def _ends_of_processes(events: list[Event]) -> list[int]:
         elif event.stamp > down.get(event.rank, event.stamp) + AFTERMATH:
             ends.append(last)
             down.clear()
-    return ends
-
-
-def _ends_of_tasks(events: list[Event]) -> list[int]:
-    """Return the index of the last line of each attempt after which srun tells the end of a task that had ended before."""
-    ends: list[int] = []
-    gone: set[int | None] = set()
-    last = -1
-    for index, event in enumerate(events):
-        if not isinstance(event, Exit) or event.via != "srun":
-            continue
-        if event.task in gone:
-            ends.append(last)
-            gone.clear()
-        gone.add(event.task)
-        last = index
     return ends
 
 

@@ -11,11 +11,10 @@ from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
-from hangscope.ingest.job_logs import announced, endings, engines, faults
+from hangscope.ingest.job_logs import announced, endings, engines, faults, held
 from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.good_ends import good_ends
-from hangscope.ingest.job_logs.held import HeldParser
 from hangscope.ingest.job_logs.kernel import KernelParser
 from hangscope.ingest.job_logs.launchers.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.launchers.exit_codes import ExitCodeParser
@@ -103,10 +102,10 @@ def read_log(
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
         FormParser(c10d), FormParser(store), FormParser(nccl2), FormParser(endings), FormParser(faults), FormParser(abort),
-        FormParser(engines), FormParser(announced), wrapper.WrapperParser(), HcclParser(),
+        FormParser(engines), FormParser(announced), FormParser(held), wrapper.WrapperParser(), HcclParser(),
         TracebackParser(), table, ExitCodeParser(), PodParser(), AbortParser(), DesyncParser(), FailedStackParser(),
         StoreBarrierParser(), AnalyzerParser(), AnalyzerTableParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
-        DeepSpeedParser(), RayParser(), HorovodParser(), HeldParser(), KernelParser(), AccelerateCheckParser(), detail, *extra,
+        DeepSpeedParser(), RayParser(), HorovodParser(), KernelParser(), AccelerateCheckParser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)

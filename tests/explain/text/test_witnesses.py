@@ -143,20 +143,3 @@ def test_who_left_first_waited_for_nobody_and_left_before_the_first_timeout(
         theirs = lines[-1].replace("rank0", waited).replace("Rank 0", f"Rank {waited[-1]}")
         lines = [theirs, *lines[:-1]] if first else [*lines, theirs]
     assert short(told(tmp_path, lines))[1] == ((2,) if waited is None else ())
-
-
-@pytest.mark.parametrize(
-    ("word", "answer"),
-    [
-        ("[rank2]: tuned after 41 s, joining barrier", ("slow_rank", (2,), "low")),
-        ("[rank 2] now in all_reduce #61, nobody is there", ("slow_rank", (2,), "low")),
-        ("[rank2]: tuned after 41 s", ("crashed_rank", (2,), "low")),
-    ],
-)
-@pytest.mark.parametrize("behind", [True, False])
-def test_who_comes_to_the_call_by_its_own_word_behind_all_timeouts_was_slow(
-    tmp_path: Path, word: str, answer: tuple[str, tuple[int, ...], str], behind: bool
-) -> None:
-    lines = [timeout(rank, seq=61) for rank in (0, 1, 3)]
-    report = told(tmp_path, [*lines, word] if behind else [word, *lines])
-    assert short(report) == (answer if behind else ("crashed_rank", (2,), "low"))

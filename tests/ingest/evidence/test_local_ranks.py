@@ -63,18 +63,6 @@ def _agent(pid: int, workers: tuple[int, ...], signal: str = "15") -> list[str]:
     ]
 
 
-def test_an_agent_passes_its_own_signal_on_by_local_rank() -> None:
-    one = LocalRanks([reading("console.log", *_agent(70, (81, 80, 92)))])
-    assert [one.of_pid(pid) for pid in (81, 80, 92, 70)] == [0, 1, 2, None]
-
-
-def test_a_signal_that_an_agent_sends_on_its_own_or_beside_others_tells_no_rank() -> None:
-    failed = LocalRanks([reading("console.log", *_agent(70, (81, 80))[1:])])
-    nodes = LocalRanks([reading(f"n{n}.log", *_agent(70 + n, (81 + 9 * n,))) for n in range(2)])
-    second = LocalRanks([reading("n1.log", *_agent(70, (81, 80)), f"[rank3]: {CLOSED}")])
-    assert [mapping.of_pid(81) for mapping in (failed, nodes, second)] == [None] * 3
-
-
 def _agents(*told: bool, local: int = 2, world: int = 4) -> LocalRanks:
     """Return what is known where each agent's folder has a log per worker, of which those that are `told` name their ranks."""
     joined = f"torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. 1/{world} clients joined."
@@ -84,11 +72,3 @@ def _agents(*told: bool, local: int = 2, world: int = 4) -> LocalRanks:
             line = f"[rank{local * node + n}]: {CLOSED}" if names_them else "done"
             logs.append(reading(f"n{node}/none_x/attempt_0/{n}/stderr.log", line))
     return LocalRanks(logs)
-
-
-def test_the_one_agent_of_whom_no_line_tells_has_the_ranks_that_are_left() -> None:
-    asked = (None, 1, "n1/none_x/attempt_0/1/stdout.log")
-    assert _agents(True, False).rank(*asked) == 3
-    assert _agents(True, False, True, world=6).rank(*asked) == 3
-    assert _agents(True, False, False, world=6).rank(*asked) is None
-    assert _agents(True, False, world=8).rank(*asked) is None

@@ -99,8 +99,6 @@ QUIET = "step 4 loss 2.5\nstep 5 loss 2.4\n"
 def test_a_log_that_names_no_rank_stands_in_the_row_of_those_that_do() -> None:
     row = [(f"trainer-{n}.txt", QUIET if n == 2 else waited(n)) for n in range(4)]
     assert of_a_row(*row) == [0, 1, 2, 3]  # also for their lines that name no rank
-    other = [(f"trainer-{n + 1}.txt", QUIET if n == 2 else waited(n)) for n in range(4)]
-    assert of_a_row(*other)[2] == 2  # the only log of no rank, and the only rank without one
 
 
 def test_a_row_goes_on_behind_the_ranks_that_its_logs_name() -> None:
@@ -112,14 +110,6 @@ def test_a_row_goes_on_behind_the_ranks_that_its_logs_name() -> None:
     assert of_a_row(*few) == [None] * 4
     sized = [(f"pod-{n}.log", OF_TWO.replace("1/4", "2/3") + waited(n)) for n in range(3)]
     assert of_a_row(*sized, ("pod-3.log", QUIET))[3] is None  # the job has three ranks
-
-
-def test_where_the_last_rank_may_be_the_one_without_a_log_the_left_over_log_is_of_nobody() -> None:
-    logs = [(f"{name}.txt", waited(n)) for n, name in enumerate(("ann", "bob", "eve"))]
-    assert of_a_row(*logs, ("dan.txt", QUIET))[3] is None
-    later = [(f"{name}.txt", waited(n + 1)) for n, name in enumerate(("ann", "bob", "eve"))]
-    assert of_a_row(*later, ("dan.txt", QUIET))[3] == 0
-    assert of_a_row(*later, ("dan.txt", QUIET), ("kim.txt", QUIET))[3:] == [None, None]
 
 
 def test_a_row_from_zero_of_which_most_waited_is_the_job_where_nothing_else_tells_of_ranks() -> None:

@@ -115,28 +115,6 @@ def test_an_agents_table_is_of_the_attempt_that_it_closes() -> None:
     assert -6 not in {e.code for e in found}
 
 
-def test_a_rank_that_failed_before_and_was_ended_now_raised_before() -> None:
-    raised = "[rank6]: Traceback (most recent call last):\n[rank6]: ValueError: no target\n"
-    first = FAILED.format(at="07:15", code=1, local=6, pid=41) + "\n"
-    first += TABLE.format(minute=15, rank=6, code=1, pid=41)
-    second = FAILED.format(at="07:40", code=1, local=2, pid=52) + "\n"
-    ended = second + TABLE.format(minute=40, rank=6, code=-15, pid=41)
-    assert not [e for e in events(launcher=first + ended, rank_6=raised) if isinstance(e, RankException)]
-    again = second + TABLE.format(minute=40, rank=6, code=1, pid=41)
-    assert [
-        e.rank for e in events(launcher=first + again, rank_6=raised) if isinstance(e, RankException)
-    ] == [6]
-
-
-def test_a_task_whose_end_srun_tells_twice_is_one_attempt_further() -> None:
-    first = "srun: error: gpu00: task 2: Segmentation fault (core dumped)\nsrun: error: gpu00: tasks 0-1,3: Aborted\n"
-    second = "srun: error: gpu00: tasks 0-3: Aborted\n"
-    alone = [e for e in events(slurm=first) if isinstance(e, Exit)]
-    assert {(e.rank, e.code) for e in alone} == {(0, -6), (1, -6), (2, -11), (3, -6)}
-    both = [e for e in events(slurm=first + second) if isinstance(e, Exit)]
-    assert {(e.rank, e.code) for e in both} == {(rank, -6) for rank in range(4)}
-
-
 def test_what_a_launcher_copied_from_an_earlier_attempt_does_not_count(tmp_path: Path) -> None:
     raised = "\n".join(
         ["[rank1]: Traceback (most recent call last):", '[rank1]:   File "train.py", line 6, in <module>',

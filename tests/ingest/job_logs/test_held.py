@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.text_lines import short, status, timeout, told
 
 PROMPT = ["> /workspace/train/loss.py(66)forward()", "-> scale = scale / scale.sum()", "(Pdb) "]
@@ -32,15 +30,6 @@ def test_a_prompt_holds_the_rank_that_the_others_wait_for(tmp_path: Path) -> Non
 def test_a_prompt_of_a_job_of_which_several_ranks_are_silent_names_nobody(tmp_path: Path) -> None:
     begun = [f"[rank{rank}] iter 40 loss 2.1" for rank in range(4)]
     assert short(told(tmp_path, [*begun, *PROMPT, *_waits(0, 2)]))[1] == ()
-
-
-def test_a_task_that_the_kernel_sees_blocked_is_the_rank_that_ps_names(tmp_path: Path) -> None:
-    assert short(told(tmp_path, [*_rows(), BLOCKED, *_waits(2)]))[:2] == ("stuck_rank", (0,))
-
-
-@pytest.mark.parametrize("option", ["--lora-rank 8", "--rank 8", ""])
-def test_rows_that_tell_no_rank_of_the_job_place_no_task(tmp_path: Path, option: str) -> None:
-    assert short(told(tmp_path, [*_rows(option), BLOCKED, *_waits(2)]))[1] == ()
 
 
 def test_who_timed_out_itself_waits_in_the_kernel_for_its_end(tmp_path: Path) -> None:

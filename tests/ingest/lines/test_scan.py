@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from hangscope.incident import Event
-from hangscope.ingest.job_logs.faults import CameToCall
+from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines import scan as scan_module
 from hangscope.ingest.lines.prefixes import Line
@@ -33,7 +33,7 @@ class Marks:
     def feed(self, line: Line) -> Iterable[Event]:
         marked = MARK.decode() in line.text
         self.left = self.more if marked else self.left - 1
-        return [line.event(Progress, step=len(line.text)) if marked else line.event(CameToCall)]
+        return [line.event(Progress, step=len(line.text)) if marked else line.event(NoProgress)]
 
     def close(self) -> Iterable[Event]:
         return ()
@@ -73,8 +73,8 @@ def test_lines_that_were_asked_for_follow() -> None:
     events = scan(io.BytesIO(data), "a.log", [Marks(more=2)]).events
     assert [(e.kind, e.line, e.text) for e in events] == [
         ("progress", 2, MARK.decode()),
-        ("came_to_call", 3, "one"),
-        ("came_to_call", 5, "two"),
+        ("no_progress", 3, "one"),
+        ("no_progress", 5, "two"),
     ]
 
 

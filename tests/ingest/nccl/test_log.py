@@ -10,6 +10,7 @@ from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.nccl.init import parse_life
 from hangscope.ingest.nccl.log import NcclParser
 from tests.nccl_writer import Comm, NcclWriter, Proc
+from tests.text_lines import known_fields
 
 PROC = Proc("node0", 4000, 0)
 VERSIONS = [
@@ -217,7 +218,7 @@ def test_warnings_and_trace_backs_become_events() -> None:
     ]
     assert events[0].line == 2 and events[0].time is not None
     assert events[1].tier == 3
-    assert events[2].told() == {
+    assert known_fields(events[2]) == {
         "what": "dead",
         "peer_host": "node1",
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hangscope.ingest.lines.titles import ranks_titled
-from hangscope.ingest.stacks.command_lines import local_ranks_of_commands, ranks_of_commands
+from hangscope.ingest.stacks.command_lines import ranks_of_commands
 from hangscope.ingest.stacks.dumps import read_processes
 from tests.text_lines import short, told
 
@@ -71,11 +71,6 @@ def test_a_command_line_tells_the_rank(titles: list[str], ranks: list[int]) -> N
 )
 def test_other_ranks_of_a_command_line_are_none(titles: list[str]) -> None:
     assert ranks_of_commands(dict(enumerate(titles))) == {}
-
-
-def test_a_command_line_tells_the_local_rank() -> None:
-    titles = {5: "python fit.py (LOCAL_RANK=1)", 6: "python -u fit.py --local-rank 0", 7: "python fit.py"}
-    assert local_ranks_of_commands(titles) == {5: 1, 6: 0}
 
 
 def _spy(pid: int, command: str = "python fit.py") -> str:

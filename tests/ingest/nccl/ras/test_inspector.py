@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 from hangscope.ingest.nccl.ras import inspector
+from tests.text_lines import known_fields
 
 
 def row(
@@ -48,7 +49,7 @@ def test_the_last_completed_call_per_operation() -> None:
     assert [(r.op, r.count, r.line) for r in found] == [("all_gather", 2, 3), ("all_reduce", 4, 2)]
     event = found[1]
     assert (event.kind, event.host, event.pid, event.group_rank) == ("nccl_ras", "n0", 101, 1)
-    assert event.told() == {
+    assert known_fields(event) == {
         "what": "completed",
         "comm": "0xab34",
         "comm_rank": 1,
