@@ -3,7 +3,7 @@
 Without an argument: the report of README.md and the table of docs/causes.md. `python docs/refresh.py score` puts the
 tables that stand on standard input between the markers `<!-- score -->` and `<!-- /score -->` of docs/score.md, as they
 were printed; `collected`, `corpus` and `first-looks` (of the same page), `speed` and `logs` (of docs/speed.md), `overhead` (of docs/capture.md)
-and `fuzz` (of docs/safety.md) likewise.
+`fuzz` (of docs/safety.md) and `soak` (of docs/live-safety.md) likewise.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ PAGES = {
     "logs": ROOT / "docs" / "speed.md",
     "fuzz": ROOT / "docs" / "safety.md",
     "overhead": ROOT / "docs" / "capture.md",
+    "soak": ROOT / "docs" / "live-safety.md",
 }
 INCIDENT = "rank_conditional_barrier"
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from hangscope.live.folder import RunFolder
 from hangscope.live.look.status import Status
 from hangscope.live.watch.nodes import Nodes
-from hangscope.live.watch.progress import SHORT, START, Look, Patience
+from hangscope.live.watch.progress import SHORT, START, Look, Patience, busy
 from hangscope.live.watch.reporting import Reporting
+from hangscope.live.watch.stalls import Stalls
 
 
 def look(
@@ -140,3 +141,48 @@ def test_a_node_does_not_end_its_ranks_before_the_other_has_written_the_report(t
     reporting.report(20.0, wait=0.0, hurry=lambda: True)  # asked twice: at once
     reporting.report(20.0, wait=0.0, hurry=lambda: False, job_is_over=True)
     assert not folder.json_report.exists()
+
+
+def test_a_start_without_progress_has_a_limit_of_its_own() -> None:
+    patience = Patience(10, 50)
+    assert [patience.frozen(look(time, 0, 0)) for time in (0, 49, 50)] == [False, False, True]
+    assert not patience.started
+    assert not patience.frozen(look(51, 1, 0)) and patience.started
+    assert [patience.frozen(look(time, 1, 0)) for time in (60, 61)] == [False, True]
+    patience = Patience(10, 50)
+    alone = [replace(look(time), distributed=False) for time in (0, 1000)]
+    assert not any(patience.frozen(each) for each in alone), "a command that is no distributed job"
+
+
+def test_ranks_without_an_agent_are_watched_by_what_they_write() -> None:
+    patience = Patience(10)
+    looks = [Look(time, [], 0, silent={7: 100 + min(time, 5)}) for time in (0, 4, 5, 14, 15)]
+    assert [patience.frozen(each) for each in looks] == [False] * 4 + [True], "within the first half minute"
+
+
+def test_a_rank_that_computes_is_busy_and_one_that_spins_in_a_wait_is_not() -> None:
+    def two(time: float, moves: int) -> Look:
+        status = [Status(100 + r, r, 3, True, 1, 0, moves if r == 1 else 0, "") for r in range(3)]
+        return Look(time, status, 0, {100: time, 101: time, 102: 0.0})
+
+    assert busy(two(0, 0), two(2, 5)) == {101}
+
+
+def test_a_stall_that_resolves_itself_leaves_a_record(tmp_path: Path) -> None:
+    def at(time: float, changes: int, *places: str) -> Look:
+        ranks = [
+            Status(100 + r, r, len(places), True, changes, 0, 0, "", place) for r, place in enumerate(places)
+        ]
+        return Look(time, ranks, 0)
+
+    stalls, patience = Stalls(tmp_path), Patience()
+    work = ("train.py:9 in step", "data.py:4 in load", "train.py:9 in step")
+    for time, changes in ((0, 1), (4, 1), (5, 2), (20, 2), (54, 2), (55, 3), (56, 4)):
+        each = at(time, changes, *(work if time < 55 else ("train.py:1 in next",) * 3))
+        patience.frozen(each)
+        stalls.look(each, patience.still_for(time), report=False)
+    (line,) = (tmp_path / "stalls.txt").read_text().splitlines()
+    told = (
+        "no progress for 49 s, then it went on: rank 1 at data.py:4 in load; ranks 0, 2 at train.py:9 in step"
+    )
+    assert line.endswith(told)

@@ -1,4 +1,5 @@
-/* A folder whose disk fails: for LD_PRELOAD. FAIL_UNDER: its path. FAIL_IF: a file that is there as soon as the disk fails. FAIL_ERRNO. */
+/* A folder whose disk fails, for LD_PRELOAD. FAIL_UNDER: its path. FAIL_IF: a file that is there as soon as the disk fails.
+ * FAIL_ERRNO: the number of the error. FAIL_SLOW: seconds that a call takes instead of failing. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,9 +12,10 @@
 #include <unistd.h>
 
 static int fails(const char *path) {
-    const char *under = getenv("FAIL_UNDER"), *when = getenv("FAIL_IF"), *number = getenv("FAIL_ERRNO");
+    const char *under = getenv("FAIL_UNDER"), *when = getenv("FAIL_IF"), *number = getenv("FAIL_ERRNO"), *slow = getenv("FAIL_SLOW");
     if (under == NULL || path == NULL || strncmp(path, under, strlen(under)) != 0) return 0;
     if (when != NULL && access(when, F_OK) != 0) return 0;
+    if (slow != NULL) return sleep(atoi(slow)), 0;
     errno = number == NULL ? EIO : atoi(number);
     return 1;
 }

@@ -1,0 +1,57 @@
+"""Why a job does not start: which ranks are here, and who reaches the store."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from hangscope.live.look.processes import job_of
+from hangscope.live.watch.startup import diagnosis
+from tests.live.jobs import started
+
+RANKS = """
+import os, socket, subprocess, sys, time
+if len(sys.argv) == 1:
+    for rank, port in ((0, "PORT"), (1, "PORT"), (3, "1")):
+        more = {"RANK": str(rank), "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        subprocess.Popen([sys.executable, __file__, str(rank)], env={**os.environ, **more})
+if sys.argv[1:] == ["0"]:
+    store = socket.create_server(("127.0.0.1", PORT))
+elif sys.argv[1:] == ["1"]:
+    while True:
+        try:
+            store = socket.create_connection(("127.0.0.1", PORT))
+            break
+        except OSError:
+            time.sleep(0.05)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_who_has_arrived_and_who_connects_where(tmp_path: Path, environment: dict[str, str]) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (tmp_path / "job.py").write_text(
+        RANKS.replace("PORT", str(port)).replace(f'"MASTER_{port}"', '"MASTER_PORT"')
+    )
+    with started([sys.executable, "job.py"], tmp_path, environment) as job:
+        assert job.stdout is not None and [job.stdout.readline() for _ in range(4)] == ["ready\n"] * 4
+        assert diagnosis(job_of([job.pid])) == [
+            "ranks 0-1, 3 of 4 started on this node; rank 2 did not start here",
+            f"MASTER_PORT differs: 1 for rank 3; {port} for ranks 0-1",
+            "rank 3 has no connection to MASTER_ADDR=127.0.0.1, MASTER_PORT=1",
+            f"rank 1 is connected to 127.0.0.1:{port} (MASTER_ADDR=127.0.0.1)",
+            f"rank 0 serves the store at port {port}",
+        ]
+
+
+def test_a_launcher_that_waits_for_others_says_for_whom(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "torchrun").write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+    with started([sys.executable, "torchrun"], tmp_path, environment) as job:
+        assert isinstance(job, subprocess.Popen) and job.stdout is not None and job.stdout.readline()
+        (told,) = diagnosis(job_of([job.pid]))
+        assert told == f"the launcher (process {job.pid}) has started no rank; it connects to nobody"
