@@ -290,13 +290,11 @@ def test_a_folder_or_a_link_of_another_user_is_not_used(tmp_path: Path) -> None:
 
 
 def test_nothing_in_the_folder_is_ever_imported(tmp_path: Path, environment: dict[str, str]) -> None:
-    for name in ("sitecustomize", "random", "hangscope_agent"):
+    for name in ("sitecustomize", "json", "threading", "hangscope_agent"):
         for folder in ("left", "left/agent"):
             (tmp_path / folder).mkdir(0o700, exist_ok=True)
             (tmp_path / folder / f"{name}.py").write_text("print('planted')\n")
-    words = hangscope(
-        "run", "--dir", "left", "--", sys.executable, "-c", "import random, sys; print(sys.path)"
-    )
+    words = hangscope("run", "--dir", "left", "--", sys.executable, "-c", "import json, sys; print(sys.path)")
     done = subprocess.run(
         words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
     )

@@ -183,6 +183,6 @@ def test_a_stall_that_resolves_itself_leaves_a_record(tmp_path: Path) -> None:
         stalls.look(each, patience.still_for(time), report=False)
     (line,) = (tmp_path / "stalls.txt").read_text().splitlines()
     told = (
-        "no progress for 49 s, then it went on: rank 1 at data.py:4 in load; ranks 0, 2 at train.py:9 in step"
+        "no progress for 49 s, then it went on: rank 1 at data.py:4 in load; ranks 0,2 at train.py:9 in step"
     )
     assert line.endswith(told)

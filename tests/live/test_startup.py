@@ -11,7 +11,7 @@ from hangscope.live.look.processes import job_of
 from hangscope.live.watch.startup import diagnosis
 from tests.live.jobs import started
 
-RANKS = """
+RANKS = r"""
 import os, socket, subprocess, sys, time
 if len(sys.argv) == 1:
     for rank, port in ((0, "PORT"), (1, "PORT"), (3, "1")):
@@ -26,7 +26,7 @@ elif sys.argv[1:] == ["1"]:
             break
         except OSError:
             time.sleep(0.05)
-print("ready", flush=True)
+os.write(1, b"ready\n")
 time.sleep(60)
 """
 
@@ -41,7 +41,7 @@ def test_who_has_arrived_and_who_connects_where(tmp_path: Path, environment: dic
     with started([sys.executable, "job.py"], tmp_path, environment) as job:
         assert job.stdout is not None and [job.stdout.readline() for _ in range(4)] == ["ready\n"] * 4
         assert diagnosis(job_of([job.pid])) == [
-            "ranks 0-1, 3 of 4 started on this node; rank 2 did not start here",
+            "ranks 0-1,3 of 4 started on this node; rank 2 did not start here",
             f"MASTER_PORT differs: 1 for rank 3; {port} for ranks 0-1",
             "rank 3 has no connection to MASTER_ADDR=127.0.0.1, MASTER_PORT=1",
             f"rank 1 is connected to 127.0.0.1:{port} (MASTER_ADDR=127.0.0.1)",

@@ -156,11 +156,13 @@ class Supervisor:
                 self._held_until = 0.0 if at_once else self._held_until or time.monotonic() + _HOLD
 
     def _reached_all(self, number: int) -> bool:
-        """Whether the watcher received the signal as well: then all of the process group, or of the job, has it."""
+        """Whether the watcher received the signal as well: then all of the process group, or of the job, has it.
+
+        `timeout` sends it twice, to us and to the group: what comes shortly after such a signal is the same one.
+        """
         deadline = time.monotonic() + _WITNESS
         while True:
             if time.monotonic() - self._seen.get(number, -9.0) < 2 * _WITNESS:
-                del self._seen[number]
                 return True
             left = deadline - time.monotonic()
             if left <= 0 or self._link.closed or not select.select([self._link], [], [], left)[0]:
