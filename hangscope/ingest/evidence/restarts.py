@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from hangscope.events import Event
+from hangscope.ingest.workers.reading import Reading
 
 
 def without_earlier(events: Sequence[Event], over: float) -> list[Event]:
