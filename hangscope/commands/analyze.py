@@ -26,12 +26,13 @@ from hangscope.terminal import ProgressBar, show, tell, wants_color
 
 
 @click.command(
+    short_help="Diagnose what a frozen job left behind.",
     epilog="""\b
 Examples:
   hangscope analyze ./dumps
   hangscope analyze ./dumps --format markdown | gh issue comment 12 --body-file -
   hangscope analyze s3://bucket/job-17/ -o hang.html --json hang.json
-"""
+""",
 )
 @paths_argument
 @report_option

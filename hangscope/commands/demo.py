@@ -14,7 +14,7 @@ from hangscope.errors import UsageError
 from hangscope.terminal import wants_color
 
 
-@click.command()
+@click.command(short_help="Freeze a tiny real job on the CPU and diagnose it.")
 @click.argument("scenario", required=False, default="rank_conditional")
 @report_option
 @click.option("--keep", metavar="DIR", help="Keep what the frozen job left in DIR.")

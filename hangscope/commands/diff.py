@@ -12,7 +12,7 @@ from hangscope.errors import HangscopeError
 from hangscope.terminal import ProgressBar
 
 
-@click.command()
+@click.command(short_help="Compare two reports: is it the same bug?")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @quiet_option

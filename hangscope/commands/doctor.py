@@ -10,7 +10,7 @@ from hangscope.commands.options import paths_argument
 from hangscope.live.doctor import examine
 
 
-@click.command()
+@click.command(short_help="List missing evidence and how to collect it.")
 @paths_argument
 def doctor(paths: tuple[str, ...]) -> None:
     """Say what PATH lacks for a sure verdict, and what gives it next time."""

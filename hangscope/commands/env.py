@@ -15,7 +15,7 @@ _POST_START = 'lifecycle: {postStart: {exec: {command: [sh, -c, "mkdir -p /job/d
 _FOLDERS = {"shell": "$DIR", "slurm": "$DIR", "k8s": "/job", "ray": "/shared/job"}
 
 
-@click.command()
+@click.command(short_help="Print the variables to set before a job.")
 @click.option("--shell", "form", flag_value="shell", default="shell", help="export lines (the default).")
 @click.option("--slurm", "form", flag_value="slurm", help="The same, for a batch script.")
 @click.option("--k8s", "form", flag_value="k8s", help="The env of a container.")

@@ -7,7 +7,7 @@ import click
 from hangscope.errors import UsageError
 
 
-@click.command()
+@click.command(short_help="Explain what a cause means.")
 @click.argument("cause", required=False)
 def explain(cause: str | None) -> None:
     """Print what CAUSE means, what a verdict of it establishes and what it does not, and how to fix it.

@@ -7,7 +7,7 @@ import click
 from hangscope import hooks
 
 
-@click.command()
+@click.command(short_help="Print a ready file for a launcher or framework.")
 @click.argument("kind", type=click.Choice(list(hooks.HOOKS)), required=False)
 def hook(kind: str | None) -> None:
     """Print the file of KIND, which docs/hooks.md shows and the tests run; without KIND, list them."""

@@ -19,7 +19,7 @@ from hangscope.errors import UsageError
 from hangscope.terminal import ProgressBar, tell
 
 
-@click.command()
+@click.command(short_help="Reduce one node's dumps and logs to one file.")
 @paths_argument
 @click.option(
     "-o", "--output", metavar="FILE", required=True, help="Where the pack goes, e.g. node17.hangpack."

@@ -9,7 +9,10 @@ import click
 from hangscope.errors import UsageError
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(
+    short_help="Run a command under watch; report if it hangs.",
+    context_settings={"allow_interspersed_args": False},
+)
 @click.option("--dir", "directory", metavar="DIR", help="Where everything goes (default: hangscope-<job>).")
 @click.option(
     "--hang-timeout",

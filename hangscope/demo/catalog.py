@@ -65,8 +65,8 @@ def scenarios() -> dict[str, Scenario]:
 def freeze(scenario: str, out: Path, *, timeout: float = 300.0) -> Path:
     """Freeze one bundled scenario on this machine and return its incident folder, `out`.
 
-    `out/dumps` holds what the job left, `out/train.py` the script. No process outlives the call; `timeout` is the longest that it may take,
-    in seconds. Raises DemoError when the scenario is unknown, torch is missing, `out` is in use, or nothing
+    `out/dumps` holds what the job left, `out/train.py` the script. No process outlives the call, which takes at most `timeout`
+    seconds. Raises DemoError when the scenario is unknown, torch is missing, `out` is in use, or nothing
     was left in time.
     """
     chosen = scenarios().get(scenario)

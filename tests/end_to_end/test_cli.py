@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from hangscope.cli import main
 from hangscope.knowledge.catalog import CATALOG
@@ -131,6 +132,18 @@ def test_names_that_are_no_text(run: Run, hang: Path, tmp_path: Path) -> None:
 
 
 # -- help and explanations -----------------------------------------------------------------------------------------
+
+
+def test_no_summary_of_a_command_is_cut(run: Run) -> None:
+    listed = quiet(run("--help")).stdout.partition("Commands:")[2].partition("Examples:")[0]
+    assert len(listed.split("\n")) > len(main.commands) and "..." not in listed
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_documented_completion_is_there(shell: str, root: Path) -> None:
+    assert f"{shell}_source" in (root / "docs" / "usage.md").read_text()
+    done = CliRunner().invoke(main, [], prog_name="hangscope", env={"_HANGSCOPE_COMPLETE": f"{shell}_source"})
+    assert done.exit_code == 0 and "_HANGSCOPE_COMPLETE" in done.output
 
 
 @pytest.mark.parametrize("word", ["-h", "--help"])

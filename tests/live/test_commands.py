@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from hangscope import hooks
+from hangscope.demo import catalog
 from hangscope.live.settings import additions, settings
 from hangscope.live.torch_version import parsed
 
@@ -107,3 +108,15 @@ def test_the_docs_show_the_file_itself(kind: str) -> None:
         r"```(?:bash|python|yaml)\n(.*?)```", (ROOT / "docs" / "hooks.md").read_text(), re.DOTALL
     )
     assert text in shown
+
+
+def test_the_demo_has_time_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: list[float] = []
+
+    def run_job(script: Path, out: Path, job: object, *, timeout: float) -> Path:
+        given.append(timeout)
+        return out
+
+    monkeypatch.setattr(catalog, "run_job", run_job)
+    catalog.freeze("stuck_rank", tmp_path)
+    assert given == [300.0]  # 30 s were too few on a loaded machine
