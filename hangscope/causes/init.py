@@ -175,6 +175,9 @@ def _store(case: Case) -> Match | None:
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
     asked = [e for e in unreachable if e.store_host or e.port]
     apart, address = _ranks(asked), next(map(_address, asked), "")
+    if 2 * len(apart) <= len(world):  # else they may be right about where the store should be
+        inside = {rank for rank, where in case.stacks.items() if forms_a_group(where.stack)}
+        reached = tuple(sorted({*reached, *inside - set(apart)}))
     counts = [(e.joined, e.expected) for e in timeouts] + [(e.joined, e.world_size) for e in barriers]
     joined, of = next(((n, of) for n, of in counts if n is not None and of), (None, 0))
     # Who still waits where the text ends may have waited for moments only.

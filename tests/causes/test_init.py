@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import analyze
 from tests.nccl_writer import Comm, NcclWriter, Proc
 from tests.text_lines import CLOSED, judged, raised, short, told
 
@@ -102,6 +103,21 @@ def test_who_finds_no_store_where_others_wait_at_theirs_went_to_another_one(
     report = told(tmp_path, logs, world_size=4)
     assert short(report)[:2] == ("init_hang", (2,))
     assert "10.0.0.7:29511" in judged(report).summary
+
+
+def test_who_cannot_connect_while_the_others_stand_in_the_rendezvous_went_to_another_store(
+    tmp_path: Path,
+) -> None:
+    init = "    init_process_group (torch/distributed/distributed_c10d.py:1892)\n    <module> (train.py:6)\n"
+    inner = "    _new_process_group_helper (torch/distributed/distributed_c10d.py:2169)\n"
+    stores = "    _create_c10d_store (torch/distributed/rendezvous.py:190)\n"
+    refused = "[W1120 15:{:02d}:24.220687360 socket.cpp:767] [c10d] The client socket has failed to connect to [gpu07]:29512 (errno: 111 - Connection refused)."
+    (tmp_path / "rank_1.err").write_text("".join(refused.format(m) + "\n" for m in range(14)))
+    for rank, inside in enumerate((inner, stores)):
+        text = f'Process {50 + rank}: rank {rank}\n\nThread {50 + rank} (idle): "MainThread"\n{inside}{init}'
+        (tmp_path / f"stack_rank_{rank}.txt").write_text(text)
+    report = analyze(tmp_path)
+    assert short(report)[:2] == ("init_hang", (1,)) and "gpu07:29512" in judged(report).summary
 
 
 def test_where_more_found_no_store_than_are_missing_none_of_them_is_named(tmp_path: Path) -> None:

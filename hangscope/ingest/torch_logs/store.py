@@ -33,7 +33,7 @@ def _waited_for(line: Line, match: re.Match[str]) -> dict[str, Any]:
 
 def _unreachable(line: Line, match: re.Match[str]) -> dict[str, Any]:
     host = re.search(r"\(([\w.:%-]{1,253}), (\d{1,5})\)", line.text[match.start() :])
-    place = host or re.search(r"remote=\[([\w.:%-]{1,253})\]:(\d{1,5})", line.text)
+    place = host or re.search(r"(?:remote=|connect to )\[([\w.:%-]{1,253})\]:(\d{1,5})", line.text)
     return {"store_host": place[1], "port": integer(place[2])} if place else {}
 
 
