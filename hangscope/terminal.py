@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from contextlib import suppress
+from typing import Any
 
 import click
 
@@ -70,20 +71,19 @@ class ProgressBar:
 
     def __init__(self, *, quiet: bool) -> None:
         self.enabled = not quiet and sys.stderr is not None and sys.stderr.isatty()
-        self.start, self.last, self.shown = time.monotonic(), 0.0, False
+        self.start = time.monotonic()
+        self.bar: Any = None
 
     def advance(self, files: int, of_files: int, size: int, of_size: int) -> None:
-        """Draw how many files and bytes are done, of how many; ten times a second at most."""
-        now = time.monotonic()
-        if not self.enabled or now - self.start < self.AFTER or (now - self.last < 0.1 and files < of_files):
+        """Draw how many files and bytes are done, of how many."""
+        if not self.enabled or time.monotonic() - self.start < self.AFTER:
             return
-        self.last, self.shown = now, True
-        share = size / of_size if of_size else files / max(1, of_files)
-        rate = size / (now - self.start) / 1e6
-        counts = f"{files:,}/{of_files:,} files  {size / 1e6:,.0f}/{of_size / 1e6:,.0f} MB  {rate:,.0f} MB/s"
-        click.echo(f"\r\x1b[K[{'#' * int(24 * share):24}] {counts}", err=True, nl=False)
+        bar = self.bar = self.bar or click.progressbar(
+            length=max(1, of_size), item_show_func=str, file=sys.stderr
+        )
+        bar.update(size - bar.pos, f"{files:,}/{of_files:,} files")
 
     def close(self) -> None:
-        """Take the bar away."""
-        if self.shown:
-            click.echo("\r\x1b[K", err=True, nl=False)
+        """End the line of the bar."""
+        if self.bar is not None:
+            self.bar.render_finish()

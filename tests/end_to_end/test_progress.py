@@ -41,8 +41,7 @@ def on_terminal(environment: dict[str, str], *words: object) -> str:
 def test_a_terminal_shows_progress(environment: dict[str, str], tmp_path: Path, command: str) -> None:
     count = len([path for path in INCIDENT.rglob("*") if path.is_file()])
     said = on_terminal(environment, command, INCIDENT, "-o", tmp_path / "out")
-    assert f"] 1/{count} files" in said and f"[{'#' * 24}] {count}/{count} files" in said and "MB/s" in said
-    assert said.rpartition("\x1b[K")[2].startswith("Wrote "), "the bar is taken away"
+    assert f"1/{count} files" in said and f"100%  {count}/{count} files" in said and "Wrote " in said
     assert on_terminal(environment, command, INCIDENT, "-o", tmp_path / "out", "-q") == ""
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from hangscope.ingest.job_logs.launchers.deepspeed import Spawned
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
@@ -52,7 +51,7 @@ def process_events(parts: Sequence[tuple[int, bytes]], file: str) -> list[Spawne
             line = strip_prefix(raw.decode("utf-8", "replace"), number, file)
             told = _process(line)
             if told is not None and told[0] < MAX_RANKS and len(found) < _MOST:
-                found.setdefault(told, replace(line.event(Spawned), rank=told[0], pid=told[1]))
+                found.setdefault(told, line.event(Spawned, rank=told[0], pid=told[1]))
     return list(found.values())
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -84,8 +83,8 @@ class DebugPageParser(LineParser):
         rank = int(match[1])
         if rank >= world or not answered:
             return ()
-        event = line.event(NoAnswer, gone=match[2] != "TimeoutError", answered=answered, world=world)
-        return (replace(event, rank=rank),)
+        gone = match[2] != "TimeoutError"
+        return (line.event(NoAnswer, rank=rank, gone=gone, answered=answered, world=world),)
 
 
 def _row(line: Line) -> Iterable[Event]:

@@ -11,7 +11,6 @@ where all nodes run equally many. What it prints when a process fails names the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
@@ -65,8 +64,8 @@ class DeepSpeedParser(LineParser):
             node.world = int(match[1])
         elif match := _SPAWNED.search(line.text):
             local = int(match[2])
-            event = line.event(Spawned, pid=int(match[1]), local_rank=local)
-            if node.nodes == 0:
-                yield event  # its own lines about the nodes are not here: as good as any other local rank
-            elif (rank := node.rank(local)) is not None:
-                yield replace(event, rank=rank)
+            rank = node.rank(local) if node.nodes else None
+            if (
+                rank is not None or not node.nodes
+            ):  # without its lines about the nodes: as good as any other local rank
+                yield line.event(Spawned, rank=rank, pid=int(match[1]), local_rank=local)

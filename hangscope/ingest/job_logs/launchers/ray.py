@@ -37,14 +37,15 @@ class WorkerDied(Event, same_by=("pid",), by_launcher=True):
 
 def _started(line: Line, match: re.Match[str]) -> Event | None:
     address, pid, rank, local = match.groups()
-    event = replace(line.event(Spawned, local_rank=int(local), host=address), pid=int(pid))
-    return replace(event, rank=int(rank)) if int(rank) < MAX_RANKS else None
+    if int(rank) >= MAX_RANKS:
+        return None
+    return line.event(Spawned, rank=int(rank), local_rank=int(local), host=address, pid=int(pid))
 
 
 def _introduced(line: Line, match: re.Match[str]) -> Event | None:
     rank, size = int(match[1]), int(match[2])
     told = line.pid is not None and line.rank in (None, rank) and rank < size <= MAX_RANKS
-    return replace(line.event(Spawned), rank=rank) if told else None
+    return line.event(Spawned, rank=rank) if told else None
 
 
 def _died(line: Line, match: re.Match[str]) -> Event:
@@ -56,7 +57,8 @@ def _died(line: Line, match: re.Match[str]) -> Event:
 def _out_of_memory(line: Line, match: re.Match[str]) -> Event:
     name, pid = match.groups()
     first = _FIRST_NODE.search(name)
-    return replace(line.event(OomHost, victim_pid=int(pid)), rank=int(first[1]) if first else None, pid=None)
+    event = line.event(OomHost, rank=int(first[1]) if first else None, victim_pid=int(pid))
+    return replace(event, pid=None)
 
 
 _RULES = (
