@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from hangscope.live.folder import RunFolder
 from hangscope.live.look.status import Status
+from hangscope.live.watch.link import Link
 from hangscope.live.watch.nodes import Nodes
+from hangscope.live.watch.options import Options
 from hangscope.live.watch.progress import SHORT, START, Look, Patience, busy
 from hangscope.live.watch.reporting import Reporting
 from hangscope.live.watch.stalls import Stalls
+from hangscope.live.watch.watcher import Watcher
 
 
 def look(
@@ -186,3 +193,19 @@ def test_a_stall_that_resolves_itself_leaves_a_record(tmp_path: Path) -> None:
         "no progress for 49 s, then it went on: rank 1 at data.py:4 in load; ranks 0,2 at train.py:9 in step"
     )
     assert line.endswith(told)
+
+
+@pytest.mark.parametrize(
+    ("status", "computing", "sent"),
+    [("hang", set(), {"send": signal.SIGTERM}), ("no_hang", set(), None), ("hang", {7}, None)],
+)
+def test_a_job_is_ended_only_if_its_report_says_hang_and_no_rank_computes(
+    tmp_path: Path, status: str, computing: set[int], sent: dict[str, int] | None
+) -> None:
+    ours, theirs = Link.pair()
+    folder = RunFolder(tmp_path / "left").make()
+    watcher = Watcher(theirs, Options(on_hang="kill", quiet=True), folder, os.getpid())
+    watcher.reporting.status, watcher.busy = status, computing
+    ours.send(ended=1)
+    watcher.end_frozen()
+    assert ours.receive() == sent

@@ -257,6 +257,18 @@ def test_the_second_signal_does_not_wait(tmp_path: Path, environment: dict[str, 
     assert not left_in(tmp_path)
 
 
+@pytest.mark.real
+def test_a_job_one_of_whose_ranks_computes_is_not_ended(tmp_path: Path, environment: dict[str, str]) -> None:
+    write_job(
+        tmp_path,
+        "import os, time\nprint('step', flush=True)\nend = time.time() + 15\nwhile time.time() < end:\n"
+        "    time.sleep(0.1) if os.environ['RANK'] == '0' else sum(range(10**5))\n",
+    )
+    words = ["--hang-timeout", "1", "--on-hang", "kill", "--", sys.executable, "launch.py", "2"]
+    done = call(words, tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_touched_trigger_takes_a_capture_and_the_job_goes_on(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:

@@ -270,12 +270,12 @@ class Watcher:
         if not self._report_freeze():
             return
         if self.options.on_hang == "kill":
-            self._kill()
+            self.end_frozen()
         elif self.options.on_hang == "continue":
             self.reported = None
             self.patience.longest = max(self.patience.longest, self.patience.still_for(time.monotonic()))
 
-    def _kill(self) -> None:
+    def end_frozen(self) -> None:
         """End the job, if the report says that it hangs and no rank computes."""
         if self.busy:
             ranks = sorted({p.rank for p in self.processes if p.pid in self.busy and p.rank is not None})
