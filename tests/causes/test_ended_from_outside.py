@@ -213,3 +213,22 @@ def test_an_agent_that_began_and_told_nothing_more_until_the_limit_never_found_t
 ) -> None:
     lines = [AGENT, "  min_nodes        : 2", "  rdzv_backend     : static", *more, CANCELLED.format(at=at)]
     assert short(told(tmp_path, lines))[:2] == (cause, ())
+
+
+def test_what_the_watcher_saw_decides_whether_the_job_was_moving(tmp_path: Path) -> None:
+    """srun names the killed task before it says that the step was cancelled."""
+    lines = (
+        "srun: error: gpu01: task 1: Killed",
+        CANCELLED.format(at="10:00:01"),
+        "srun: error: gpu01: task 0: Killed",
+    )
+    killed = "".join(f"{line}\n" for line in lines)
+    (tmp_path / "launcher").mkdir()
+    (tmp_path / "launcher" / "gpu01.err").write_text(killed)
+    for rank in range(2):
+        (tmp_path / f"rank_{rank}.out").write_text("step 1\nstep 2\n")
+    assert short(analyze(tmp_path))[:2] == ("crashed_rank", (1,))
+    (tmp_path / "launcher" / "gpu01.7.run").write_text("hangscope: SIGTERM: the job was making progress\n")
+    report = analyze(tmp_path)
+    assert short(report)[:2] == ("crashed_rank", ()) and level(report) == "high"
+    assert report.verdict is not None and report.verdict.category == "external"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hangscope.explain.statements.deaths import own_deaths
 from hangscope.explain.statements.group_ranks import GroupRanks
 from hangscope.explain.statements.odd_lines import first_aftermath, odd_lines
-from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, Statements
+from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, Death, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, ExternalEnd
@@ -23,6 +23,7 @@ from hangscope.ingest.torch_logs.wrapper import (
 )
 
 _CLOSED = frozenset({0, -15})  # how tasks end that somebody ended
+_ENDING = frozenset({-15, -9, 143, 137})  # signals with which jobs are ended
 
 
 def digest(incident: Incident) -> Statements:
@@ -44,6 +45,8 @@ def digest(incident: Incident) -> Statements:
     statements.exits = statements.by_rank(Exit)
     statements.external = _external(statements)
     statements.deaths = own_deaths(statements)
+    if statements.external is not None and statements.external.moving:
+        statements.deaths = [d for d in statements.deaths if not _is_killed(d)]
     _quiet_leavers(incident, statements)
     found = {rank: whereabouts(record, statements) for rank, record in sorted(incident.ranks.items())}
     statements.whereabouts = {rank: where for rank, where in found.items() if where is not None}
@@ -60,10 +63,16 @@ def _heard(incident: Incident) -> set[int]:
     }
 
 
+def _is_killed(death: Death) -> bool:
+    """Return whether a process ended by a signal with which jobs are ended."""
+    return isinstance(death.event, Exit) and death.event.code in _ENDING
+
+
 def _external(statements: Statements) -> ExternalEnd | None:
     events = [e for e in statements.all(ExternalEnd) if not _ended_by_a_failure(e, statements)]
     if events:
-        return events[0]
+        watched = next((e.moving for e in events if e.moving is not None), None)
+        return replace(events[0], moving=watched)
     pressed = [e for e in statements.all(RankException) if e.type == CTRL_C]
     if not pressed or any(not e.symptom and e.type not in INTERRUPTS for e in statements.all(RankException)):
         return None

@@ -7,6 +7,7 @@ import numpy as np
 from hangscope.events import Event, since_new_year
 from hangscope.explain.statements.statements import Statements
 from hangscope.incident import Incident
+from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.progress import Progress
 
 ZONES = 900.0  # seconds: a printed clock may be in any time zone, and zones differ by quarters of an hour
@@ -25,6 +26,8 @@ def stood_still(incident: Incident, statements: Statements, end: Event) -> bool 
 
     Where no dump tells of calls, the steps tell that were counted.
     """
+    if isinstance(end, ExternalEnd) and end.moving is not None:
+        return not end.moving
     stamp = end.in_the_year
     last, usual = _calls(incident)
     if stamp is None:

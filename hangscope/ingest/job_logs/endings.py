@@ -82,6 +82,10 @@ def _death_signal(line: Line, match: re.Match[str]) -> dict[str, Any]:
     return {"reason": "sigterm" if name == "SIGTERM" else "cancelled", "signal": name}
 
 
+def _watched(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    return {**_death_signal(line, match), "moving": match.group(2) != "stalled"}
+
+
 def _slurm(line: Line, match: re.Match[str]) -> dict[str, Any]:
     why = (match.group(1) or "").upper()
     reason = next(
@@ -301,10 +305,14 @@ class WorkersSwept(Event, same_by=("failed",), by_launcher=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
-    """The job was ended from outside: `reason` is preemption, time_limit, cancelled, sigterm, evicted or node_failure."""
+    """The job was ended from outside: `reason` is preemption, time_limit, cancelled, sigterm, evicted or node_failure.
+
+    `moving` is whether it was still making progress, as its watcher saw it.
+    """
 
     reason: str
     signal: str | None = None
+    moving: bool | None = None
     forms = (
         says(r"Received ([\w.]{1,30}) death signal, shutting down workers", read=_death_signal),
         says(r"SignalException: Process \d+ got signal: ([\w.]{1,30})", read=_death_signal),
@@ -316,4 +324,5 @@ class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
         says("DisruptionTarget", read=_evicted),
         says("PreemptionByScheduler", read=_evicted),
         says(r"Main process received (SIG[A-Z]{2,8}), exiting", read=_death_signal),
+        says(r"hangscope: (SIG[A-Z]{2,8}): the job was (making progress|stalled)", read=_watched),
     )

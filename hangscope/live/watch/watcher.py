@@ -45,6 +45,7 @@ _OTHER_NODES = 20.0  # s for what other nodes still write
 _ANALYSIS = 120.0  # s
 _AGENTS = 15.0  # s after which a Python rank without an agent has none
 
+_WAS = {True: "stalled", False: "making progress"}  # the analysis reads it (ExternalEnd)
 _AGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "agent")
 
 _received: set[int] = set()  # signals that were sent to all processes of the job
@@ -127,9 +128,9 @@ class Watcher:
             self.unheard = None if reached else number
         now = time.monotonic()
         still = self.patience.stands_still(now)
-        self._note(signal=name, received=time.time(), stood_still=still)
+        self._note(received=time.time(), hangscope=f"{name}: the job was {_WAS[still]}")
         if again or not still or reached or any(rank.saves for rank in self._look().ranks):
-            self.reporting.say(f"{name}: the job was {'stalled' if still else 'making progress'}")
+            self.reporting.say(f"{name}: the job was {_WAS[still]}")
         elif number in ENDING:
             self._end_by(name)
         elif self.patience.still_for(now) >= max(_ANNOUNCED, OWN_TIME * self.patience.longest):
@@ -140,7 +141,7 @@ class Watcher:
         self.reporting.say(f"{name}: the job is stalled, looking at it first (again: at once)")
         still = self._capture_twice()
         self.link.send(go=True)
-        self._note(stood_still=still)
+        self._note(hangscope=f"{name}: the job was {_WAS[still]}")
         if still and not self.hurried:
             self._report(_ANALYSIS_BEFORE_END, wait=0.0, ended=True)
 
