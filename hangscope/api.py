@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hangscope.analysis import Analysis
     from hangscope.ingest.files.sources import SourceFile
     from hangscope.ingest.recorder.interning import Interner
+    from hangscope.ingest.workers.log_reading import LogReading
     from hangscope.ingest.workers.reading import Reading
     from hangscope.knowledge.library import Knowledge
     from hangscope.knowledge.site import Rules
@@ -192,6 +193,14 @@ def _require_something(readings: list[Reading], paths: list[str], notes: list[No
     )
 
 
+def _shows_a_job(log: LogReading) -> bool:
+    """Return whether a short text shows a stage of a job, or lines of a program below which somebody writes that it hangs."""
+    from hangscope.ingest.job_logs.excerpt import Excerpt
+
+    told = log.excerpt
+    return isinstance(told, Excerpt) and told.logged and bool(told.stage or told.complaint)
+
+
 def _is_evidence(reading: Reading) -> bool:
     """Return whether a file says anything about the job; text that shows no sign of one does not."""
     if reading.status != "used":
@@ -204,7 +213,9 @@ def _is_evidence(reading: Reading) -> bool:
         reading.nccl_recordings,
         reading.communicators,
     )
-    return any(told) or (log is not None and bool(log.events or log.recordings or log.of_a_job))
+    return any(told) or (
+        log is not None and bool(log.events or log.recordings or log.of_a_job or _shows_a_job(log))
+    )
 
 
 __all__ = ["HangscopeError", "Report", "analyze", "analyze_safely"]

@@ -6,6 +6,7 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
+from hangscope.explain.text.group_size import all_timed_out
 from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -37,11 +38,18 @@ def device_fault(case: Case) -> Match | None:
     return answer(
         "gpu_stall",
         [rank for rank in (first.rank,) if rank is not None],
-        f"rank {first.rank} reported a device error: {first.text[:120]}",
-        f"Drain the GPU of rank {first.rank}: {first.text[:120]}",
+        f"rank {first.rank} reported a device error: {_said(first)}",
+        f"Drain the GPU of rank {first.rank} and look at nvidia-smi -q -d ECC and the Xid lines of its host's kernel log; what other ranks report later follows from it.",
         strength=2,
         evidence=faults[:4],
     )
+
+
+def _said(event: Event) -> str:
+    """Return the fault in its own words, without what is printed before it."""
+    if isinstance(event, CudaError):
+        return event.error
+    return f"Xid {event.code} on {event.device}" if isinstance(event, Xid) else event.text[:120]
 
 
 def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
@@ -108,8 +116,11 @@ def network_fault(case: Case) -> Match | None:
     finding, view, kind = case.finding, case.finding.stuck.view, case.finding.stuck.kind
     warnings = [e for e in case.statements.all(NcclWarn) if e.of_transport]
     joined = isinstance(finding, Stalled | Lagging)
+    # Lines of watchdogs show that all came only where the size of the group is stated.
+    of_lines = case.from_text and bool(case.statements.all(WatchdogTimeout))
+    complete = joined and (not of_lines or all_timed_out(case.statements))
     # Of one rank alone it cannot be said that everybody joined.
-    told = warnings or (joined and (view is None or len(view.seen) > 1))
+    told = warnings or (complete and (view is None or len(view.seen) > 1))
     if not told or not (joined or isinstance(finding, Nothing | Circular)):
         return None
     tier = min((e.tier for e in warnings), default=3)
@@ -121,7 +132,7 @@ def network_fault(case: Case) -> Match | None:
     if isinstance(finding, Nothing) and (tier > 2 or (minor and not culprits)):
         return None
     why = "the transport reported a fault"
-    if joined:
+    if complete:
         why = _joined(case)
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
     where = f" between {' and '.join(nodes)}" if 1 < len(nodes) <= 4 else ""

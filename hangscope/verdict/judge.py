@@ -13,6 +13,7 @@ from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Candidate, Circular, Different, Late
 from hangscope.explain.text.stop import find_stop
 from hangscope.verdict import substantiation, verdicts
+from hangscope.verdict.answer.compose import answered
 from hangscope.verdict.confidence import confidence, missing_inputs
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
@@ -38,7 +39,20 @@ class Judgement:
 
 
 def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
-    """Return the verdict on a case and the status of its job; `views` are how far the members of each group came."""
+    """Return the verdict on a case and the status of its job; `views` are how far the members of each group came.
+
+    What text without dumps says beyond the verdict goes into its explanation.
+    """
+    judgement = _judged(case, views)
+    dumped = any(record.dump_file for record in case.incident.ranks.values())
+    if judgement.verdict is None or dumped:
+        return judgement
+    verdict = answered(case, judgement.verdict)
+    return replace(judgement, verdict=verdict, missing=[item.text for item in verdict.collect])
+
+
+def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
+    """Return the verdict on a case and the status of its job."""
     if ended_well(case) or serves(case):
         return Judgement("no_hang", None)
     wanted, set_aside = missing_inputs(case), case.explanation.set_aside

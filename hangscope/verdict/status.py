@@ -10,6 +10,7 @@ from hangscope.causes.case import Case
 from hangscope.events import Event
 from hangscope.explain.finding import Lagging
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, JobCompleted, WorkersEnded
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.good_ends import Served
 from hangscope.ingest.job_logs.launchers.deepspeed import Spawned
@@ -90,7 +91,7 @@ def serves(case: Case) -> bool:
 
 def _lines(case: Case) -> list[Event]:
     """Return all that text says."""
-    return [event for events in case.statements.kinds.values() for event in events]
+    return [e for kind, events in case.statements.kinds.items() if kind is not Excerpt for e in events]
 
 
 def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.init import never_formed
 from hangscope.conclusion import Evidence
@@ -11,13 +13,14 @@ from hangscope.explain.statements.standstill import for_hours, stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.explain.text.excerpt import traced
 from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.store import RendezvousBegun
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user
 
 _REASONS = {
@@ -42,7 +45,7 @@ _SOME = 2  # ranks that wait for one before it is more than the slower one of a 
 def ended_from_outside(case: Case) -> Match | None:
     """Preemption, time limit, cancellation, SIGTERM to the launcher: nobody's fault in the job."""
     event, finding, statements = case.statements.external, case.finding, case.statements
-    if event is None or statements.first_deaths:
+    if event is None or statements.first_deaths or _had_timed_out(case, event):
         return None
     still = stood_still(case.incident, statements, event)
     # Dumps of a job that moves show some in their next call already, where who stops lets nearly all others wait.
@@ -89,6 +92,17 @@ def ended_from_outside(case: Case) -> Match | None:
         category="external",
         rivals=rivals,
         evidence=[event],
+    )
+
+
+def _had_timed_out(case: Case, end: Event) -> bool:
+    """Return whether a watchdog, gloo or an engine had given up a wait before the job was ended: it was frozen, whoever ended it."""
+    gave_up = case.statements.all(
+        WatchdogTimeout, GlooTimeout, HeartbeatTimeout, EngineTimeout, MonitoredBarrier
+    )
+    return any(
+        (e.line < end.line if e.file == end.file else (e.in_the_year or inf) < (end.in_the_year or 0.0))
+        for e in gave_up
     )
 
 

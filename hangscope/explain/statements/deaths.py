@@ -109,6 +109,9 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
             return None
         signal = end.signal or _SIGNALS.get(number, "?")
         return Death(rank, f"was killed by signal {number} ({signal})", end, 3)
+    for crash in statements.of(rank, Terminate):
+        if _CRASH.search(crash.what) and not statements.of(rank, *WAITED):
+            return Death(rank, f"crashed ({crash.what[:60].strip(' *')})", crash, 3)
     aborting = any(not isinstance(e, Terminate) or not _by_signal(e) for e in statements.of(rank, *_ABORTING))
     for died in statements.of(rank, WorkerDied)[: not aborting]:
         told = next((e.what for e in statements.of(rank, Terminate)), "")
@@ -120,6 +123,10 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
     for full in _not_survived(rank, DiskFull, statements)[:1]:
         return Death(rank, "ran out of disk space", full, 2)
     return None
+
+
+#: How a process's own handler reports a signal that no peer sends.
+_CRASH = regex(r"SIG(?:SEGV|BUS|ILL|FPE)\b|Caught signal (?:4|7|8|11) |Segmentation fault")
 
 
 def _by_signal(event: Terminate) -> bool:

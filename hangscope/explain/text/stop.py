@@ -17,6 +17,9 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.incident import CallKind, group_label
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.engines import EngineTimeout
+from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
+from hangscope.ingest.job_logs.messages import Message, table
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
@@ -32,6 +35,7 @@ from hangscope.ingest.torch_logs.c10d import (
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.nccl2 import Nccl2Timeout
 from hangscope.ingest.torch_logs.store import GatherUnfilled
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     GlooClosed,
     GlooTimeout,
@@ -116,6 +120,14 @@ def _clock(moment: float) -> str:
 def find_stop(statements: Statements) -> Stop | None:
     """Return the proof that the job stood still, or None where no line proves it."""
     events = [*statements.all(*PROOFS), *(e for e in statements.all(NcclWarn) if e.fault in _GONE)]
+    events += [e for e in statements.all(Message) if (known := table().get(e.id)) is not None and known.stops]
+    events += [e for e in statements.all(RankException) if e.symptom]
+    steps = statements.all(Progress)
+    events += [
+        e
+        for e in statements.all(HorovodStall)
+        if not any(s.file == e.file and s.line > e.line for s in steps)
+    ]
     events = events or _aborted(statements) or _frozen(statements)
     if not events:
         return None

@@ -32,6 +32,7 @@ from hangscope.ingest.nccl.unmade import unmade_events
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.workers.identity import merge_repeats
 from hangscope.ingest.workers.reading import Reading, Thread
 
@@ -178,6 +179,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     text.leave_out(MAX_RANKS)
     _join_nccl(readings, text, notes)
     text.events = _name_peers(with_victims(text.events))
+    text.events += [r.log.excerpt for r in readings if r.log is not None and r.log.excerpt is not None]
     for event in text.events:
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
@@ -229,6 +231,8 @@ def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note
         host = joined.host_of_ip.get(event.host or "", event.host)  # RAS names nodes by address
         if len(hosts) == 1 and isinstance(event, NcclRas) and host is not None:
             host = next(iter(hosts))
+        if len(hosts) == 1 and isinstance(event, Terminate) and event.pid is not None:
+            host = next(iter(hosts))  # a crash names its process, and of one host its lines tell the rank
         return event.rank if event.rank is not None or host is None else by_process.get((host, event.pid))
 
     def peers_of(event: Event) -> Event:

@@ -26,15 +26,17 @@ def _announced(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Announced(Event, same_by=(), calm=True):
+class Announced(Event, calm=True):
     """A rank's own word that it came to form a group (of `world_size`, where it says so)."""
 
     world_size: int | None = None
     forms = (
         says(
-            r"nitializing distributed: GLOBAL_RANK: (\d{1,7}), MEMBER: \d{1,7}/(?P<world_size>\d{1,7})",
+            r"nitializing (?:distributed|ddp|fsdp|deepspeed): GLOBAL_RANK: (\d{1,7}), MEMBER: \d{1,7}/(?P<world_size>\d{1,7})",
             read=_announced,
         ),
+        # gloo/transport/tcp/pair.cc, of a connection that it could not make
+        says(r"\(rank=(\d{1,7}), size=(?P<world_size>\d{1,7}), local=\[", read=_announced),
         says(r"\bdistributed init \(rank (\d{1,7})\)", read=_announced),
         says(r"\binitialized host \S{1,253} as rank (\d{1,7})$", read=_announced),
     )

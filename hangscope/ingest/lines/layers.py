@@ -52,6 +52,8 @@ LAYERS = {
     layer.name: layer
     for layer in (
         Layer("rank", r"\[rank(\d{1,7})[\]\[]:? ?", takes("rank"), of_writer=True),
+        # Determined's task log
+        Layer("rank_bars", r"\[rank=(\d{1,7})\] \|\| ?", takes("rank"), of_writer=True, outside=True),
         # grep over several files, with and without line numbers; a program puts a blank behind the colon
         Layer(
             "grep",

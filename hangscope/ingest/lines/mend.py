@@ -30,6 +30,7 @@ _WRITER = regex(
     r" {0,6}(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|)|[\w.-]{1,100} \[std(?:out|err)\])(?= |$)"
 )
 _QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
+_POSITION = regex(r"(?: {1,400})?\[\d{1,6}/\d{1,6}\]$")
 _NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 #: What a line of a job begins with: such a line is never the rest of another.
 _BEGINS = regex(
@@ -70,7 +71,7 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("async error", r"nccl hit async error on rank \d{1,7}: [a-z][^\n]{10,100}"),
         ("workMetaList_", r"Heartbeat monitor timed out[^\n]{0,200}workMetaList_\.size\(\)=\d{1,9}"),
         ("dump signal", r"Observed flight recorder dump signal from another rank"),
-        ("got stuck for", r"watchdog got stuck for \d{1,9} seconds without"),
+        ("got stuck for", r"(?:ProcessGroupNCCL's )?watchdog got stuck for \d{1,9} seconds without"),
         ("to allocate", r"out of memory\. Tried to allocate \d[\d.]{0,9} [KMGTP]iB"),
         ("ncclUniqueId", r"is setting up NCCL communicator and retrieving ncclUniqueId from \[\d{1,7}\] via c10d key-value store by key '[^'\n]{0,300}', but store->get\([^\n]{1,300}\) got error: [^\n]{1,80}? after \d{1,18} ?ms"),
         ("terminate called", r"terminate called after throwing an instance of '[\w:]{3,100}'"),
@@ -94,7 +95,7 @@ class Mended:
 def mend(data: bytes) -> Mended:
     """Return a text as it was printed, with as many line feeds as before. Linear in its length."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
-    lines = _undented(_unnumbered([_unquoted(line) for line in lines]))
+    lines = _undented(_unnumbered([_unquoted(line) for line in _without_position(lines)]))
     writers = _writers(lines)
     if sum(writers.values()) >= max(_NUMBERED, _WRITERS * sum(1 for line in lines if line.strip())):
         # a collector put the writer's name before each line, and so no line is the rest of another: pdsh's `host: `
@@ -128,6 +129,13 @@ def _writers(lines: list[str]) -> Counter[str]:
     return Counter(
         {name: times for name, times in found.items() if times >= _NUMBERED and times > behind[name]}
     )
+
+
+def _without_position(lines: list[str]) -> list[str]:
+    """Return the lines without the place in its history that tmux shows at the right edge of a screen's first line: `[76/904]`."""
+    width = max(map(len, lines))
+    found = [n for n, line in enumerate(lines) if (match := _POSITION.search(line)) and match.end() == width]
+    return [_POSITION.sub("", line) if found == [n] else line for n, line in enumerate(lines)]
 
 
 def _unquoted(line: str) -> str:

@@ -13,6 +13,7 @@ is local to its group, and on `WorkNCCL` lines it is even that of the first grou
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import Any
 
 from hangscope.dataclass import dataclass
@@ -28,6 +29,7 @@ _WORK = {
     "numel_out": regex(r"\bNumelOut=(\d{1,18})"),
     "timeout_ms": regex(r"\bTimeout\(ms\)=(\d{1,18})"),
 }
+_SHAPE = regex(r"\bTensorShape=\[([\d, ]{1,200})\]")  # up to 1.13
 _ASYNC_ERRORS = (
     ("remote", ("ncclRemoteError", "remote process exited", "remote error")),
     ("system", ("ncclSystemError", "unhandled system error", "system error")),
@@ -42,7 +44,10 @@ def _work(text: str) -> dict[str, Any]:
     found = {name: m.group(1) for name, pattern in _WORK.items() if (m := pattern.search(text))}
     if "op" not in found:
         return {}
-    return {name: user_op(value) if name == "op" else integer(value) for name, value in found.items()}
+    told = {name: user_op(value) if name == "op" else integer(value) for name, value in found.items()}
+    if "numel_in" not in told and (shape := _SHAPE.search(text)):
+        told["numel_in"] = prod(map(int, re.findall(r"\d{1,18}", shape[1])))
+    return told
 
 
 def _timed_out(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
@@ -74,7 +79,7 @@ class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_gr
     ran_ms: int | None = None
     forms = (
         says(
-            r"Watchdog caught collective operation timeout: Work[A-Z]{3,6}\((?P<work>.{0,400}?)\)"
+            r"aught collective operation timeout: Work[A-Z]{3,6}\((?P<work>.{0,400}?)\)"
             r" ran for (?P<ran_ms>\d{1,18}) milliseconds",
             read=_timed_out,
         ),
@@ -145,18 +150,19 @@ class DumpObserved(GroupEvent, same_by=(), prints_group_rank=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
-    """The watchdog itself stood still. `what` is watchdog_stuck or gil; `pending` counts the calls in its list."""
+    """The watchdog itself stood still. `what` is watchdog_stuck or gil; `pending` counts the calls in its list, `seconds` for how long."""
 
     what: str
     pending: int | None = None
+    seconds: int | None = None
     forms = (
-        says(r"watchdog got stuck for \d+ seconds", what="watchdog_stuck"),
+        says(r"watchdog got stuck for (?P<seconds>\d{1,9}) ?seconds", what="watchdog_stuck"),
         says("NCCL monitor thread timeout", what="watchdog_stuck"),
         says("Heartbeat monitor timed out", what="watchdog_stuck"),
         says("detected no heartbeat of its watchdog", what="watchdog_stuck"),
         says(r"Could not acquire GIL within \d+ ms", what="gil"),
     )
-    also = (regex(r"workMetaList_\.size\(\)=(?P<pending>\d{1,9})"),)
+    also = (regex(r"workMetaList_\.size\(\) ?= ?(?P<pending>\d{1,9})"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

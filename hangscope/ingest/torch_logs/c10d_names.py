@@ -54,10 +54,14 @@ class GroupEvent(Event, kind=""):
 
     @classmethod
     def of(cls, line: Any, **fields: Any) -> Self:
-        """Return an event with the group that the line names; in the default group the printed rank is the global one."""
+        """Return an event with the group that the line names; in the default group the printed rank is the global one.
+
+        It is the writer's also where another rank's prefix precedes a `what():`, which std::terminate prints without any.
+        """
         group = group_fields(line.text)
         event: Self = line.event(cls, **{**group, **fields})
-        if event.rank is None and is_default_group(group):
+        copied = line.text.lstrip().startswith("what(): ")
+        if (event.rank is None or (copied and event.group_rank is not None)) and is_default_group(group):
             return replace(event, rank=event.group_rank)
         return event
 

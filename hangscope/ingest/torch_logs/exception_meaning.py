@@ -34,6 +34,9 @@ _SYMPTOMS = regex(
     r"|exhausted inputs\. Throwing across all ranks|Rank \d{1,7} exhausted all inputs|aborted by|collective operation timeout"
     # what is thrown in C++ arrives as a RuntimeError; a bare word of time is of a wait for peers (Python's own have other types)
     r"|^RuntimeError: [Tt]ime(?:d |-)?out\W{0,3}$"
+    # engines and actors: the front end gave a worker up, or only noticed its end
+    r"|DeepEP error: (?:CPU recv )?timeout|Engine core initialization failed|EngineCore encountered an issue|WorkerProc initialization failed"
+    r"|timed out after \d{1,7}(?:\.\d{1,3})? ?s(?:econds)?\b.{0,80}\b(?:rank|worker|peer|actor|engine|rpc)"
     # torch_npu: a call of HCCL's, and ACL's codes for a wait and a task that timed out
     r"|\bHccl[A-Z]\w{1,60}, error code is \d|\berror code is (?:107019|107020|507048)\b"
 )
@@ -46,6 +49,12 @@ _SYMPTOM_TYPES = (
     "BrokenPipeError",
     "ConnectionResetError",
     "ConnectionRefusedError",
+    "EngineDeadError",
+    "AsyncEngineDeadError",
+    "ActorDiedError",
+    "ActorUnavailableError",
+    "ActorHandleNotFoundError",
+    "GetTimeoutError",
 )
 _OWN_IN_NCCL = regex(
     r"unhandled cuda error|ncclUnhandledCudaError|invalid usage|ncclInvalidUsage|Duplicate GPU|out of memory",

@@ -22,6 +22,9 @@ from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.regex import regex
 
 _KEY_RANK = regex(r"//(?:cpu|cuda)//\d{1,7}/(\d{1,7})$")  # gloo's address of that rank
+_OF_THE_STORE = (
+    r"TCPStore|[Ss]erver socket|socket\.cpp|c10d|rendezvous|rdzv|init_process_group|DistNetworkError"
+)
 _LAST_PORT = regex(r"[\w\])]:(\d{4,5})\b(?!\])")
 
 
@@ -96,6 +99,8 @@ class StoreUnreachable(GroupEvent, same_by=("store_host", "port", "what")):
         says(r"connect\(\) timed out\. Original timeout", read=_unreachable),  # up to torch 1.11
         says("client socket has failed to connect to", read=_unreachable),
         says("Gloo connectFullMesh failed", read=_unreachable),
+        # gloo/transport/tcp/pair.cc: the line below it
+        says(r"connecting: SO_ERROR: [\w ]{3,60}, remote=\[", read=_unreachable),
         says("TCP client failed to connect", read=_unreachable),
         says('Failed to check the "should dump" flag on TCPStore', what="store gone"),
     )
@@ -129,12 +134,20 @@ class RendezvousBegun(Event, same_by=("complete",), by_launcher=True, calm=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortInUse(Event, same_by=("port",)):
-    """The store host could not listen: the port is taken."""
+    """The store host could not listen: the port is taken. Other servers of the job, and NCCL's RAS, print the error as well."""
 
     port: int | None = None
     forms = (
-        says("EADDRINUSE", read=_port_in_use),
-        says("[Aa]ddress already in use", read=_port_in_use),
+        says(
+            rf"(?:{_OF_THE_STORE}).{{0,600}}EADDRINUSE|EADDRINUSE.{{0,200}}(?:{_OF_THE_STORE})",
+            literal="EADDRINUSE",
+            read=_port_in_use,
+        ),
+        says(
+            rf"(?:{_OF_THE_STORE}).{{0,600}}[Aa]ddress already in use|^(?:RuntimeError|[\w.]{{0,80}}DistNetworkError): .{{0,200}}[Aa]ddress already in use",
+            literal="ddress already in use",
+            read=_port_in_use,
+        ),
     )
 
 

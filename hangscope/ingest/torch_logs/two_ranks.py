@@ -35,7 +35,15 @@ def _why(event: Event) -> str:
     told = int(prefix[1])
     if not 0 <= told < MAX_RANKS:
         return f"a line says that it is of rank {prefix[1][:24]}, which no job has"
-    if isinstance(event, GroupEvent) and event.group_desc and event.group_rank not in (None, told):
+    copied = (
+        "]: what(): " in event.text or "]:  what(): " in event.text
+    )  # a prefix of whoever copied the line
+    if (
+        isinstance(event, GroupEvent)
+        and event.group_desc
+        and event.group_rank not in (None, told)
+        and not copied
+    ):
         group = {"group_name": event.group_name, "group_desc": event.group_desc}
         if is_default_group(group):
             return f"a line says that it is of rank {told}, and of rank {event.group_rank} of the group of all ranks"

@@ -11,9 +11,10 @@ from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
-from hangscope.ingest.job_logs import announced, endings, engines, faults, held
+from hangscope.ingest.job_logs import announced, endings, engines, faults, held, messages
 from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
+from hangscope.ingest.job_logs.excerpt import excerpt
 from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.kernel import KernelParser
 from hangscope.ingest.job_logs.launchers.deepspeed import DeepSpeedParser
@@ -67,7 +68,8 @@ class LogReading:
 
     `local_to_global` maps (host or "", local rank) to the global rank where lines of this log carry both;
     `rank`, `local_rank` and `attempt` are those of the path. `lines` and `size` (bytes) count what was read. `tail` are the
-    last lines of a rank's own log, the oldest first. `of_a_job`: its end holds what only a distributed job prints.
+    last lines of a rank's own log, the oldest first. `of_a_job`: its end holds what only a distributed job prints. `excerpt`: a short
+    text as a whole.
     """
 
     file: str
@@ -82,6 +84,7 @@ class LogReading:
     local_to_global: dict[tuple[str, int], int] = field(default_factory=dict)
     tail: tuple[str, ...] = ()
     of_a_job: bool = False
+    excerpt: Event | None = None
 
 
 def only_writer(log: LogReading) -> int | None:
@@ -102,7 +105,7 @@ def read_log(
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
         FormParser(c10d), FormParser(store), FormParser(nccl2), FormParser(endings), FormParser(faults), FormParser(abort),
-        FormParser(engines), FormParser(announced), FormParser(held), wrapper.WrapperParser(), HcclParser(),
+        FormParser(engines), FormParser(announced), FormParser(held), messages.MessageParser(), wrapper.WrapperParser(), HcclParser(),
         TracebackParser(), table, ExitCodeParser(), PodParser(), AbortParser(), DesyncParser(), FailedStackParser(),
         StoreBarrierParser(), AnalyzerParser(), AnalyzerTableParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
         DeepSpeedParser(), RayParser(), HorovodParser(), KernelParser(), AccelerateCheckParser(), detail, *extra,
@@ -126,6 +129,7 @@ def read_log(
     ends = good_ends(found.windows, file)
     ends += exit_events(found.windows, file)
     ends += process_events([(1, found.head), *found.windows], file)
+    reading.excerpt = excerpt(found.windows, found.size, file)
     told = [*found.events, *progress_events(found.windows, file), *ends, *own_lines]
     events = _of_spawned(sorted(told, key=lambda event: event.line))
     recorded = detail.recordings(owned=own)

@@ -25,17 +25,20 @@ def test_the_rank_that_all_tensors_wait_for_is_named(tmp_path: Path, lines: list
 
 
 @pytest.mark.parametrize(
-    "lines",
+    ("lines", "status"),
     [
-        [HEAD, "Stalled ops:", "grad_3 [missing ranks: 5]", "grad_4 [missing ranks: 2]"],  # different tensors
-        [HEAD, "Missing ranks:", "2: [grad_4]", "5: [grad_3]"],
-        [
-            HEAD,
-            "Stalled ops:",
-            "grad_3 [missing ranks: 1, 2, 3]",
-        ],  # of four: one rank submits what others do not
-        [*OLD, "step 12 loss 2.1", "step 13 loss 2.0"],  # it was slow
+        (
+            [HEAD, "Stalled ops:", "grad_3 [missing ranks: 5]", "grad_4 [missing ranks: 2]"],
+            "hang",
+        ),  # different tensors
+        ([HEAD, "Missing ranks:", "2: [grad_4]", "5: [grad_3]"], "hang"),
+        # of four: one rank submits what others do not
+        ([HEAD, "Stalled ops:", "grad_3 [missing ranks: 1, 2, 3]"], "hang"),
+        ([HEAD, "Stalled ops:", "grad_3 [ready ranks: 0, 1]", "grad_4 [ready ranks: 2]"], "hang"),
+        ([*OLD, "step 12 loss 2.1", "step 13 loss 2.0"], "inconclusive"),  # it was slow
     ],
 )
-def test_nobody_is_named_where_ranks_differ_or_steps_go_on(tmp_path: Path, lines: list[str]) -> None:
-    assert blame(told(tmp_path, lines))[::2] == ("inconclusive", ())
+def test_nobody_is_named_where_ranks_differ_or_steps_go_on(
+    tmp_path: Path, lines: list[str], status: str
+) -> None:
+    assert blame(told(tmp_path, lines))[::2] == (status, ())

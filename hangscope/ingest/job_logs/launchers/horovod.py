@@ -21,20 +21,27 @@ from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import ranks_in
+from hangscope.rankset import ranks_phrase
 from hangscope.regex import regex
 
 _LINES = 2_000  # of one report
+_TENSORS = 4
 _HEAD = "waiting for remainder of ranks for more than"
 _TITLE = regex(r"^\W*(?:Stalled ops|Stalled ranks|Missing ranks):")
 _OF_TENSOR = regex(r"(\S{1,400}) \[missing ranks: ?([\d, ]{1,60000})\]")
+_READY = regex(r"(\S{1,400}) \[ready ranks: ?([\d, ]{1,60000})\]")  # from 0.19.2 to 0.20
 _OF_RANK = regex(r"^\s*(\d{1,7})!?: \[(\S.{0,4000})$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorovodStall(Event, same_by=("missing",)):
-    """One report: `missing` are the ranks (global) without which none of the tensors in it can be reduced; empty where they differ."""
+    """One report: `missing` are the ranks (global) without which none of the tensors in it can be reduced; empty where they differ.
+
+    Of a list that is cut off (`...`) as much counts as others show. `tensors` are the first few that wait.
+    """
 
     missing: tuple[int, ...] = ()
+    tensors: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -42,6 +49,7 @@ class _Open:
     first: Line
     lacking: list[frozenset[int]] = field(default_factory=list)  # ranks, by tensor
     held_up: dict[int, str] = field(default_factory=dict)  # tensors, by rank
+    tensors: list[str] = field(default_factory=list)
     left: int = _LINES
 
 
@@ -68,9 +76,13 @@ class HorovodParser(LineParser):
             line.raw
         )  # where `5: ` was taken for srun's prefix
         report.lacking += [frozenset(ranks_in(ranks)) for _, ranks in of_tensors]
+        report.tensors += [name for name, _ in of_tensors]
+        ready = _READY.findall(line.text)
+        report.tensors += [f"{name} (ready on {ranks_phrase(ranks_in(ranks))})" for name, ranks in ready]
         if of_rank:
             report.held_up[int(of_rank[1])] = of_rank[2]
-        goes_on = of_tensors or of_rank or _TITLE.match(line.text) or not line.text.strip()
+            report.tensors += _names(of_rank[2])
+        goes_on = of_tensors or ready or of_rank or _TITLE.match(line.text) or not line.text.strip()
         return () if goes_on and report.left > 0 else self.close()
 
     def close(self) -> Iterable[Event]:
@@ -79,5 +91,20 @@ class HorovodParser(LineParser):
         if report is None:
             return []
         kinds = {*report.lacking, *([frozenset(report.held_up)] if report.held_up else [])}
-        alike = len(kinds) == 1 and len(set(report.held_up.values())) < 2
-        return [report.first.event(HorovodStall, missing=tuple(sorted(kinds.pop())) if alike else ())]
+        alike = len(kinds) == 1 and _alike([*report.held_up.values()])
+        missing = tuple(sorted(kinds.pop())) if alike else ()
+        tensors = tuple(dict.fromkeys(report.tensors))[:_TENSORS]
+        return [report.first.event(HorovodStall, missing=missing, tensors=tensors)]
+
+
+def _names(told: str) -> list[str]:
+    """Return the tensors of a list, without the mark of one that is cut off."""
+    return [name for name in (part.strip(" .]") for part in told.split(",")) if name]
+
+
+def _alike(lists: list[str]) -> bool:
+    """Return whether ranks lack the same tensors, as far as lists that are cut off show them."""
+    names = [_names(told) for told in lists]
+    shortest = min(map(len, names), default=0)
+    cut = all("..." in told for told in lists)
+    return len({tuple(own[:shortest] if cut else own) for own in names}) < 2

@@ -1,0 +1,44 @@
+"""How many ranks take part, by what the text states: the sizes of a collective, arguments, announcements. The highest rank seen states nothing."""
+
+from __future__ import annotations
+
+from hangscope.explain.statements.statements import Statements
+from hangscope.ingest.job_logs.announced import Announced
+from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.ingest.torch_logs.debug_pages import NoAnswer
+from hangscope.ingest.torch_logs.store import StoreTimeout
+from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
+
+
+def world_size(statements: Statements) -> int | None:
+    """Return how many ranks the text states for the whole job; None where it states none."""
+    told: list[int | None] = [n for e in statements.all(Excerpt) for n in e.sizes[-1:]]
+    told += [e.world_size for e in statements.all(Announced)]
+    told += [e.expected for e in statements.all(StoreTimeout)]
+    told += [e.world_size for e in statements.all(StoreBarrier)]
+    told += [e.world for e in statements.all(NoAnswer)]
+    return max(filter(None, told), default=None)
+
+
+def size_by_elements(event: WatchdogTimeout) -> int | None:
+    """Return how many ranks a gathering or scattering collective has, by how many elements go in and out; None for others."""
+    less, more = event.numel_in or 0, event.numel_out or 0
+    if event.op.startswith("reduce_scatter"):
+        less, more = more, less
+    elif not event.op.startswith("all_gather"):
+        return None
+    fits = 0 < less < more and more % less == 0 and more // less <= MAX_RANKS
+    return more // less if fits else None
+
+
+def all_timed_out(statements: Statements) -> bool:
+    """Return whether as many ranks timed out in one collective as it has by a statement of its size."""
+    world = world_size(statements)
+    told: dict[tuple[str, int | None], set[int | None]] = {}
+    sizes: dict[tuple[str, int | None], int | None] = {}
+    for e in statements.all(WatchdogTimeout):
+        told.setdefault((e.op, e.seq), set()).add(e.rank if e.rank is not None else e.group_rank)
+        sizes[(e.op, e.seq)] = size_by_elements(e) or world
+    return any(len(ranks - {None}) == sizes[call] for call, ranks in told.items())

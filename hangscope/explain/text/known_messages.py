@@ -1,0 +1,48 @@
+"""Known messages in sentences: each entry's blanks filled with what its lines say, of all ranks together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from hangscope.ingest.job_logs.messages import Message
+from hangscope.rankset import ranks_phrase
+from hangscope.regex import regex
+
+_PART = regex(r"\[([^\[\]]{1,120})\]")
+_BLANK = regex(r"\{(\w{1,40})\}")
+
+
+def blanks_of(events: Sequence[Message]) -> Mapping[str, str]:
+    """Return what fills each blank: the different values of all lines; `who` are their writers."""
+    values: dict[str, list[str]] = defaultdict(list)
+    for event in events:
+        for name, text in event.values:
+            values[name].append(text)
+    found = {name: listed(texts) for name, texts in values.items()}
+    ranks = sorted({e.rank for e in events if e.rank is not None})
+    names = [e.process for e in events if e.process]
+    named = f" ({listed(names)})" if names and ranks else ""
+    found["who"] = (
+        ranks_phrase(ranks) + named if ranks else listed(names) or "a process whose rank is not printed"
+    )
+    return found
+
+
+def filled(text: str, blanks: Mapping[str, str]) -> str:
+    """Return a sentence with its blanks filled; a part in brackets is left out where one of its blanks has no value."""
+
+    def part(inner: str) -> str:
+        return inner if all(name in blanks for name in _BLANK.findall(inner)) else ""
+
+    whole = _PART.sub(lambda match: part(match[1]), text)
+    return _BLANK.sub(lambda match: blanks.get(match[1], "?"), whole)
+
+
+def listed(words: Iterable[str], most: int = 6) -> str:
+    """Return different words in the order of their numbers, `a, b and c`; of many the first ones and how many more there are."""
+    found = sorted(set(words), key=lambda word: (len(word), word))
+    shown, more = found[:most], len(found) - most
+    if more > 0:
+        return f"{', '.join(shown)} and {more} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)

@@ -1,0 +1,164 @@
+"""A short text read as a whole, as a person reads a paste: which stage it shows, the sizes it states, its most telling last line.
+
+    torchrun --nnodes=2 --nproc_per_node=8 train.py
+    initializing ddp: GLOBAL_RANK: 1, MEMBER: 2/8
+    2026-01-14 09:01:53,683 - INFO - workflow: [('train', 1)], max: 12 epochs
+
+The words of the stages are data, in knowledge/stages/stages.toml. Longer texts are not read so: what they hold is told by their events.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+
+from hangscope.dataclass import dataclass
+from hangscope.events import Event
+from hangscope.ingest.lines.prefixes import Line, clean, quote
+from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.regex import regex
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # the same parser, before it was part of Python
+    import tomli as tomllib
+
+_MOST = 1 << 17  # bytes of a text that is read so
+_CUT = 600  # characters of a line that are looked at
+_SHOWN = 160
+_TURNS_LOOKED_AT = 400  # lines
+_TURNS = 5
+_DIGITS = regex(r"\d[\d.,:]*")
+_LAUNCHER = regex(r"\s*(?:slurmstepd|srun|mpirun|torchrun|W\d{4}|E\d{4}|\^C)\b")
+#: Sizes of the whole job; where there are two numbers it is their product.
+_SIZES = regex(
+    r"(?i)\bworld[ _]?size['\"]?(?: is)?[ :=]{1,3}(\d{1,7})\b|\bMEMBER: \d{1,7}/(\d{1,7})\b|\(rank=\d{1,7}, size=(\d{1,7})[,)]"
+    r"|\bStarting with (\d{1,7}) processes|\bNum processes: (\d{1,7})\b|\blaunching \w{1,20}(?:\+\w{1,20})? on (\d{1,7}) ranks|\bws=(\d{1,7})\b"
+    r"|\bNumNodes=\d{1,5} NumTasks=(\d{1,7})\b"
+)
+_PER_NODE = regex(
+    r"(?i)\bnproc[_-]per[_-]node[ =](\d{1,6})\b|\btrainer\.devices=(\d{1,6})\b|\bnum_local_procs=(\d{1,6})\b"
+)
+_NODES = regex(
+    r"(?i)--nnodes[ =](\d{1,6})(?![:\d])|\btrainer\.num_nodes=(\d{1,6})\b|(?<!-)\bnnodes=(\d{1,6})(?![:\d])"
+)
+_LOGGED = regex(
+    r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|NCCL)\b|\d\d:\d\d:\d\d|^\[[EWIF] ?\d|\d%\||\w(?:Error|Exception)\b|^\([A-Za-z]\w{0,60} pid=|\[rank\d|^export \w"
+)
+#: What a reporter writes of a job that stands.
+_COMPLAINS = regex(
+    r"(?i)\b(?:hangs?|hanging|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)|deadlock|unresponsive|please help|any (?:idea|help|thoughts)|nothing (?:for|happens|else|more|moves|after)|no (?:more )?(?:output|progress|response))\b|\?$|卡住|卡在|一直卡|不动"
+)
+_TELLING = regex(
+    r"(?i)\w(?:error|exception)\b|\bfail(?:ed|ure)?\b|\btim(?:ed|e)[ -]?out\b|\bfatal\b|\babort|\bkilled\b|\bdied\b|\blost\b|\bunreachable\b|\brefused\b|\bcannot\b|\bunable\b|keyboardinterrupt"
+)
+_NOISE = regex(
+    r"^(?:frame #\d|\s*at |#\d|\s*File \"|\s*$|[-=*~^_\s]+$|\.{2,}$|Extension modules:|```)|(?i:warnings?\.warn|deprecat)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a job's life: the words that show it, and what to collect where a text ends in it (`what`: log or stack)."""
+
+    name: str
+    words: tuple[re.Pattern[str], ...]
+    phrase: str
+    collect: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt(Event, by_launcher=True, calm=True):
+    """A short text as a whole; the event's line is its most telling last one.
+
+    `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
+    the whole job. `complaint`: a line of a reporter's that says that it hangs. `logged`: some lines are a program's.
+    `broken`: of lines that took turns, numbers apart, which one did not come any more at the end.
+    """
+
+    stage: str = ""
+    stage_line: str = ""
+    sizes: tuple[int, ...] = ()
+    complaint: str = ""
+    logged: bool = False
+    broken: str = ""
+
+
+@cache
+def stages() -> tuple[Stage, ...]:
+    """Return the stages in the order of a job's life."""
+    text = (files("hangscope") / "knowledge" / "stages" / "stages.toml").read_text(encoding="utf-8")
+    return tuple(
+        Stage(s["name"], tuple(map(regex, s["words"])), s["phrase"], s["collect"], s["what"])
+        for s in tomllib.loads(text)["stage"]
+    )
+
+
+def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excerpt | None:
+    """Return what a text of `size` bytes is as a whole; None of one that is empty or long."""
+    if not windows or not 0 < size <= _MOST:
+        return None
+    _, data = max(windows, key=lambda window: len(window[1]))
+    lines = [(n, text) for n, text in _lines(data) if text.strip()]
+    if not lines:
+        return None
+    last, stage, stage_line, complaint = lines[-1], "", "", ""
+    for _, text in lines:
+        if (found := _stage(text)) is not None and not _NOISE.search(text):
+            stage, stage_line = found.name, "" if _TELLING.search(text) else quote(text, _SHOWN)
+        elif _COMPLAINS.search(text) and not _LOGGED.search(text):
+            complaint = complaint or quote(text, _SHOWN)
+    ours = [(n, text) for n, text in lines if not _NOISE.search(text) and quote(text, _SHOWN) != complaint]
+    telling = [(n, text) for n, text in ours if _TELLING.search(text)]
+    number, text = (telling or ours or [last])[-1]
+    line = Line(file, number, text, text)
+    logged = any(_LOGGED.search(text) for _, text in ours)
+    sizes = tuple(sorted({n for n in _sizes(lines) if 1 < n <= MAX_RANKS}))
+    return line.event(
+        Excerpt, stage=stage, stage_line=stage_line, sizes=sizes, complaint=complaint, logged=logged,
+        broken=_broken([text for _, text in ours]),
+    )  # fmt: skip
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield (number, text) of each line, of a progress bar its last state."""
+    for number, raw in enumerate(data.split(b"\n"), 1):
+        shown = raw.rstrip(b"\r").rpartition(b"\r")[2][: 4 * _CUT]
+        yield number, clean(shown.decode("utf-8", "replace"))[:_CUT].rstrip()
+
+
+def _broken(lines: Sequence[str]) -> str:
+    """Return which line no longer followed the last one, of two that took turns at least twice; empty where none did."""
+    told = [text for text in lines if not _LAUNCHER.match(text)][-_TURNS_LOOKED_AT:]
+    forms = [_DIGITS.sub("#", text).strip() for text in told]
+    runs = [form for before, form in pairwise(["", *forms]) if form != before]
+    if len(runs) < _TURNS or "#" not in runs[-1] or forms[-2:] != [runs[-1]] * 2:
+        return ""
+    behind = [after for form, after in pairwise(runs) if form == runs[-1]]
+    if len(behind) < 2 or len(set(behind)) != 1:
+        return ""
+    last = quote(told[-1], _SHOWN)
+    return f"'{behind[0][:80]}' came {len(behind)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
+
+
+def _stage(text: str) -> Stage | None:
+    """Return the latest stage whose words a line holds."""
+    return next((s for s in reversed(stages()) if any(word.search(text) for word in s.words)), None)
+
+
+def _sizes(lines: Sequence[tuple[int, str]]) -> Iterator[int]:
+    """Yield the sizes of the whole job that lines state, by name or as nodes times processes of a node."""
+    per_node, nodes = set[int](), set[int]()
+    for _, text in lines:
+        for match in _SIZES.finditer(text):
+            yield int(next(filter(None, match.groups())))
+        per_node |= {int(next(filter(None, m.groups()))) for m in _PER_NODE.finditer(text)}
+        nodes |= {int(next(filter(None, m.groups()))) for m in _NODES.finditer(text)}
+    one_node = not nodes and not any("nnodes" in text for _, text in lines)  # torchrun's default
+    if len(per_node) == 1 and (len(nodes) == 1 or one_node):
+        yield per_node.pop() * (nodes.pop() if nodes else 1)

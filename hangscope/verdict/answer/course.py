@@ -1,0 +1,140 @@
+"""How far a job was by its text: steps, stage, the last telling line, what broke a pattern, and how somebody ended it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangscope.causes.case import Case
+from hangscope.conclusion import Collect
+from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.knowledge.callsite import user_frame
+from hangscope.verdict.answer.observation import Observation, who
+
+_SHOWN = 110
+_TELLING = frozenset(
+    {"saving", "validation", "shutting down", "warming up"}
+)  # stages that say more than a step
+_INTERRUPT = "KeyboardInterrupt"
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _SHOWN else plain[: _SHOWN - 1] + "…"
+
+
+def _excerpt(case: Case) -> Excerpt | None:
+    """Return the text as a whole; of several the last one that shows a stage."""
+    told = case.statements.all(Excerpt)
+    return next((e for e in reversed(told) if e.stage), told[-1] if told else None)
+
+
+def stage_of(case: Case) -> Stage | None:
+    """Return the last stage that the text shows."""
+    told = _excerpt(case)
+    return next((s for s in stages() if told is not None and s.name == told.stage), None)
+
+
+def course(case: Case) -> str:
+    """Return a sentence on how far the job was; empty where nothing shows it."""
+    counted = [e for e in case.statements.all(Progress) if e.step is not None or e.epoch is not None]
+    last = max(counted, key=lambda e: (e.file, e.line), default=None)
+    told, stage = _excerpt(case), stage_of(case)
+    line = f": '{_short(told.stage_line)}'" if told is not None and told.stage_line else ""
+    if stage is not None and line and stage.name in _TELLING:
+        return f"The job was {stage.phrase}{line}"
+    if last is not None:
+        return f"The last progress that is shown: '{_short(last.text)}'"
+    return f"The last line of its course shows it {stage.phrase}{line}" if stage is not None and line else ""
+
+
+def interrupted(case: Case) -> Observation | None:
+    """Read an interrupt by hand."""
+    told = next((e for e in case.statements.all(Excerpt) if _INTERRUPT in e.text or "^C" in e.text), None)
+    raised = [e for e in case.statements.all(RankException) if e.type == _INTERRUPT]
+    if told is None and not raised:
+        return None
+    frame = next((f for e in raised if (f := user_frame(e.frames)) is not None), None)
+    if frame is not None:
+        shows = f"somebody interrupted the job by Ctrl-C (KeyboardInterrupt) while it was at {frame}"
+        means = "Where an interrupt finds a process is where it was at that moment; it does not tell for how long."
+    else:
+        shows = (
+            "somebody interrupted the launcher by Ctrl-C (KeyboardInterrupt) while it waited for its child"
+        )
+        means = (
+            "That is where a launcher always is, so it tells neither of a hang nor how long the silence was."
+        )
+    text = "how long nothing was printed; next time a stack of every worker (py-spy dump --pid PID) before the interrupt"
+    return Observation(shows, means, Collect((), "stack", text))
+
+
+def exceptions(case: Case) -> Observation | None:
+    """Read the first exception that is a fault of its own."""
+    told = [
+        e for e in case.statements.all(RankException) if e.type and not e.symptom and e.type != _INTERRUPT
+    ]
+    if not told:
+        return None
+    first = told[0]
+    frame = user_frame(first.frames)
+    at = f" at {frame}" if frame is not None else ""
+    subject = who([first.rank] if first.rank is not None else [])
+    shows = (
+        f"{subject} raised {first.type.rsplit('.', 1)[-1]}{at}: {_short(first.message)}"
+        if first.message
+        else f"{subject} raised {first.type}{at}"
+    )
+    suspects = (first.rank,) if first.rank is not None else ()
+    return Observation(shows, "", None, suspects, True)
+
+
+def waiting_exceptions(case: Case) -> Observation | None:
+    """Read an exception that is itself a timeout or the report of a lost peer: its process was waiting."""
+    told = [e for e in case.statements.all(RankException) if e.symptom and e.type]
+    if not told:
+        return None
+    first = told[0]
+    frame = user_frame(first.frames)
+    at = f" at {frame}" if frame is not None else ""
+    ranks = sorted({e.rank for e in told if e.rank is not None})
+    shows = f"{who(ranks)} raised {first.type.rsplit('.', 1)[-1]}{at}: {_short(first.message)}"
+    means = "That is the end of a wait and not the cause: the question is for whom it waited."
+    text = "the lines of all other ranks before that moment: the first error, or the rank that prints none"
+    return Observation(shows, means, Collect((), "log", text), (), True)
+
+
+def last_line(case: Case, proved: bool) -> Observation | None:
+    """Quote the most telling last line, with the stage that it shows and what to collect at that stage."""
+    told, stage = _excerpt(case), stage_of(case)
+    if told is None:
+        return None
+    complaint = next((e.complaint for e in case.statements.all(Excerpt) if e.complaint), "")
+    where = f", where the job was {stage.phrase}" if stage is not None else ""
+    shows = f"the most telling line is '{_short(told.text)}'{where}"
+    said = f" The reporter writes: '{_short(complaint)}'." if complaint else ""
+    means = (
+        said.strip()
+        if proved
+        else f"Nothing here shows a stop by itself: no timeout, and no error of a rank.{said}"
+    )
+    text = "a stack of every process (py-spy dump --pid PID), twice, a minute apart, and how long nothing was printed"
+    wanted = Collect((), stage.what, stage.collect) if stage is not None else Collect((), "stack", text)
+    return Observation(shows, means, wanted)
+
+
+def unfinished(case: Case) -> Observation | None:
+    """Find the line that used to follow the last one and no longer does: of lines that ranks print in turns, numbers apart."""
+    told = next((e for e in case.statements.all(Excerpt) if e.broken), None)
+    if told is None:
+        return None
+    shows = f"the lines repeat a pattern that breaks off: {told.broken}"
+    means = "What used to follow did not come for anybody that is shown, so no rank stands out: the operation itself did not finish."
+    text = "NCCL_DEBUG=INFO of every rank for that last operation: how far its communicator comes on each"
+    return Observation(shows, means, Collect((), "log", text), (), True)
+
+
+def joined(sentences: Sequence[str]) -> str:
+    """Return sentences as a paragraph."""
+    return " ".join(f"{s[:1].upper()}{s[1:].rstrip('. ')}." for s in sentences if s.strip())

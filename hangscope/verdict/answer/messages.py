@@ -1,0 +1,37 @@
+"""Known messages in sentences: each entry's blanks filled with what its lines say, of all ranks together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from hangscope.causes.case import Case
+from hangscope.conclusion import Collect
+from hangscope.explain.text.known_messages import blanks_of, filled
+from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
+from hangscope.verdict.answer.observation import Observation
+
+
+def messages(case: Case) -> Iterator[tuple[Known, Observation]]:
+    """Yield the known messages of a text: those that tell of a fault first, then what follows from one, then what healthy jobs print too."""
+    by_entry: dict[str, list[Message]] = defaultdict(list)
+    for event in (*case.statements.all(Message), *case.statements.all(Notice)):
+        by_entry[event.id].append(event)
+    known = table()
+    order = sorted(
+        (known[id] for id in by_entry if id in known),
+        key=lambda k: (k.benign, k.follows, not k.cause, not k.stops),
+    )
+    for entry in order:
+        yield entry, _observation(entry, by_entry[entry.id])
+
+
+def _observation(entry: Known, events: Sequence[Message]) -> Observation:
+    blanks = blanks_of(events)
+    ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
+    collect = filled(entry.collect, blanks)
+    versions = f" Reported for {entry.versions}: {entry.upstream}." if entry.cause == "known_defect" else ""
+    suspects = ranks if entry.culprit and len(ranks) == 1 else ()
+    next_one = Collect(suspects, entry.collect_what, collect) if collect else None
+    means = filled(entry.means, blanks) + versions
+    return Observation(filled(entry.says, blanks), means, next_one, suspects, entry.stops, bool(suspects))

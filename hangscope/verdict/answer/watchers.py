@@ -1,0 +1,135 @@
+"""What monitors say: dump signals, watchdogs that stood still, an engine that gave its workers up."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from hangscope.causes.case import Case
+from hangscope.conclusion import Collect
+from hangscope.explain.text.known_messages import listed
+from hangscope.ingest.job_logs.engines import EngineTimeout
+from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
+from hangscope.rankset import agree, ranks_phrase
+from hangscope.verdict.answer.observation import Observation, who
+
+_NATIVE = "native stacks of all threads of {} (py-spy dump --native, or gdb -p PID) while it stands, and its host's kernel log (Xid)"
+
+
+def dump_signals(case: Case) -> Observation | None:
+    """Read who signalled a timeout, who dumped on that account, and whether the group of all ranks is idle."""
+    told = case.statements.all(DumpSignal)
+    detectors = sorted({e.detector for e in told if e.detector is not None})
+    own = sorted({e.rank for e in told if e.detector is None and e.rank is not None})
+    receivers = sorted({e.rank for e in told if e.detector is not None and e.rank is not None})
+    if not detectors and not (own and not case.statements.all(WatchdogTimeout)):
+        return None
+    first = detectors or own
+    parts = [f"{ranks_phrase(first)} signalled a collective timeout of {agree(first, 'its', 'their')} own"]
+    if receivers:
+        parts.append(f"{ranks_phrase(receivers)} dumped only because of that signal")
+    equal = [e for e in told if e.last_enqueued is not None and e.last_enqueued == e.last_completed]
+    means = f"{ranks_phrase(first)} waited, which does not make {agree(first, 'it', 'them')} guilty."
+    if equal:
+        numbers = sorted({e.last_enqueued or 0 for e in equal})
+        count = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+        parts.append(f"on the default group all that was enqueued is completed ({count} of {count})")
+        means += " The default group is idle, so what timed out is a collective of another group (tensor, pipeline or expert parallel)."
+    text = f"the line 'Watchdog caught collective operation timeout' of {ranks_phrase(first)}, which names the collective and its group, and the dumps of the members of that group"
+    return Observation("; ".join(parts), means, Collect(tuple(first), "log", text), (), True)
+
+
+def observed_only(case: Case) -> Observation | None:
+    """Read who saw another rank's signal and had nothing overdue itself."""
+    idle = sorted(case.statements.ranks(DumpObserved) - case.statements.ranks(WatchdogTimeout))
+    if not idle:
+        return None
+    shows = f"{ranks_phrase(idle)} only observed another rank's dump signal and had no collective of {agree(idle, 'its', 'their')} own overdue"
+    means = f"A rank that others wait for looks like that: {agree(idle, 'it is', 'they are')} alive and outside of any collective."
+    text = f"a stack of {ranks_phrase(idle)} (py-spy dump): what {agree(idle, 'it does', 'they do')} instead"
+    return Observation(shows, means, Collect(tuple(idle), "stack", text), tuple(idle), True)
+
+
+def heartbeats(case: Case) -> Observation | None:
+    """Read the watchdogs that stood still, against the timeouts before them and the work that each still had."""
+    told = case.statements.all(HeartbeatTimeout)
+    if not told:
+        return None
+    locked = [e for e in told if e.what == "gil"]
+    stuck = [e for e in told if e.what != "gil"] or told
+    ranks = sorted(
+        {e.rank if e.rank is not None else e.group_rank for e in stuck} - {None}, key=lambda r: r or 0
+    )
+    named = [r for r in ranks if r is not None]
+    seconds = max((e.seconds for e in stuck if e.seconds), default=None)
+    span = f" for {seconds} s" if seconds else ""
+    pending = {e.rank: e.pending for e in stuck if e.rank is not None and e.pending is not None}
+    counts = listed(map(str, pending.values()))
+    work = f" ({counts} operation{'' if counts == '1' else 's'} in its list)" if pending else ""
+    shows = f"the NCCL watchdog thread of {who(named)} made no progress{span}{work}"
+    shows += ", and its process could not get the GIL" if locked else ""
+    means = "A CUDA or NCCL call, or a lock such as the GIL, blocked that thread in its own process; this names no collective."
+    suspects: tuple[int, ...] = tuple(named)
+    earlier = [e for e in case.statements.all(WatchdogTimeout) if e.rank not in named]
+    if earlier:
+        means += " It was noticed beside the timeout of another rank, so it is more likely the aftermath of that collective than the origin."
+        suspects = ()
+    elif len(pending) > 1 and len(set(pending.values())) > 1:
+        few = [rank for rank, count in pending.items() if count == min(pending.values())]
+        means += f" {ranks_phrase(few).capitalize()} had fewer operations in the list than the others, and is behind them."
+        suspects = tuple(few)
+    elif len(named) == 1:
+        means += f" It is often the aftermath of a collective that hung elsewhere: {who(named)} is where to look first, not yet the culprit."
+    else:
+        means += " No rank of them stands out."
+    return Observation(
+        shows,
+        means,
+        Collect(tuple(named), "stack", _NATIVE.format(who(named, "that process"))),
+        suspects,
+        True,
+    )
+
+
+def engines(case: Case) -> Observation | None:
+    """Read what engines say of workers that did not answer."""
+    by_call: dict[str, list[EngineTimeout]] = defaultdict(list)
+    for e in case.statements.all(EngineTimeout):
+        by_call[e.what].append(e)
+    for what, told in sorted(by_call.items()):
+        names = [e.process or (f"rank {e.rank}" if e.rank is not None else "") for e in told]
+        writers = listed(filter(None, names), 8)
+        seconds = next((f" of {e.seconds} s" for e in told if e.seconds), "")
+        if what == "scheduler":
+            return _schedulers(told, writers, seconds)
+        if what == "heartbeat":
+            shows = f"the monitor of {who(sorted({e.rank for e in told if e.rank is not None}))} got no heartbeat{seconds}"
+            means = "Its training loop did not come round in that time; a rank that waits for others sends none either."
+            return Observation(
+                shows,
+                means,
+                Collect(
+                    (),
+                    "stack",
+                    "a stack of every rank at that moment: the one not in a collective is the root",
+                ),
+                (),
+                True,
+            )
+        shows = f"the engine gave up waiting for its workers' answer to {what}{seconds}"
+        means = "The exception is the front end's timeout and not the cause: at least one worker is stuck in that call, or waits for another one."
+        text = f"a stack of every worker process with native frames (py-spy dump --native) while it stands, and the last lines of each worker before {what}"
+        return Observation(shows, means, Collect((), "stack", text), (), True)
+    return None
+
+
+def _schedulers(told: list[EngineTimeout], writers: str, seconds: str) -> Observation:
+    moments = {e.stamp for e in told if e.stamp is not None}
+    at_once = (
+        ", all within a second" if len(told) > 1 and moments and max(moments) - min(moments) <= 1 else ""
+    )
+    shows = f"the watchdog{seconds} of {len(told)} scheduler process{'es' if len(told) > 1 else ''} fired{f' ({writers})' if writers else ''}{at_once}"
+    means = "They stopped together on one batch, so none stands out: a collective or kernel did not return, or one rank left the others waiting."
+    if len(told) == 1:
+        means = "Its last batch did not come back: a collective or kernel did not return, or another rank left this one waiting."
+    text = "the stacks that the watchdog prints for each process (py-spy blocks), and a replay of the last batch without CUDA graphs"
+    return Observation(shows, means, Collect((), "stack", text), (), True)

@@ -1,0 +1,77 @@
+"""Known messages: the table is sound, its lines are read, and lines that only resemble them are not."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from hangscope.ingest.job_logs import messages
+from hangscope.ingest.workers.log_reading import read_log
+from hangscope.knowledge.catalog import CATALOG
+
+BLANK = re.compile(r"\{(\w+)\}")
+
+
+def read(text: str) -> list[messages.Message]:
+    found = read_log(io.BytesIO(text.encode()), "train.log")
+    return [event for event in found.events if isinstance(event, messages.Message)]
+
+
+@pytest.mark.parametrize("entry", messages._entries(), ids=lambda entry: str(entry["id"]))
+def test_an_entry_has_what_its_sentences_need(entry: dict[str, object]) -> None:
+    known = messages._known(entry)
+    pattern = re.compile(str(entry.get("pattern", "")))
+    blanks = {name for text in (known.says, known.means, known.collect) for name in BLANK.findall(text)}
+    assert blanks <= {*pattern.groupindex, "who"}
+    assert known.cause in ("", *CATALOG) and known.collect_what in ("dump", "log", "stack", "other")
+    assert known.cause != "known_defect" or (known.versions and known.upstream.startswith("https://"))
+    assert known.benign or known.means
+
+
+def test_ids_are_unique_and_literals_are_long_enough_to_be_searched_for() -> None:
+    ids = [entry["id"] for entry in messages._entries()]
+    assert len(ids) == len(set(ids))
+    assert not [literal for literal in messages.MessageParser().literals if len(literal) < 7]
+
+
+@pytest.mark.parametrize(
+    ("line", "id"),
+    [
+        ("DEBUG 11-02 19:05:51 [utils.py:773] Waiting for 1 local, 7 remote core engine proc(s) to start.", "vllm_waits_for_cores"),
+        ("DeepEP combine RDMA sender timeout, channel: 3, RDMA: 0, nvl: 1, dst RDMA: 1, tail: 4", "deepep_timeout"),
+        ("E9999: Inner Error! remote rank: [11], tag[AllReduce_1]", "hccl_remote"),
+        ("xe 0000:03:00.0: [drm] GT0: Timedout job: seqno=1, lrc_seqno=1, guc_id=7, flags=0x0 in python [811]", "xe_timedout_job"),
+        ("RuntimeError: use_libuv was requested but PyTorch was build without libuv support", "libuv"),
+        ("ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister", "nccl_symbol"),
+        ("h1:8:9 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'", "nvls"),
+        ("node9:8:9 [3] x:15 NCCL WARN NET/OFI Couldn't open AV. RC: -22, ERROR: Invalid argument", "ofi_av"),
+        ("(raylet) file_system_monitor.cc:111: /tmp/ray/s_1 is over 95% full, available space: 10; capacity: 90.", "ray_disk_full"),
+        ("Barrier timed out. Id: [Init]Wait_for_all_tasks_to_register. # of tasks that reached the barrier: 3/4.", "jax_barrier"),
+    ],
+)  # fmt: skip
+def test_a_known_line_is_read(line: str, id: str) -> None:
+    assert id in [event.id for event in read(line + "\n")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "DeepEP buffer initialised with timeout 100 s",
+        "remote rank: 3 joined",
+        "h1:8:9 [0] NCCL INFO transport/nvls.cc:254 -> 0",
+        "the job can be preempted at any time",
+        "Traceback through torch/utils/cpp_extension.py",
+        "sd_model loaded; no kernel was needed",
+    ],
+)
+def test_a_line_that_resembles_one_is_not_read(line: str) -> None:
+    assert not [event for event in read(line + "\n") if not isinstance(event, messages.Notice)]
+
+
+def test_a_process_is_told_by_its_coordinates() -> None:
+    lines = [
+        f"[2026-08-11 01:57:24 PP{n} TP1] DeepEP error: timeout (dispatch CPU) of a peer" for n in (0, 1)
+    ]
+    assert [event.process for event in read("\n".join(lines) + "\n")] == ["PP0 TP1", "PP1 TP1"]
