@@ -154,7 +154,7 @@ def _incomplete(case: Case, event: UnmadeCommunicator, unproved: bool) -> Match:
         advice = f"Find where {absentees} {agree(range(unknown + len(absent)), 'was', 'were')} when the others entered it: not started, crashed before, or in another collective."
     else:
         culprits = stuck if event.complete and len(stuck) <= len(event.complete) else ()
-        why = f"{why}: all members entered it, and {who(stuck)} did not complete it"
+        why = f"{why}: all {event.nranks} of them began it, and {who(stuck)} did not complete it"
         advice = "Some members cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts, and the NCCL_DEBUG=INFO log of those that did not complete it."
     # Whoever ended the job in its start may have done so within the moment that a start takes.
     sure = absent and culprits and not (case.statements.external or event.rank_assumed)

@@ -69,7 +69,7 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
     tail = [*means, *(f"Next: {item.text}" for item in nexts[:1])]
     if own and (not nexts or not main.next):
         tail = [*means, *verdict.advice[:1]]
-    suspects = verdict.suspect_ranks or main.suspects
+    suspects = (verdict.suspect_ranks if own else ()) or main.suspects
     summary = verdict.summary if own else as_sentence(fitting([main.shows], SUMMARY - 1))
     return replace(
         verdict,
