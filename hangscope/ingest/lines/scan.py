@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import chain
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 from hangscope.dataclass import dataclass
@@ -51,8 +52,8 @@ class Scan:
     head: bytes = b""
 
 
-def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
-    """Return what the parsers find in the stream, read once and to its end.
+def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser | type[LineParser]]) -> Scan:
+    """Return what the parsers find in the stream, read once and to its end; a class is made a parser at the first line for it.
 
     A parser that raises loses that line and leaves a note. A stream that breaks off (damaged gz) leaves a
     note and what was read so far.
@@ -96,10 +97,10 @@ def _blocks(stream: BinaryIO, broken: list[str]) -> Iterator[bytes]:
 class _Run:
     """One pass: which parsers see which line."""
 
-    def __init__(self, file: str, parsers: Sequence[LineParser]) -> None:
+    def __init__(self, file: str, parsers: Sequence[LineParser | type[LineParser]]) -> None:
         self.file = file
-        self.parsers = parsers
-        self.by_bit = [(1 << i, parser) for i, parser in enumerate(parsers)]
+        self.by_bit = [(1 << i, p) for i, p in enumerate(parsers) if not isinstance(p, type)]
+        self.unmade = {1 << i: p for i, p in enumerate(parsers) if isinstance(p, type)}
         self.finder = finder_of(
             tuple((literal, 1 << i) for i, p in enumerate(parsers) for literal in p.literals)
         )
@@ -185,6 +186,10 @@ class _Run:
             self._piece(strip_prefix(piece, number, self.file), number, mask, block, start)
 
     def _piece(self, line: Line, number: int, mask: int, block: bytes, start: int) -> None:
+        if wanted := [bit for bit in self.unmade if mask & bit]:
+            self.by_bit = sorted(
+                [*self.by_bit, *((bit, self.unmade.pop(bit)()) for bit in wanted)], key=itemgetter(0)
+            )
         for bit, parser in self.by_bit:
             if mask & bit:
                 try:
@@ -220,7 +225,7 @@ class _Run:
             )
 
     def finish(self) -> Scan:
-        for parser in self.parsers:
+        for _, parser in self.by_bit:
             try:
                 self.kept.extend(parser.close())
             except Exception as error:

@@ -103,12 +103,12 @@ def read_log(
     `extra` are further parsers, asked after those here.
     """
     detail, table = DetailParser(file), FailureTableParser()
-    parsers: list[LineParser] = [
+    parsers: list[LineParser | type[LineParser]] = [
         FormParser(c10d), FormParser(store), FormParser(nccl2), FormParser(endings), FormParser(faults), FormParser(abort),
         FormParser(engines), FormParser(announced), FormParser(held), messages.MessageParser(), wrapper.WrapperParser(), HcclParser(),
-        TracebackParser(), table, ExitCodeParser(), PodParser(), AbortParser(), DesyncParser(), FailedStackParser(),
-        StoreBarrierParser(), AnalyzerParser(), AnalyzerTableParser(), LastErrorParser(), ServiceThreadParser(), DebugPageParser(),
-        DeepSpeedParser(), RayParser(), HorovodParser(), KernelParser(), AccelerateCheckParser(), detail, *extra,
+        TracebackParser, table, ExitCodeParser, PodParser, AbortParser, DesyncParser, FailedStackParser,
+        StoreBarrierParser, AnalyzerParser, AnalyzerTableParser, LastErrorParser, ServiceThreadParser, DebugPageParser,
+        DeepSpeedParser, RayParser, HorovodParser, KernelParser, AccelerateCheckParser, detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
