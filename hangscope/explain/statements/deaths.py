@@ -18,7 +18,7 @@ from hangscope.explain.statements.statements import (
     Death,
     Statements,
 )
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd, signal_name
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.printed import Printed
@@ -43,7 +43,6 @@ _OF_THE_FIRST = ("composer", "test", "mpirun")
 _GRACE = (
     25.0  # seconds: a torchrun agent waits 30 between SIGTERM and SIGKILL, and its table counts whole seconds
 )
-_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
 REPLACED = "\ufffd"  # stands for bytes that are no text
 #: Where calls of the communication layer raise what C++ threw, and what Python raises there for a wrong argument.
@@ -107,7 +106,7 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
         of_others = end.code in _ABORTS and (aborting or _unheard_abort(rank, statements))
         if of_others or end.code in _CLEANUPS or _not_alone(end, statements):
             return None
-        signal = end.signal or _SIGNALS.get(number, "?")
+        signal = end.signal or signal_name(-number) or "?"
         return Death(rank, f"was killed by signal {number} ({signal})", end, 3)
     for crash in statements.of(rank, Terminate):
         if _CRASH.search(crash.what) and not statements.of(rank, *WAITED):
