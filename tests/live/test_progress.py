@@ -153,9 +153,12 @@ def test_a_node_does_not_end_its_ranks_before_the_other_has_written_the_report(t
 def test_a_start_without_progress_has_a_limit_of_its_own() -> None:
     patience = Patience(10, 50)
     assert [patience.frozen(look(time, 0, 0)) for time in (0, 49, 50)] == [False, False, True]
-    assert not patience.started
+    assert not patience.started and patience.stands_still(50)
     assert not patience.frozen(look(51, 1, 0)) and patience.started
     assert [patience.frozen(look(time, 1, 0)) for time in (60, 61)] == [False, True]
+    patience = Patience(10, 50)
+    patience = Patience(init_timeout=15)
+    assert [patience.frozen(look(time, 0)) for time in (0, 15)] == [False, True] and patience.stands_still(15)
     patience = Patience(10, 50)
     alone = [replace(look(time), distributed=False) for time in (0, 1000)]
     assert not any(patience.frozen(each) for each in alone), "a command that is no distributed job"

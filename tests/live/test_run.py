@@ -336,3 +336,38 @@ def test_a_false_alarm_removes_what_this_node_asked_for_and_nothing_else(tmp_pat
     first, second = capture(folder, []), capture(folder, [], number=1)
     assert (first.folder, first.own) == (second.folder, not second.own)
     assert not capture(folder, [], number=7).own
+
+
+@pytest.mark.real
+def test_ranks_without_the_agent_are_watched_and_named(tmp_path: Path, environment: dict[str, str]) -> None:
+    write_job(
+        tmp_path, "import time\nfor n in range(6): print(n, flush=True); time.sleep(1)\ntime.sleep(20)\n"
+    )
+    (tmp_path / "launch.py").write_text(
+        (tmp_path / "launch.py").read_text().replace('"rank.py"', '"-I", "rank.py"')
+    )
+    done = call(["--hang-timeout", "8", "--", sys.executable, "launch.py", "2"], tmp_path, environment)
+    said = done.stderr.decode()
+    assert done.returncode == 0 and "hangscope: no agent in ranks 0-1 (python -I" in said
+    assert "looking at the job" in said, "within its first half minute"
+    warnings = json.loads((tmp_path / "left" / "report.json").read_text())["warnings"]
+    assert any("no agent in ranks 0-1" in warning["message"] for warning in warnings)
+
+
+@pytest.mark.real
+def test_a_job_that_does_not_start_is_diagnosed(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Rank 2 is never started, and rank 1 waits where nobody listens."""
+    write_job(
+        tmp_path,
+        "import os, socket, time\nif os.environ['RANK'] == '0': s = socket.create_server(('127.0.0.1', 0))\ntime.sleep(20)\n",
+    )
+    settings = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "WORLD_SIZE": "3"}
+    (tmp_path / "launch.py").write_text(
+        (tmp_path / "launch.py").read_text().replace('"WORLD_SIZE": str(n)', '"WORLD_SIZE": "3"')
+    )
+    words = ["--init-timeout", "4", "--", sys.executable, "launch.py", "2"]
+    done = call(words, tmp_path, environment, **settings)
+    said = done.stderr.decode()
+    assert done.returncode == 0 and "no first progress" in said and "it went on" not in said
+    assert "hangscope: ranks 0-1 of 3 started on this node; rank 2 did not start here" in said
+    assert "hangscope: ranks 0-1: no connection to MASTER_ADDR=127.0.0.1, MASTER_PORT=1" in said

@@ -43,9 +43,9 @@ def test_who_has_arrived_and_who_connects_where(tmp_path: Path, environment: dic
         assert diagnosis(job_of([job.pid])) == [
             "ranks 0-1,3 of 4 started on this node; rank 2 did not start here",
             f"MASTER_PORT differs: 1 for rank 3; {port} for ranks 0-1",
-            "rank 3 has no connection to MASTER_ADDR=127.0.0.1, MASTER_PORT=1",
-            f"rank 1 is connected to 127.0.0.1:{port} (MASTER_ADDR=127.0.0.1)",
-            f"rank 0 serves the store at port {port}",
+            "rank 3: no connection to MASTER_ADDR=127.0.0.1, MASTER_PORT=1",
+            f"rank 1: connected to 127.0.0.1:{port} (MASTER_ADDR=127.0.0.1)",
+            f"rank 0: serving the store at port {port}",
         ]
 
 

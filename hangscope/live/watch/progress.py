@@ -113,7 +113,7 @@ class Patience:
     def stands_still(self, now: float) -> bool:
         """Return whether the job has paused for longer than it ever did before, or has shown nothing since its start."""
         if self._since is None:
-            return self._first is not None and now - self._first >= START
+            return self._first is not None and now - self._first >= min(START, self.init_timeout)
         return now - self._since >= max(SHORT, OWN_TIME * self.longest)
 
     def still_for(self, now: float) -> float:

@@ -74,15 +74,15 @@ def _connections(ranks: Sequence[Process]) -> Iterator[str]:
             continue
         own = [s for s in sockets(process.pid) if s.port == int(port)]
         if any(s.state == "listens" for s in own):
-            states[f"serves the store at port {port}"].append(process.rank or 0)
+            states[f"serving the store at port {port}"].append(process.rank or 0)
         elif own:
             one = min(own, key=lambda s: s.state != "connected")
-            what = "is connected to" if one.state == "connected" else "gets no answer from"
+            what = "connected to" if one.state == "connected" else "no answer from"
             states[f"{what} {one.host}:{port} (MASTER_ADDR={host})"].append(process.rank or 0)
         else:
-            states[f"has no connection to MASTER_ADDR={host}, MASTER_PORT={port}"].append(process.rank or 0)
-    for text, who in sorted(states.items()):
-        yield f"{ranks_phrase(sorted(who))} {text}"
+            states[f"no connection to MASTER_ADDR={host}, MASTER_PORT={port}"].append(process.rank or 0)
+    for text, who in sorted(states.items(), key=lambda item: (not item[0].startswith("no "), item[0])):
+        yield f"{ranks_phrase(sorted(who))}: {text}"
 
 
 def _places(ranks: Sequence[Process]) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _places(ranks: Sequence[Process]) -> Iterator[str]:
         if status is not None and status.at:
             places[status.at].append(process.rank or 0)
     for place, who in sorted(places.items()):
-        yield f"{ranks_phrase(sorted(who))} is at {place}"
+        yield f"{ranks_phrase(sorted(who))}: at {place}"
 
 
 def _launchers(processes: Sequence[Process], ranks: Sequence[Process]) -> Iterator[str]:

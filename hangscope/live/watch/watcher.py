@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.folder import RunFolder, make_anywhere
 from hangscope.live.look.capture import GAP, Taken, capture
 from hangscope.live.look.processes import Process, cpu_seconds, job_of, of_run, send
@@ -74,6 +75,9 @@ class Watcher:
         self.answered = folder.captures()
         self.reported: Mark | None = None  # how far the job had come when it was reported as frozen
         self.failures: set[str] = set()
+        self.agentless: set[int] = (
+            set()
+        )  # processes of ranks that had no agent when they were last searched for
 
     def environment(self, program: str) -> dict[str, str]:
         """Return what the environment of the command gets."""
@@ -191,17 +195,20 @@ class Watcher:
 
     def _check_agents(self) -> None:
         """Say it if ranks have no agent: Python was told to ignore the environment, or the launcher dropped it."""
-        if time.monotonic() - self.since < _AGENTS:
-            return
-        without = [
-            p.rank
+        without = {
+            p.pid: p.rank
             for p in self.processes
-            if p.is_rank and "python" in os.path.basename(p.command[0]) and self.statuses.read(p.pid) is None
-        ]
-        if ranks := [rank for rank in without if rank is not None]:
+            if p.rank is not None
+            and p.is_rank
+            and "python" in os.path.basename(p.command[0])
+            and not proc.anonymous(p.pid, proc.STATUS_NAME)
+        }
+        before, self.agentless = self.agentless, set(without)
+        started = time.monotonic() - self.since >= _AGENTS
+        if ranks := sorted({rank for pid, rank in without.items() if pid in before and started}):
             self.reporting.problem(
-                f"{ranks_phrase(sorted(ranks))} runs without the agent (python -I or -E, or a launcher that drops PYTHONPATH):"
-                " watched by what it writes; its stacks need py-spy"
+                f"no agent in {ranks_phrase(ranks)} (python -I or -E, or a launcher that drops PYTHONPATH):"
+                " watched by what is written; stacks need py-spy"
             )
 
     def _look(self) -> Look:
@@ -280,7 +287,7 @@ class Watcher:
         """End the job, if the report says that it hangs and no rank computes."""
         if self.busy:
             ranks = sorted({p.rank for p in self.processes if p.pid in self.busy and p.rank is not None})
-            self.reporting.say(f"not ended: {ranks_phrase(ranks)} is computing and may yet make progress")
+            self.reporting.say(f"not ended: {ranks_phrase(ranks)} may yet make progress (computing)")
             return
         if self.reporting.status != "hang":
             self.reporting.say(f"not ended: the report says {self.reporting.status}")
@@ -305,7 +312,7 @@ class Watcher:
         since = (
             f"no progress for {self.patience.still_for(time.monotonic()):.0f} s"
             if started
-            else "no first progress since the start"
+            else f"no first progress {time.monotonic() - self.since:.0f} s after the start"
         )
         self.reporting.say(f"{since}, looking at the job")
         if not self._capture_twice() or self.ended is not None:
