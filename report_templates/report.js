@@ -33,25 +33,25 @@
     setTimeout(() => { button.replaceChildren(...before); delete button.dataset.busy; }, 2000);
   };
 
+  // Without clipboard rights, text is selected so that the keyboard can copy it.
+  const toClipboard = async (text, from) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      flash(from, "Copied");
+    } catch (refused) {
+      const area = make("textarea", text);
+      area.value = text;
+      document.body.append(area);
+      area.select();
+      const done = document.execCommand("copy");
+      flash(from, done ? "Copied" : "Selected below: press Ctrl+C");
+      if (done) area.remove();
+    }
+  };
   const copy = id("copy");
   if (copy) {
     copy.hidden = false;
-    copy.addEventListener("click", async () => {
-      const text = JSON.parse(id("markdown-data").textContent);
-      try {
-        await navigator.clipboard.writeText(text);
-        flash(copy, "Copied");
-      } catch (refused) {
-        // Without clipboard rights, select the text so that the keyboard can copy it.
-        const area = make("textarea", text);
-        area.value = text;
-        document.body.append(area);
-        area.select();
-        const done = document.execCommand("copy");
-        flash(copy, done ? "Copied" : "Selected below: press Ctrl+C");
-        if (done) area.remove();
-      }
-    });
+    copy.addEventListener("click", () => toClipboard(JSON.parse(id("markdown-data").textContent), copy));
   }
   const download = id("download");
   download.hidden = false;
@@ -104,17 +104,19 @@
   let opener = null;
   let chosen = null;
   const filters = { in: "", state: "", host: "" };
-  const remember = () => {
+  const remember = (visit) => {
     const parts = (chosen ? [chosen] : []).concat(Object.entries(filters).filter((part) => part[1]));
     const hash = parts.map(([key, value]) => key + "=" + encodeURIComponent(value)).join("&");
-    history.replaceState(null, "", hash ? "#" + hash : location.pathname + location.search);
+    const url = hash ? "#" + hash : location.pathname + location.search;
+    if (visit && hash !== location.hash.slice(1)) history.pushState(null, "", url);
+    else history.replaceState(null, "", url);
   };
-  const close = () => {
+  const close = (visit = true) => {
     if (panel.hidden) return;
     panel.hidden = true;
     for (const item of all(".chosen")) item.classList.remove("chosen");
     chosen = null;
-    remember();
+    if (visit) remember(true);
     if (opener) opener.focus({ preventScroll: true });
   };
   const open = (kind, value, title, parts, from, marks) => {
@@ -126,7 +128,7 @@
     panel.focus({ preventScroll: true });
     for (const item of all(".chosen")) item.classList.remove("chosen");
     for (const item of marks) item.classList.add("chosen");
-    remember();
+    remember(true);
   };
   const section = (title, lines, ordered) => {
     if (!lines || !lines.length) return [];
@@ -141,25 +143,45 @@
     if (items.length > 24) row.append(" and " + (items.length - 24) + " more");
     return [make("h4", title), row];
   };
-  const queueOf = (lines) => {
-    if (!lines) return [];
+  // A rank's collectives as a table: op, sizes, seq, its own group, state and line.
+  const COLUMNS = ["op", "sizes", "seq", "group", "state", "line"];
+  const queueOf = (calls, groups) => {
+    if (!calls) return [];
+    const rows = calls.map((call) => call.map((value, i) => (i === 3 ? groups[Number(value)] || "" : value)));
     const filter = make("input");
     filter.type = "search";
     filter.id = "panel-filter";
-    filter.placeholder = "filter its last " + lines.length + " calls";
-    filter.setAttribute("aria-label", "Filter its calls");
-    const list = make("ol", undefined, "queue");
+    filter.placeholder = "filter its last " + rows.length + " collectives";
+    filter.setAttribute("aria-label", "Filter its collectives");
+    const table = make("table", undefined, "queue");
+    const head = make("thead");
+    const titles = make("tr");
+    titles.append(...COLUMNS.map((name) => { const cell = make("th", name); cell.scope = "col"; return cell; }));
+    head.append(titles);
+    const body = make("tbody");
+    table.append(head, body);
+    const place = make("div", undefined, "scroll queue-place");
+    place.tabIndex = 0;
+    place.setAttribute("role", "region");
+    place.setAttribute("aria-label", "Its collectives");
+    place.append(table);
+    const shown = () => {
+      const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+      return rows.filter((row) => words.every((word) => row.join(" ").toLowerCase().includes(word)));
+    };
     const draw = () => {
-      const words = filter.value.toLowerCase();
-      list.replaceChildren(...lines.filter((l) => l.toLowerCase().includes(words)).map((line) => {
-        const state = [" · pending", " · started"].find((s) => line.includes(s));
-        return make("li", line, state ? state.slice(3) : "");
+      body.replaceChildren(...shown().map((row) => {
+        const line = make("tr", undefined, ["pending", "started"].includes(row[4]) ? row[4] : "");
+        line.append(...row.map((value) => make("td", value)));
+        return line;
       }));
-      list.scrollTop = list.scrollHeight;
+      place.scrollTop = place.scrollHeight;
     };
     filter.addEventListener("input", draw);
     draw();
-    return [make("h4", "Its calls, the newest last"), filter, list];
+    const quoted = (value) => '"' + (/^[=+@-]/.test(value) ? "'" : "") + value.replace(/"/g, '""') + '"';
+    const csv = () => [COLUMNS, ...shown()].map((row) => row.map(quoted).join(",")).join("\n") + "\n";
+    return [make("h4", "Its collectives, the newest last"), filter, button("copy as CSV", (item) => toClipboard(csv(), item)), place];
   };
   const groupButton = (group) => button(labelOf(group), (item) => showGroup(labelOf(group), item));
   const mesh = id("rankmap") && id("rankmap").dataset.mesh ? id("rankmap").dataset.mesh.split(",").map((part) => part.split(":")) : [];
@@ -174,15 +196,15 @@
     if (row && row.ranks !== String(wanted)) facts.push("as all of ranks " + row.ranks.slice(0, 120));
     open("rank", String(wanted), "Rank " + wanted, row ? [
       make("p", facts.filter(Boolean).join(" · ")),
-      ...section("Its way to the root", row.waits, true),
-      ...(row.queue === null ? [] : queueOf(data.queues[row.queue])),
+      ...section("What it is blocked by", row.waits, true),
+      ...(row.queue === null ? [] : queueOf(data.queues[row.queue], row.groups)),
       ...section("Its stack, innermost first", row.stack, true),
-      ...section("What its log told last", row.told),
+      ...section("The last events of its log", row.told),
       ...(row.log.length ? [make("h4", "The last lines of its log"), make("pre", row.log.join("\n"))] : []),
       ...linked("Its groups", whole.groups.filter((g) => holds(g.ranks, wanted)).map(groupButton)),
       ...section("Its files", row.files),
     ] : [make("p", "Nothing is recorded of rank " + wanted + ".")], from, all("[data-rank], [data-ranks]").filter((item) => holds(on(item), wanted)));
-    const list = panel.querySelector(".queue");
+    const list = panel.querySelector(".queue-place");
     if (list) list.scrollTop = list.scrollHeight;
   };
   const showGroup = async (label, from) => {
@@ -190,7 +212,7 @@
     const group = whole.groups.find((g) => labelOf(g) === label);
     const parts = group ? [
       make("p", [group.role, group.members_known ? "ranks" : "at least ranks", Array.isArray(group.ranks) ? told(group.ranks) : group.ranks.slice(0, 300)].filter(Boolean).join(" · ")),
-      ...section("How far its ranks came", group.frontier.map((f) => "ranks " + f.ranks.slice(0, 80) + ": " + (f.enqueued === null ? "not seen" : "enqueued " + f.enqueued + ", completed " + (f.completed === null ? "not known" : f.completed)))),
+      ...section("Last enqueued and completed seq", group.frontier.map((f) => "ranks " + f.ranks.slice(0, 80) + ": " + (f.enqueued === null ? "not seen" : "enqueued " + f.enqueued + ", completed " + (f.completed === null ? "not known" : f.completed)))),
       ...linked("Its ranks", [...members(group.ranks, whole.world_size)].map((r) => button("rank " + r, (item) => showRank(r, item)))),
       button(filters.in === label ? "show all groups again" : "show only its calls and ranks", () => filter("in", filters.in === label ? "" : label)),
     ] : [make("p", "Nothing is recorded of this group.")];
@@ -204,22 +226,24 @@
     const rows = all(".row").filter((row) => row.dataset.call === name);
     const group = whole.groups.find((g) => labelOf(g) === label);
     const heads = all(".head .who").map((head) => [...head.childNodes].filter((n) => n.nodeType === 3).map((n) => n.data).join("").trim());
-    const cells = rows.flatMap((row) => [...row.children].map((cell, i) => heads[i] + ": " + (cell.classList.contains("eq") ? "the same call" : cell.innerText.replace(/\s+/g, " ").trim())).filter((line) => !line.endsWith(": ")));
+    const cells = rows.flatMap((row) => [...row.children].map((cell, i) => heads[i] + ": " + (cell.classList.contains("eq") ? "the same" : cell.innerText.replace(/\s+/g, " ").trim())).filter((line) => !line.endsWith(": ")));
     const which = (test) => (group ? group.frontier.filter(test).map((f) => f.ranks.slice(0, 80)).join(",") : "");
     const facts = [
       ["completed on", which((f) => f.completed !== null && f.completed >= seq)],
-      ["made and not seen to complete on", which((f) => f.enqueued !== null && f.enqueued >= seq && !(f.completed !== null && f.completed >= seq))],
-      ["not made by", which((f) => f.enqueued !== null && f.enqueued < seq)],
-      ["not known of", which((f) => f.enqueued === null)],
+      ["issued and not known to be completed on", which((f) => f.enqueued !== null && f.enqueued >= seq && !(f.completed !== null && f.completed >= seq))],
+      ["not issued by", which((f) => f.enqueued !== null && f.enqueued < seq)],
+      ["unknown on", which((f) => f.enqueued === null)],
     ].filter((fact) => fact[1] && seq > 0).map(([text, ranks]) => text + " ranks " + ranks);
     open("call", name, (rows.length ? rows[0].dataset.op : "Call") + " seq " + number.replace("p", ""), [
       make("p", "on group " + label),
-      ...section("Who made it", facts),
-      ...section("As each side made it", cells),
+      ...section("Who issued it", facts),
+      ...section("As each class of ranks issued it", cells),
       ...(group ? linked("Its group", [groupButton(group)]) : []),
     ], from, rows);
   };
-  id("panel-close").addEventListener("click", close);
+  id("panel-close").addEventListener("click", () => close());
+  const link = button("Copy link", (item) => toClipboard(location.href, item));
+  id("panel-close").after(" ", link);
 
   // Filters dim what does not match, everywhere on the page.
   const bar = id("filter");
@@ -392,33 +416,50 @@
   const query = id("query");
   const found = id("found");
   id("search").hidden = false;
-  id("search").addEventListener("submit", (event) => event.preventDefault());
+  let only = null; // what Enter opens: the one match
+  id("search").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    await search();
+    if (only) only();
+  });
   const search = async () => {
     const words = query.value.trim().toLowerCase();
     found.hidden = !words;
+    only = null;
     if (!words) return;
     const data = await detail();
     const number = /^(?:rank )?(\d+)$/.exec(words);
+    const each = words.split(/\s+/);
+    const fits = (text) => Boolean(text) && each.every((word) => text.toLowerCase().includes(word));
     const hits = [];
     const seen = new Set();
+    let total = 0;
     const add = (rank, why) => {
-      if (hits.length < 24 && !seen.has(rank)) {
-        seen.add(rank);
-        hits.push([rank, why]);
-      }
+      if (seen.has(rank)) return;
+      seen.add(rank);
+      total += 1;
+      if (hits.length < 24) hits.push([rank, why]);
     };
     if (number && data.ranks.some((r) => holds(r.ranks, Number(number[1])))) add(Number(number[1]), "");
-    const groups = (await report()).groups.filter((g) => labelOf(g).toLowerCase().includes(words));
-    let total = hits.length + groups.length;
-    for (const row of data.ranks) {
-      const texts = [row.host, row.label, row.state, ...row.told, ...row.log, ...row.stack, ...row.files];
-      let why = texts.find((t) => t && t.toLowerCase().includes(words));
-      if (!why && row.queue !== null) why = data.queues[row.queue].findLast((l) => l.toLowerCase().includes(words));
-      if (why) {
-        total += 1;
-        add(first(row.ranks), why);
+    const whole = await report();
+    if (mesh.length && each.every((word) => mesh.some(([name]) => new RegExp("^" + name + "\\d+$").test(word)))) {
+      for (let rank = 0; rank < whole.world_size; rank += 1) {
+        const place = placeOf(rank).split(" ");
+        if (each.every((word) => place.includes(word))) add(rank, place.join(" "));
       }
     }
+    const groups = whole.groups.filter((g) => fits(labelOf(g)));
+    total += groups.length;
+    for (const row of data.ranks) {
+      const texts = [row.host, row.label, row.state, ...row.told, ...row.log, ...row.stack, ...row.files];
+      let why = texts.find(fits);
+      if (!why && row.queue !== null) {
+        const call = data.queues[row.queue].findLast((c) => fits(c.join(" ")));
+        why = call && call.filter((value, i) => value && i !== 3).join(" · ");
+      }
+      if (why) add(first(row.ranks), why);
+    }
+    only = total === 1 ? (hits.length ? () => showRank(hits[0][0], query) : () => showGroup(labelOf(groups[0]), query)) : null;
     found.replaceChildren(
       make("p", total ? total + (total === 1 ? " match" : " matches") : "nothing matches"),
       ...groups.slice(0, 8).map(groupButton),
@@ -471,8 +512,20 @@
     const shown = rank ? showRank(Number(rank[0])) : group ? showGroup(group) : call ? showCall(call) : null;
     if (Object.values(filters).some(Boolean)) Promise.resolve(shown).then(() => filter());
   };
-  addEventListener("hashchange", restore);
+  addEventListener("popstate", () => {
+    if (!location.hash.includes("=")) close(false);
+    restore();
+  });
   restore();
+
+  // A section is copied as text, with a link to it.
+  for (const title of all("figure[id] h3, section[id] > h2:not(.vh)")) {
+    const part = title.closest("figure[id], section[id]");
+    const item = button("Copy", () => toClipboard(part.innerText.replace(/\nCopy\n/g, "\n") + "\n" + location.href.split("#")[0] + "#" + part.id + "\n", item));
+    item.className = "copy-section";
+    item.setAttribute("aria-label", "Copy this section: " + title.textContent);
+    title.after(item);
+  }
 
   // A printed page cannot be opened further: what explains is printed whole, then folded again.
   let folded = [];

@@ -13,9 +13,9 @@ from hangscope.regex import regex
 #: What a rank is in an incident, in the order of the rank map's states.
 ROLES = ("waiting", "culprit", "idle", "unseen")
 ROLE_WORDS = {
-    "waiting": "waiting in a call",
+    "waiting": "blocked in a collective",
     "culprit": "culprit",
-    "idle": "in no call",
+    "idle": "no collective pending",
     "unseen": "no usable dump",
 }
 STATUS_WORDS = {"hang": "Hang", "no_hang": "No hang", "inconclusive": "Inconclusive"}

@@ -69,7 +69,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
             return Judgement(status, None)
         if stop is None:
             return Judgement(status, verdicts.unknown(case, wanted), [], missing, set_aside)
-        why = "that the job stopped is certain; its cause is not: the logs show which ranks were blocked, not by whom"
+        why = "that the job stopped is certain; its cause is not: the logs show which ranks were blocked, but not which rank blocked them"
         return Judgement("hang", verdicts.stopped(case, stop, wanted), [why], missing, set_aside)
     best = with_the_others(case, in_library_terms(case, matches[0]))
     level, reasons = confidence(case, best)

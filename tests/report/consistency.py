@@ -295,6 +295,90 @@ def outputs_agree(report: Report) -> Iterator[str]:
                 yield f"text does not lead with {head!r}"
 
 
+def possible_and_excluded_are_apart(document: Document) -> Iterator[str]:
+    """Nothing is both possible and ruled out; at high nothing else remains possible, and no rival repeats the verdict."""
+    verdict = document.verdict
+    if verdict is None:
+        return
+    possible = {(h.cause, h.ranks) for h in document.hypotheses[1:]}
+    if both := possible & {(r.cause, r.ranks) for r in document.ruled_out}:
+        yield f"possible and ruled out: {both}"
+    if verdict.confidence == "high" and (possible or verdict.alternatives):
+        yield f"high, and {possible} remains possible"
+    if any(a.cause == verdict.cause for a in verdict.alternatives):
+        yield "an alternative repeats the verdict's cause"
+    finer = verdict.cause.endswith("_mismatch") or verdict.cause in DIFFERING
+    coarse = "collective_mismatch"
+    if finer and verdict.cause != coarse and coarse in {a.cause for a in verdict.alternatives}:
+        yield "collective_mismatch is an alternative to a finer cause"
+    for excluded in document.ruled_out:
+        if not excluded.because.strip():
+            yield f"{excluded.cause} is ruled out by nothing"
+
+
+def lengths_hold(document: Document) -> Iterator[str]:
+    """Title, summary and explanation keep to their lengths, in whole words and sentences."""
+    verdict = document.verdict
+    limits = [(document.headline, 240)]
+    if verdict is not None:
+        limits += [(verdict.title, 80), (verdict.summary, 240), (verdict.explanation, 900)]
+        if not verdict.explanation.endswith((".", "…", "!", "?", ".)")):
+            yield f"the explanation ends in the middle: {verdict.explanation[-40:]!r}"
+    for text, most in limits:
+        if not 0 < len(text) <= most:
+            yield f"{len(text)} characters of at most {most}: {text!r}"
+
+
+def all_ranks_are_claimed_of_a_stated_size(document: Document) -> Iterator[str]:
+    """Where no input states the number of ranks, nothing is said of all of them."""
+    if "world size unknown" in document.partial.text:
+        for text in _own_texts(document):
+            if found := re.search(
+                r"(?i)\b(?:every member|all (?:members|ranks) (?:joined|entered)|\d+ of \d+ ranks left)", text
+            ):
+                yield f"{found[0]!r} of an unknown number of ranks: {text!r}"
+
+
+#: What no report may say: broken agreement, empty slots, words in a private sense, two statements that exclude each other.
+NEVER = re.compile(
+    r"fits? as well|no other cause fits|accounts for 0 of|explains:? \d|nconclusive: Inconclusive|\b[Mm]end(?:ed)? |"
+    r"\b[Rr]anks \d[\d,:-]*(?:[,-]\d+)+ (?:was|is|has|does|waits) |\b[Rr]ank \d+ (?:were|are|have|do|wait) |waited for its peers|"
+    r"\b0 (?:ranks|elements)\b(?! of)|\b(?:address|port|host) \?|whom\b|\bguilty\b|\binnocent\b|\bacquit|what was left|"
+    r"\bno bug of the job|would decide|\bwaits behind\b|\bleft the loop\b|\bopen calls?\b|\bstands at\b|\bin a circle\b|\bodd one\b|"
+    r"\ba guess\b|leads? to it\b|was not recorded"
+)
+
+
+def _own_texts(document: Document) -> list[str]:
+    """Return the sentences of a report, without quoted lines."""
+    verdict = document.verdict
+    texts = [document.headline, *document.confidence_why, *document.missing, document.partial.text]
+    texts += [f for h in document.hypotheses[1:] for f in (*h.fits, *h.contradicts, h.would_decide)]
+    if document.page is not None and document.page.waitfor is not None:
+        texts += document.page.waitfor.text
+    if verdict is None:
+        return texts
+    quoted = {e.text for e in verdict.evidence if e.kind in ("log", "exit", "stack")}
+    own = [e.text for e in verdict.evidence if e.text not in quoted]
+    whys = [a.why for a in verdict.alternatives]
+    return [
+        *texts,
+        verdict.title,
+        verdict.summary,
+        *verdict.advice,
+        *own,
+        *whys,
+        *(c.text for c in verdict.collect),
+    ]
+
+
+def no_listed_phrase_appears(document: Document) -> Iterator[str]:
+    """No sentence of ours holds a phrase that no report may hold."""
+    for text in _own_texts(document):
+        if found := NEVER.search(text):
+            yield f"{found[0]!r} in {text!r}"
+
+
 DOCUMENT_RULES: tuple[Callable[[Document], Iterator[str]], ...] = (
     root_is_the_culprit,
     chains_end_at_the_root,
@@ -307,6 +391,10 @@ DOCUMENT_RULES: tuple[Callable[[Document], Iterator[str]], ...] = (
     states_agree,
     nothing_is_told_too_often,
     the_ledger_agrees,
+    possible_and_excluded_are_apart,
+    lengths_hold,
+    all_ranks_are_claimed_of_a_stated_size,
+    no_listed_phrase_appears,
 )
 
 

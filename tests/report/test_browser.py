@@ -240,5 +240,5 @@ def test_pictures_have_titles_and_words_beside_them(browser: Browser, pages: dic
         " document.getElementById(s.getAttribute('aria-labelledby')).textContent.length > 10)"
     )
     assert browser.evaluate(
-        "[...document.querySelectorAll('svg:not([role=img])')].every(s => s.ariaHidden === 'true')"
+        "[...document.querySelectorAll('svg:not([role=img], [role=group])')].every(s => s.ariaHidden === 'true')"
     )

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.report.schema.document import GroupRef
 from tests.report.chromium import PANEL, Browser, press, search, settled
+from tests.report.consistency import ranks_of
 from tests.report.samples import SIZES, document
 
 pytestmark = pytest.mark.browser
@@ -24,10 +26,10 @@ def test_a_link_to_a_rank_opens_its_panel_at_once(
     assert verdict is not None
     rank = verdict.in_call[0]
     browser.evaluate(f"location.hash = '#rank={rank}'")
-    assert settled(browser, f"({PANEL}).includes('Its way to the root')")
+    assert settled(browser, f"({PANEL}).includes('What it is blocked by')")
     assert time.monotonic() - began < 2
     told = browser.evaluate(PANEL)
-    assert f"Rank {rank}" in told and "is in all_" in told and ": the root" in told
+    assert f"Rank {rank}" in told and "is in all_" in told and ": the root cause" in told
     press(browser, "Escape")
     assert browser.evaluate(PANEL) == "" and browser.evaluate("location.hash") == ""
     browser.evaluate("location.hash = '#rank=99999'")
@@ -78,6 +80,40 @@ def test_keys_search_select_and_move(browser: Browser, pages: dict[str, Path]) -
     assert settled(browser, "location.hash === '#rank=202'")
 
 
+def test_enter_opens_the_only_hit_and_back_closes_it(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["hang_16384"])
+    search(browser, "dp71 tp3")
+    assert settled(browser, "document.querySelectorAll('#found button').length === 1")
+    browser.evaluate("document.querySelector('#search').requestSubmit()")
+    assert settled(browser, f"({PANEL}).includes('dp71')")
+    browser.evaluate("history.back()")
+    assert settled(browser, f"({PANEL}) === '' && location.hash === ''")
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("rank", [40, 9473])
+def test_a_panel_lists_collectives_of_the_ranks_own_groups_alone(
+    browser: Browser, pages: dict[str, Path], rank: int
+) -> None:
+    name = "hang_512" if rank < 512 else "hang_16384"
+    browser.open(pages[name])
+    browser.evaluate(f"location.hash = '#rank={rank}'")
+    assert settled(browser, "document.querySelectorAll('#panel table.queue tbody tr').length > 0")
+    listed = set(
+        json.loads(
+            browser.evaluate(
+                "JSON.stringify([...document.querySelectorAll('#panel table.queue tbody tr')].map(r => r.children[3].innerText))"
+            )
+        )
+    )
+    own = {
+        GroupRef(g.name, g.desc).label
+        for g in document(name).groups
+        if rank in (g.ranks if isinstance(g.ranks, tuple) else ranks_of(g.ranks))
+    }
+    assert listed and {label for label in listed if not label.endswith(", one per rank")} <= own
+
+
 @pytest.mark.parametrize("name", SIZES)
 def test_n_and_p_go_from_difference_to_difference(
     browser: Browser, pages: dict[str, Path], name: str
@@ -114,7 +150,7 @@ def test_a_group_dims_the_calls_of_others_and_has_a_panel_and_a_link(
         )
         assert (f"Group {label}" in browser.evaluate(PANEL)) is dimmed
     browser.evaluate(f"location.hash = '#group=' + encodeURIComponent({label!r})")
-    assert settled(browser, f"({PANEL}).includes('How far its ranks came')")
+    assert settled(browser, f"({PANEL}).includes('Last enqueued and completed seq')")
     press(browser, "ArrowRight")
     assert settled(browser, f"!({PANEL}).includes({'Group ' + label!r}) && ({PANEL}).includes('Group ')")
     assert browser.complaints() == []
@@ -126,9 +162,11 @@ def test_a_call_has_a_panel_and_a_link_and_arrows_go_to_the_next(
     browser.open(pages["hang_8"])
     browser.evaluate("document.querySelector('.row.diff').focus()")
     press(browser, "Enter")
-    assert settled(browser, f"({PANEL}).includes('Who made it')")
+    assert settled(browser, f"({PANEL}).includes('Who issued it')")
     told, link = browser.evaluate(PANEL), browser.evaluate("location.hash")
-    assert "seq 40" in told and "rank 3: broadcast" in told and "made and not seen to complete on" in told
+    assert (
+        "seq 40" in told and "rank 3: broadcast" in told and "issued and not known to be completed on" in told
+    )
     press(browser, "ArrowUp")
     assert settled(browser, f"({PANEL}) !== {told!r}")
     assert browser.evaluate("location.hash") != link

@@ -132,11 +132,11 @@ def test_a_page_keeps_to_its_size(name: str) -> None:
 def test_panel_data_holds_every_rank_and_the_way_to_the_root() -> None:
     detail = data_of(page_of("hang_512"), "detail-data")
     assert len(detail["ranks"]) == 512
-    assert detail["ranks"][201]["waits"] == ["rank 201: the root"]
+    assert detail["ranks"][201]["waits"] == ["rank 201: the root cause"]
     way = detail["ranks"][5]["waits"]
-    assert way[0].startswith("rank 5 is in all_gather seq 41") and way[-1] == "rank 201: the root"
+    assert way[0].startswith("rank 5 is in all_gather seq 41") and way[-1] == "rank 201: the root cause"
     queue = detail["queues"][detail["ranks"][201]["queue"]]
-    assert "broadcast" in queue[-1] and "pending" in queue[-1] and "train.py:93" in queue[-1]
+    assert "broadcast" in queue[-1] and "pending" in queue[-1] and "train.py:93" in queue[-1][-1]
 
 
 def test_policy_names_the_style_and_script_of_the_page() -> None:
@@ -186,7 +186,7 @@ def test_hostile_json_cannot_close_its_script() -> None:
 def test_a_picture_without_data_is_left_out_with_a_reason() -> None:
     bare = replace(document("hang_8"), page=None)
     page = render_html(bare)
-    assert "No rank's calls are known" in page and "nobody is seen to wait" in page
+    assert "No collectives are known" in page and "no pending collective is known" in page
 
 
 def test_partial_band_only_where_data_is_partial() -> None:
@@ -283,9 +283,9 @@ def test_the_stacks_of_a_thousand_ranks_are_one_tree_on_the_page_and_in_the_json
         (1, "0-699,701-1023", 1023, "all_reduce"),
     ]
     text = Outline(page_of("stacks_1024")).text
-    tree = " ".join(text[text.index("Where all ranks stand") :].split())
+    tree = " ".join(text[text.index("Where all ranks are") :].split())
     assert "rank 700train.py:7 in load" in tree and "ranks 0-699,701-1023 1,023train.py:12 in step" in tree
-    assert "Where all ranks stand" not in Outline(page_of("hang_8")).text
+    assert "Where all ranks are" not in Outline(page_of("hang_8")).text
 
 
 def test_branches_that_are_not_listed_are_counted() -> None:

@@ -102,7 +102,7 @@ class Stop:
             what = "reported a stall" + (
                 "" if self.seq is not None else " in a collective that no line names"
             )
-        if self.call is not None and self.call.input_sizes:
+        if self.call is not None and self.call.input_sizes and self.call.input_sizes[0][0]:
             what += f" ({counted(self.call.input_sizes[0][0], 'element')})"
         seq = f" seq {self.seq}" if self.seq is not None else ""
         group = f" on group {group_label(*self.group)}" if self.group[0] else ""

@@ -69,6 +69,7 @@ class Page:
     coverage: str
     lists: tuple[tables.Table, ...]
     ranks: tables.Table
+    suspects: frozenset[int]
 
 
 def build_page(document: Document) -> Page:
@@ -110,6 +111,7 @@ def build_page(document: Document) -> Page:
             if table.rows
         ),
         ranks=tables.ranks(document),
+        suspects=frozenset(verdict.suspect_ranks if verdict is not None else ()),
     )
 
 

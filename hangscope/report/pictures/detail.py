@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from hangscope.align.waitgraph import Host
 from hangscope.rankset import compress
 from hangscope.report import told
-from hangscope.report.pictures.call_diff.behaviour import Behaviour
+from hangscope.report.pictures.call_diff.behaviour import Behaviour, Folding
 from hangscope.report.pictures.topology import Mesh
 from hangscope.report.pictures.wait_edges import Drawn
 from hangscope.report.schema.document import FOLD_ABOVE
@@ -20,6 +23,7 @@ _FRAMES, _STEPS, _FILES, _LOGS = 40, 6, 12, 2
 
 def detail(
     subject: Subject,
+    folding: Folding,
     classes: list[Behaviour],
     mesh: Mesh | None,
     steps: dict[Drawn, Drawn],
@@ -27,45 +31,43 @@ def detail(
 ) -> DetailData:
     """Return the detail of every rank, or of every class of ranks in a large job; `steps` lead from node to node to the root."""
     queues = tuple(_queue(subject, b) for b in classes[:QUEUES])
-    queue_of = {rank: i for i, b in enumerate(classes[:QUEUES]) for rank in b.ranks}
     if subject.incident.world_size <= FOLD_ABOVE:
-        rows = [
-            _rank(
-                subject,
-                steps,
-                rank,
-                str(rank),
-                queue_of.get(rank),
-                mesh.label(rank) if mesh is not None else "",
-            )
-            for rank in sorted(subject.incident.ranks)
-        ]
+        placed = {rank: (number, b) for number, b in enumerate(classes) for rank in b.ranks}
+        parts = [([rank], *placed[rank]) for rank in sorted(placed)]
     else:
-        rows = [
-            _rank(subject, steps, b.ranks[0], compress(b.ranks), queue_of.get(b.ranks[0]), "")
-            for b in classes[:RANKS]
-        ]
+        parts = [(b.ranks, number, b) for number, b in enumerate(classes[:RANKS])]
+    rows = []
+    for ranks, number, behaviour in parts:
+        known = number < len(queues)
+        groups = folding.own_groups(behaviour, ranks) if known else ()
+        label = mesh.label(ranks[0]) if mesh is not None and len(ranks) == 1 else ""
+        rows.append(
+            replace(_rank(subject, steps, ranks, label), queue=number if known else None, groups=groups)
+        )
     hosts = map_of.hosts if map_of is not None else ()
     return DetailData(tuple(rows), queues, hosts, map_of.per_host if map_of is not None and hosts else 0)
 
 
-def _rank(
-    subject: Subject, steps: dict[Drawn, Drawn], rank: int, ranks: str, queue: int | None, label: str
-) -> RankDetail:
+def _rank(subject: Subject, steps: dict[Drawn, Drawn], ranks: Sequence[int], label: str) -> RankDetail:
+    """Return what is known of one rank, or of the first of a class, of which only what all have in common is shown."""
+    rank, alone = ranks[0], len(ranks) == 1
     record = subject.incident.ranks[rank]
     stack = record.threads[0][1] if record.threads else ()
     return RankDetail(
-        ranks=ranks,
-        host=record.host if ranks == str(rank) else None,
+        ranks=compress(ranks),
+        host=record.host if alone else None,
         label=label,
         state=subject.role(rank),
         absence=record.absence.value if record.absence is not None else None,
-        waits=_way(subject, steps, rank),
-        queue=queue,
+        waits=(
+            *(() if alone else (f"for example rank {rank}, one of {len(ranks):,}:",)),
+            *_way(subject, steps, rank),
+        ),
+        queue=None,
         stack=tuple(f"{f.file}:{f.line} in {f.name}" for f in stack[:_FRAMES]),
         told=tuple(f"{t.text}  [{t.source}]" for t in told.last_words(subject, rank)),
         log=tuple(line for file, lines in record.log_tails[-_LOGS:] for line in (f"[{file}]", *lines)),
-        files=tuple(record.files[:_FILES]) if ranks == str(rank) else (),
+        files=tuple(record.files[:_FILES]) if alone else (),
     )
 
 
@@ -78,29 +80,23 @@ def _way(subject: Subject, steps: dict[Drawn, Drawn], rank: int) -> tuple[str, .
         if isinstance(at, Host):
             call = subject.first_open(at.rank)
             if after is None and at.rank in subject.culprits:
-                lines.append(f"rank {at.rank}: the root")
+                lines.append(f"rank {at.rank}: the root cause")
             elif call is not None:
                 name = subject.call_name(call.node, at.rank)
                 lines.append(f"rank {at.rank} is in {name}{subject.on_group(call.gid)}")
             elif after is not None:
-                lines.append(f"rank {at.rank} waits, as text tells")
+                lines.append(f"rank {at.rank} is blocked, by its log")
         at = after
     return (*lines[:_STEPS], f"and {len(lines) - _STEPS} more steps") if len(lines) > _STEPS else tuple(lines)
 
 
-def _queue(subject: Subject, behaviour: Behaviour) -> tuple[str, ...]:
-    program = behaviour.program
+def _queue(subject: Subject, behaviour: Behaviour) -> tuple[tuple[str, ...], ...]:
+    """Return the calls of a class: op, sizes, seq, the number of the group among the class's purposes, state and site."""
+    program, purposes = behaviour.program, sorted(behaviour.purposes)
     lines = []
     for row in range(len(program)):
         kind = subject.incident.kinds[int(program.kind[row])]
-        group = subject.label(int(program.gid[row]))
-        parts = (
-            kind.op,
-            sizes_of(kind),
-            f"seq {int(program.seq[row])}",
-            f"group {group}",
-            state_word(int(program.state[row])),
-            site_of(kind),
-        )
-        lines.append(" · ".join(part for part in parts if part))
+        group = purposes.index(int(program.purpose[row]))
+        state = state_word(int(program.state[row]))
+        lines.append((kind.op, sizes_of(kind), str(int(program.seq[row])), str(group), state, site_of(kind)))
     return tuple(lines)

@@ -21,7 +21,8 @@ from hangscope.report.subject import Subject
 
 def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
     """Return the page's data; `source` is where the job's code lies, if the user named it."""
-    classes = Folding(subject).classes()
+    folding = Folding(subject)
+    classes = folding.classes()
     mesh = mesh_of(subject)
     both = sides(subject)
     edges, roots = wait_graph(subject)
@@ -44,5 +45,5 @@ def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
         story=story,
         sides=both,
         snippets=code,
-        detail=detail(subject, classes, mesh, after, ranks),
+        detail=detail(subject, folding, classes, mesh, after, ranks),
     )

@@ -35,9 +35,9 @@ def strip(subject: Subject) -> StripData | None:
             Moment(
                 "stall",
                 str(stalls[0]),
-                f"first of {counted(len(stalls), 'rank')} stalls{tail}"
+                f"first of {counted(len(stalls), 'rank')} blocked{tail}"
                 if len(stalls) > 1
-                else "the rank stalls",
+                else "the rank is blocked",
             )
         )
     for kind, found in (("watchdog", told.watchdogs(subject)), ("end", told.ends(subject))):

@@ -1,4 +1,4 @@
-"""The wait-for picture as sentences, from the victims to the root."""
+"""The wait-for graph as sentences, from the victims to the root cause."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def sentences(
             if awaited.get(node.id)
             else []
         )
-        behind = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
+        earlier = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
         tail = " and ".join(
-            filter(None, (", ".join(for_whom), "stands behind " + ", ".join(behind) if behind else ""))
+            filter(None, (", ".join(for_whom), "is queued after " + ", ".join(earlier) if earlier else ""))
         )
         word = "waits for " if for_whom else ""
         where = f" on {node.group}" if node.group else ""
@@ -36,14 +36,14 @@ def sentences(
         lines.append(
             f"{who}{node.label}{where}, which {word}{tail}."
             if tail
-            else f"{who}{node.label}{where}, which all its members made."
+            else f"{who}{node.label}{where}, which all of its members that were seen have issued."
         )
     left_out = len(lines) - _LINES
-    lines = lines[:_LINES] + ([f"{left_out} more calls."] if left_out > 0 else [])
+    lines = lines[:_LINES] + ([f"{counted(left_out, 'more collective')}."] if left_out > 0 else [])
     verdict = subject.verdict
-    if verdict is not None and verdict.culprit_ranks and verdict.waiting_ranks:
-        explained = f"{verdict.explained} of {counted(len(verdict.waiting_ranks), 'waiting rank')}"
-        lines.append(f"Root: {ranks_phrase(verdict.culprit_ranks)}, which explains {explained}.")
+    if verdict is not None and verdict.culprit_ranks and verdict.explained:
+        explained = f"{verdict.explained} of {counted(len(verdict.waiting_ranks), 'blocked rank')}"
+        lines.append(f"Root cause: {ranks_phrase(verdict.culprit_ranks)}, which accounts for {explained}.")
     return tuple(lines)
 
 

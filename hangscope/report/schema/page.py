@@ -9,7 +9,7 @@ from hangscope.report.schema.stories import SidePart, Snippet, Story
 
 @dataclass(frozen=True, slots=True)
 class RankDetail:
-    """What the side panel shows of one rank, or of a class of them. `queue` is an index into the queues."""
+    """What the side panel shows of one rank, or of a class of them. `queue` is an index into the queues, whose calls name `groups` by number."""
 
     ranks: str
     host: str | None
@@ -22,17 +22,18 @@ class RankDetail:
     told: tuple[str, ...]
     files: tuple[str, ...]
     log: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DetailData:
-    """The side panel's data; each queue is a list of calls as text, oldest first.
+    """The side panel's data; each queue is a list of calls, oldest first: op, sizes, seq, number of the group, state and site.
 
     `hosts` with `per_host` ranks each, in order, where ranks fill host after host.
     """
 
     ranks: tuple[RankDetail, ...] = ()
-    queues: tuple[tuple[str, ...], ...] = ()
+    queues: tuple[tuple[tuple[str, ...], ...], ...] = ()
     hosts: tuple[str, ...] = ()
     per_host: int = 0
 

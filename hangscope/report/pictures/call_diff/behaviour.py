@@ -8,6 +8,7 @@ one role in different groups fold together. Costs a few array operations per ran
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,19 @@ class Folding:
             alike[recorded] = found.setdefault(key, Behaviour([], role, program))
             alike[recorded].ranks.append(rank)
         return sorted(found.values(), key=lambda b: (b.role != "culprit", -len(b.ranks), b.ranks[0]))
+
+    def own_groups(self, behaviour: Behaviour, ranks: Sequence[int]) -> tuple[str, ...]:
+        """Return, for each purpose of a class in ascending order, the group that these ranks of it are in; where they differ, its purpose."""
+        labels: dict[int, set[str]] = {purpose: set() for purpose in sorted(behaviour.purposes)}
+        descriptions = {number: desc for (desc, _, _), number in self._purpose.items()}
+        for rank in ranks:
+            for gid, purpose in self._purposes(self.subject.incident.ranks[rank]).items():
+                if purpose in labels:
+                    labels[purpose].add(self.subject.label(gid))
+        return tuple(
+            found.pop() if len(found) == 1 else f"{descriptions[purpose] or 'group'}, one per rank"
+            for purpose, found in labels.items()
+        )
 
     def _recorded(self, record: RankRecord) -> list[Any]:
         """Return a rank's last calls as they were recorded, group by group; enqueue numbers relative to its last."""
