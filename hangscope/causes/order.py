@@ -65,7 +65,8 @@ def crossed_groups(case: Case) -> Match | None:
     """A rank that entered another group first than its pattern, and its peers, call for."""
     finding, change = case.finding, case.finding.change
     circle = finding.circle is not None and finding.circle.kind == "cycle"
-    if not isinstance(finding, Different) or not (circle or (change.swapped and change.elsewhere)):
+    by_role = change.votes > 1 and change.elsewhere and (change.swapped or change.last_word)
+    if not isinstance(finding, Different) or not (circle or by_role):
         return None
     by_pattern = 0 < len(change.skipped) <= 2 and (change.swapped or change.last_word)
     if not by_pattern and not _entered_first(case):

@@ -19,6 +19,8 @@ def unpaired(case: Case) -> Match | None:
     pair = finding.stuck.pair
     if (facing := _do_not_meet(case)) is not None or not isinstance(finding, Unpaired):
         return facing
+    if finding.change.votes > 1 and finding.change.skipped:
+        return _left_out(case)
     if pair is None:
         return _somewhere(case)
     if pair.send is not None and pair.recv is not None:
@@ -56,6 +58,24 @@ def unpaired(case: Case) -> Match | None:
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
         evidence=[*strayed, unmatched],
+    )
+
+
+def _left_out(case: Case) -> Match:
+    """Return the answer for ranks that skipped a send or receive which the ranks of their role issued at that place."""
+    finding, change = case.finding, case.finding.change
+    rank, call = finding.culprits[0], change.skipped[0]
+    wanted = _peered(case, rank, call)
+    shown = f"{change.votes} ranks of the same role issued {wanted} before {describe(finding.own.kind)}"
+    return answer(
+        "p2p_mismatch",
+        finding.culprits,
+        f"{who(finding.culprits)} skipped {wanted}, which {change.votes} ranks of the same role issued at that place",
+        *_schedules(rank),
+        strength=2 if change.proven else 1,
+        frame=case.frame_of(call),
+        frame_rank=rank,
+        evidence=[case.recorded(rank, f"{shown}; rank {rank} did not")],
     )
 
 

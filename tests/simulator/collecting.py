@@ -97,7 +97,19 @@ def _clocks_apart(left: Remains, rng: random.Random) -> Kept:
 def _one_node(left: Remains, rng: random.Random) -> Kept:
     """Keep one host's files; its launcher's too, which under srun lies on the first host."""
     layout = left.job.layout
-    host = rng.randrange(layout.world_size // layout.per_host)
+    return _host_alone(left, rng.randrange(layout.world_size // layout.per_host))
+
+
+def _another_node(left: Remains, rng: random.Random) -> Kept:
+    """Keep the files of one host that none of the culprits ran on, where there is one."""
+    layout, guilty = left.job.layout, set(left.job.truth.culprits)
+    hosts = range(layout.world_size // layout.per_host)
+    others = [h for h in hosts if guilty.isdisjoint(range(h * layout.per_host, (h + 1) * layout.per_host))]
+    return _host_alone(left, rng.choice(others or list(hosts)))
+
+
+def _host_alone(left: Remains, host: int) -> Kept:
+    layout = left.job.layout
     name = layout.host(host * layout.per_host)
     elsewhere = frozenset(rank for rank in range(layout.world_size) if layout.host(rank) != name)
     own = {f"launcher_{name}.log"} | ({"slurm.out"} if host == 0 else set())
@@ -107,7 +119,16 @@ def _one_node(left: Remains, rng: random.Random) -> Kept:
 def _some_early(left: Remains, rng: random.Random) -> Kept:
     """Let a quarter of the dumps be taken while the job still moved: milliseconds to seconds before its halt."""
     ranks = sorted(left.full.dumps)
-    early = rng.sample(ranks, (len(ranks) + 3) // 4)
+    return _taken_early(left, rng, rng.sample(ranks, (len(ranks) + 3) // 4))
+
+
+def _a_pipeline_early(left: Remains, rng: random.Random) -> Kept:
+    """Let dumps of some ranks of one replica (a pipeline, where the job has them) be taken while the job still moved."""
+    replica = sorted(left.full.dumps.intersection(rng.choice(left.job.layout.replicas)))
+    return _taken_early(left, rng, rng.sample(replica, (len(replica) + 1) // 2))
+
+
+def _taken_early(left: Remains, rng: random.Random, early: list[int]) -> Kept:
     by = 10 ** rng.uniform(-2.5, 0.7)
     end = {rank: left.full.taken.get(rank, left.outcome.last) for rank in early}
     taken = {rank: max(0.1, end[rank] - by * rng.uniform(0.5, 1)) for rank in early}
@@ -159,6 +180,8 @@ WAYS: dict[str, Way] = {
     "hosts ±3 s apart": _clocks_apart,
     "one node only": _one_node,
     "a quarter of the dumps early": _some_early,
+    "one node, the culprit elsewhere": _another_node,
+    "some of a pipeline early": _a_pipeline_early,
     "cancelled a minute after the freeze": _cancelled,
     "mixed losses": _mixed,
 }

@@ -95,23 +95,27 @@ def _finding(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> Diffe
     programs, rank = aligned.programs, d.ranks[0]
     gid, seq, kind, _ = programs.call(rank, d.row)
     stuck = _stuck(aligned, d, culprits)
-    skipped = _kinds(aligned, d.peer, d.edit.peers)
+    lost = d.row == 0 and any(q.overwritten for q in aligned.incident.ranks[rank].queues.values())
+    skipped = (
+        _kinds(aligned, d.peer, d.edit.peers) if not lost else ()
+    )  # what differs is older than what was kept
     elsewhere = stuck.view is not None and stuck.view.group.gid != gid
     change = Change(
         skipped=skipped if d.edit.how is not How.REPLACED else (),
-        added=_kinds(aligned, rank, d.edit.own) if d.edit.how is How.ADDED else (),
+        added=_kinds(aligned, rank, d.edit.own) if d.edit.how is How.ADDED and not lost else (),
         swapped=d.edit.how is How.SWAPPED,
         last_word=d.row == len(programs.of(rank).tokens) - 1,
         elsewhere=elsewhere,
         before=tuple(programs.before(d.peer, d.peer_row)),
         votes=d.votes,
-        matched=d.edit.matched,
+        matched=d.edit.matched if not lost else 0,
     )
     own = OwnCall(kind, seq, gid if elsewhere else None)
-    halves = [n for n in aligned.graph.pairs if aligned.missing_half(n) in culprits]
-    if skipped and not change.swapped and all(call.is_p2p for call in skipped) and halves:
-        node = min(halves, key=aligned.when)
-        return Unpaired(culprits, aligned.stuck_in(node, culprits), own, change)
+    if d.edit.how is How.LEFT_OUT and skipped and skipped[0].is_p2p:
+        halves = [n for n in aligned.graph.pairs if aligned.missing_half(n) in culprits]
+        if halves:
+            stuck = aligned.stuck_in(min(halves, key=aligned.when), culprits)
+        return Unpaired(culprits, stuck, own, change)
     return Different(culprits, stuck, own, change)
 
 

@@ -47,6 +47,8 @@ FAULTS: dict[str, tuple[Injection, tuple[str, ...]]] = {
     "other_buckets": (mismatches.other_buckets, _BUCKETS),
     "other_model": (mismatches.other_model, ("ddp",)),
     "other_order": (mismatches.other_order, _MANY),
+    "other_order_in_pairs": (mismatches.other_order_in_pairs, _MANY),
+    "skipped_send": (mismatches.skipped_send, ("megatron",)),
     "lost_half": (mismatches.lost_half, ("megatron", "context")),
     "gpu_stall": (outside.gpu_stall, KINDS),
     "network_stall": (outside.network_stall, KINDS),

@@ -123,7 +123,20 @@ def _params_differ(job: Job, odd: int, common: int, other: int) -> None:
 
 def other_order(job: Job) -> None:
     """Every rank averages over a sub-group and over the world; one does it once in the other order."""
-    role, victim = job.sub_group_role, job.pick_rank()
+    _swap_once(job, job.sub_group_role)
+
+
+def other_order_in_pairs(job: Job) -> None:
+    """As `other_order`, between data-parallel groups of two and a world of 16 or 32 ranks: only sibling groups have a majority."""
+    role = next((role for role in ("dp", "edp", "replicate") if role in job.layout.roles), "")
+    pairs = role and all(len(group.ranks) == 2 for group in job.layout.roles[role].values())
+    if not pairs or job.layout.world_size not in (16, 24, 32):
+        raise Unsuitable
+    _swap_once(job, role)
+
+
+def _swap_once(job: Job, role: str) -> None:
+    victim = job.pick_rank()
     waits = job.rng.random() < 0.4
     at = job.pick_step()
     if (at[1] + 1) % job.plan.log_every:
@@ -139,6 +152,23 @@ def other_order(job: Job) -> None:
                 pair.insert(1, Sync(call.where, job.source.at("metrics")))
             job.programs[rank][place : place + 1] = pair
     job.blame([victim], "collective_order_mismatch")
+
+
+def skipped_send(job: Job) -> None:
+    """A rank leaves out one send in the middle of a step and goes on; other pipelines run side by side."""
+    rank = job.pick_rank()
+    epoch, step = job.pick_step()
+    program = job.programs[rank]
+    sends = [
+        (place, item)
+        for place in job.within(rank, epoch, step)
+        if isinstance(item := program[place], Call) and item.op == "send"
+    ][1:-1]
+    siblings = len({tuple(group.ranks) for group in job.layout.roles.get("pp", {}).values()})
+    if not sends or siblings < 3:
+        raise Unsuitable
+    del program[job.rng.choice(sends)[0]]
+    job.blame([rank], "p2p_mismatch")
 
 
 def lost_half(job: Job) -> None:
