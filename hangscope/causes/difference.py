@@ -127,6 +127,11 @@ class Difference:
             return False  # the call that all have just made, once more: one too many before shifted it
         return self._made_per_epoch(self.own)
 
+    @property
+    def peer_ends_epochs(self) -> bool:
+        """Return whether the others wait in a call that everybody makes when an epoch is over."""
+        return self._made_per_epoch(self.peer)
+
     def _made_per_epoch(self, kind: CallKind | None) -> bool:
         """Return whether a call ended each round of a loop before: every call between two of it was made at least twice.
 

@@ -24,12 +24,14 @@ def one_sided_call(case: Case) -> Match | None:
     culprits, edited = finding.culprits, finding.change.edit is not None
     made, theirs, usual = describe(d.own), describe(d.peer), d.times_before(d.own)
     skips = d.steps.skips
-    strength = 0
+    strength, rivals = 0, list[tuple[str, str]]()
     if isinstance(finding, Extra):
         strength, what = int(not finding.tie), f"issued {made}, which the others did not issue"
     elif d.skipped and (edited or usual):
         # Who leaves out a whole step may have left the loop.
         strength = 2 if edited or d.skipped_part_of_a_step or not d.period else 1
+        if d.peer_ends_epochs:
+            strength, rivals = 0, [("uneven_loader", "one more batch leaves the same record")]
         what = f"skipped {_several(d.skipped)} and went on"
     elif d.too_soon and usual:
         strength, what = 1, f"issued {made} steps before it was due"
@@ -61,7 +63,7 @@ def one_sided_call(case: Case) -> Match | None:
         "Every rank must issue each collective of a step, or none.",
         strength=2 if skips else strength,
         evidence=map(of_odd_line, skips[:2]),
-        rivals=[order] if crossed else (),
+        rivals=[*rivals, order] if crossed else rivals,
         frame=case.frame_of(odd),
     )
 
