@@ -128,7 +128,7 @@ def _headline(analysis: Analysis) -> str:
 
 def _partial(incident: Incident) -> Partial:
     missing = [r for r, record in sorted(incident.ranks.items()) if record.dump_file is None]
-    dumped = tuple(r for r in sorted(incident.ranks) if r not in set(missing))
+    dumped = tuple(r for r, record in sorted(incident.ranks.items()) if record.dump_file is not None)
     size = incident.world_size if incident.size_stated else None
     if not missing:
         text = f"dumps of all {size} ranks" if size else Scope(dumped, None).phrase("dumps")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from math import inf
 
+from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.explain.statements.statements import (
     CLOCK_SKEW,
@@ -72,12 +73,32 @@ _FAULTS: tuple[tuple[type[Event], str], ...] = (
 
 def own_deaths(statements: Statements) -> list[Death]:
     """Return the ranks' own deaths, by rank; of a rank that shows consequences alone there is none."""
-    answered, killed = _sweeps(statements)
-    found = (_own_death(rank, statements, answered, killed) for rank in sorted(statements.of_rank))
+    job = _Job.of(statements)
+    found = (_own_death(rank, statements, job) for rank in sorted(statements.of_rank))
     return [death for death in found if death is not None]
 
 
-def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: list[Exit]) -> Death | None:
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What the ends of all ranks together say, found once: exits are told apart by their identity."""
+
+    answered: frozenset[int]
+    killed: frozenset[int]
+    refused: list[NcclWarn]  # NCCL got no memory
+    reported: list[Exit]  # by launchers that report the first failure alone
+
+    @classmethod
+    def of(cls, statements: Statements) -> _Job:
+        answered, killed = _sweeps(statements)
+        return cls(
+            frozenset(map(id, answered)),
+            frozenset(map(id, killed)),
+            [e for e in statements.all(NcclWarn) if e.fault == "oom" and e.tier == 1],
+            [e for e in statements.all(Exit) if e.via in _OF_THE_FIRST and e.code not in _CLEANUPS],
+        )
+
+
+def _own_death(rank: int, statements: Statements, job: _Job) -> Death | None:
     own = [
         # a traceback that breaks off need not have ended anything
         e
@@ -88,15 +109,14 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
     for kind, how in _FAULTS:
         for fault in _not_survived(rank, kind, statements)[:1]:
             return Death(rank, how, fault, 4, frame, exception)
-    refused = [e for e in statements.all(NcclWarn) if e.fault == "oom" and e.tier == 1]
-    if {e.rank for e in refused} == {rank}:  # where it is more than one nobody knows who was first
-        return Death(rank, "got no GPU memory for NCCL's buffers", refused[0], 4, frame, exception)
+    if job.refused and {e.rank for e in job.refused} == {rank}:  # of several nobody knows who was first
+        return Death(rank, "got no GPU memory for NCCL's buffers", job.refused[0], 4, frame, exception)
     if own:
         return Death(rank, f"raised {exception or 'an exception'}", own[0], 3, frame, exception)
     end = statements.exits.get(rank)
-    if end is not None and end in killed:
+    if id(end) in job.killed:
         return None
-    if end is not None and end.code > 0 and end in answered:
+    if end is not None and end.code > 0 and id(end) in job.answered:
         return Death(rank, f"ended with exit code {end.code}", end, 3)
     aborting = bool(statements.of(rank, *_ABORTING))
     if end is not None and (end.code < 0 or end.code > 128):
@@ -116,9 +136,8 @@ def _own_death(rank: int, statements: Statements, answered: list[Exit], killed: 
         told = next((e.what for e in statements.of(rank, Terminate)), "")
         return Death(rank, f"ended with {told}" if told else "died without printing an error", died, 3)
     # Composer ends all others with SIGTERM; torch's own tests tell of those that failed alone, mpirun of the first
-    told_of = [e for e in statements.all(Exit) if e.via in _OF_THE_FIRST and e.code not in _CLEANUPS]
-    if told_of and told_of == [end] and not aborting:
-        return Death(rank, f"ended with exit code {told_of[0].code}", told_of[0], 3)
+    if len(job.reported) == 1 and job.reported == [end] and not aborting:
+        return Death(rank, f"ended with exit code {job.reported[0].code}", job.reported[0], 3)
     for full in _not_survived(rank, DiskFull, statements)[:1]:
         return Death(rank, "ran out of disk space", full, 2)
     return None
@@ -177,7 +196,7 @@ def _unheard_abort(rank: int, statements: Statements) -> bool:
     """
     said = (e for events in statements.of_rank[rank].values() for e in events)
     heard = any(not e.by_launcher and not isinstance(e, Progress | Printed) for e in said)
-    return not heard and bool(statements.all(*WAITED))
+    return not heard and statements.any_of(*WAITED)
 
 
 def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> list[AnyEvent]:
@@ -185,9 +204,8 @@ def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> li
 
     A traceback of a library's frames alone was printed by that library, which caught the error.
     """
-    well = not statements.all(
-        *WAITED
-    )  # else "done" may be the word of a handler, behind which the others still wait
+    # with a timeout "done" may come from a handler, while the others still wait
+    well = not statements.any_of(*WAITED)
     told = (e for e in statements.of(rank, Progress) if not e.leaving)
     steps = [e for e in told if e.step is not None or (well and e.over)]
     waited = [e for e in statements.of(rank, RankException) if e.symptom]

@@ -83,6 +83,10 @@ class Statements:
         """Return the events of these kinds, kind by kind in input order."""
         return [e for kind in kinds for e in self.kinds.get(kind, ()) if isinstance(e, kind)]
 
+    def any_of(self, *kinds: type[Event]) -> bool:
+        """Whether there is an event of these kinds."""
+        return any(self.kinds.get(kind) for kind in kinds)
+
     def of(self, rank: int, *kinds: type[AnyEvent]) -> list[AnyEvent]:
         """Return one rank's events of these kinds in input order."""
         by_kind = self.of_rank.get(rank, {})
@@ -102,7 +106,7 @@ class Statements:
     @property
     def of_trouble(self) -> bool:
         """Return whether text tells of errors, timeouts or ends."""
-        return any(self.kinds.get(kind) for kind in _TROUBLE)
+        return self.any_of(*_TROUBLE)
 
     @property
     def symptoms(self) -> frozenset[int]:

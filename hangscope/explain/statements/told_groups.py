@@ -21,6 +21,7 @@ class ToldGroups:
     def __init__(self, incident: Incident, statements: Statements, table: Iterable[Key]) -> None:
         self.all = list(incident.groups)
         self._by_name: dict[str, list[Group]] = defaultdict(list)
+        self._sets: dict[int, tuple[tuple[int, ...], frozenset[int]]] = {}
         for group in incident.groups:
             self._by_name[group.name].append(group)
         told: dict[str, dict[int, int]] = defaultdict(dict)
@@ -54,10 +55,17 @@ class ToldGroups:
                 if set(group.ranks) <= set(ranks):
                     self.all[group.gid] = self._by_name[name][-1] = replace(group, ranks=ranks)
 
+    def _members(self, group: Group) -> frozenset[int]:
+        ranks, members = self._sets.get(group.gid, ((), frozenset()))
+        if ranks is not group.ranks:
+            members = frozenset(group.ranks)
+            self._sets[group.gid] = group.ranks, members
+        return members
+
     def gid(self, key: Key) -> int | None:
         """Return the one group of a name that a rank is in, or None."""
         rank, name = key
-        fitting = [g for g in self._by_name[name] if rank in g.ranks]
+        fitting = [g for g in self._by_name[name] if rank in self._members(g)]
         return fitting[0].gid if len(fitting) == 1 else None
 
 

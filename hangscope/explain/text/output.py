@@ -55,8 +55,9 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
     """
     lost, ranks = _lost_a_peer(statements), incident.ranks
     not_here = beyond_the_text(incident, statements) | without_a_log(incident, statements)
-    failed = sorted(lost | statements.symptoms | statements.ranks(*WAITED, *_INVOLVED))
-    quiet = tuple(r for r in sorted(ranks) if r not in failed and r not in not_here)
+    involved = lost | statements.symptoms | statements.ranks(*WAITED, *_INVOLVED)
+    failed = sorted(involved)
+    quiet = tuple(r for r in sorted(ranks) if r not in involved and r not in not_here)
     if not quiet or len(quiet) > len(failed):
         return None
     if not_here and (len(quiet) > 1 or len(failed) <= _PEERS or not ranks[quiet[0]].files):
