@@ -79,11 +79,14 @@ class Disk:
     shim: Path | None
 
     def kill(self, pid: int) -> None:
-        """Kill the watcher."""
-        with suppress(OSError, IndexError):
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            is_watcher = [c for c in children if b"live.watch" in Path(f"/proc/{c}/cmdline").read_bytes()]
-            os.kill(int(is_watcher[0]), signal.SIGKILL)
+        """Kill the watcher, as soon as there is one."""
+        deadline = time.monotonic() + 10.0
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                    if b"live.watch" in Path(f"/proc/{child}/cmdline").read_bytes():
+                        return os.kill(int(child), signal.SIGKILL)
+            time.sleep(0.02)
 
     def remove(self, _: int) -> None:
         """Remove the folder."""
@@ -143,7 +146,7 @@ def run_job(
     """Run one job alone and watched; return its launcher and fault, whether both ended alike, and whether nothing was left."""
     launcher, fault = dice.choice(list(LAUNCHERS)), dice.choice(list(FAULTS))
     command = LAUNCHERS[launcher](dice.choice([0, 0, 3]))
-    moment = dice.uniform(0.0, STEPS * STEP + 1.0)
+    share, moment = dice.random(), 0.0  # of the time that the job takes alone
     ends = []
     for kind in ("alone", "watched"):
         folder = work / f"{number}-{kind}"
@@ -156,9 +159,11 @@ def run_job(
             subprocess.run(
                 ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "none", str(disk.path)], check=True
             )
+        began = time.monotonic()
         try:
             ends.append(_run_once(folder, disk, command, fault if kind == "watched" else "", moment))
         finally:
+            moment = share * (time.monotonic() - began)
             left = _left_in(folder)
             if own_disks:
                 subprocess.run(["umount", "-l", str(disk.path)], check=False)

@@ -83,3 +83,17 @@ def test_a_disk_that_hangs_holds_up_no_print(tmp_path: Path, environment: dict[s
         os.mkfifo(tmp_path / "left" / "logs" / "restart_0" / f"rank_0.{kind}")
     done = run_as_rank(tmp_path, environment, program)
     assert done.returncode == 0 and done.stdout.endswith("x\nend\n"), done.stderr
+
+
+def test_each_attempt_of_torchrun_has_its_own_dumps(tmp_path: Path, environment: dict[str, str]) -> None:
+    program = (
+        "import os, time\nname = os.environ['TORCH_FR_DUMP_TEMP_FILE']\n"
+        "while not os.path.isdir(os.path.dirname(name)): time.sleep(0.05)\nprint(name)\n"
+    )
+    bare = {k: v for k, v in environment.items() if not k.startswith("TORCH")}
+    for restart in ("", "restart_2/"):
+        counts = {"TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_MAX_RESTARTS": "3"} if restart else {}
+        place = tmp_path / f"of{restart.rstrip('/')}"
+        place.mkdir()
+        done = run_as_rank(place, bare | counts, program)
+        assert f"/left/dumps/{restart}comm_lib_trace_rank_\n" in done.stdout, done.stderr

@@ -75,6 +75,7 @@ class Agent:
             self.rank = None
         self.listen()
         if not self.worker:
+            self.move_dumps()
             self.copy_output()
             self.record_exception()
             self.watch()
@@ -119,6 +120,8 @@ class Agent:
                 self.stop()
                 return
             self.asked = self.trigger_time()
+            if self.rank is not None:
+                os.makedirs(os.path.join(self.folder, self.of_attempt("dumps")), mode=0o700, exist_ok=True)
         except Exception:
             return self.stop()
         looked = -INTERVAL
@@ -175,6 +178,13 @@ class Agent:
         """Return a folder for what a rank writes unasked, one for each attempt where torchrun may restart the ranks."""
         restarts = number(os.environ.get("TORCHELASTIC_MAX_RESTARTS")) or 0
         return os.path.join(where, "restart_%d" % self.restart) if restarts else where
+
+    def move_dumps(self) -> None:
+        """Have torch, which the program has not loaded yet, write the dumps of each attempt into a folder of their own."""
+        dumps, own = (os.path.join(self.folder, name, "") for name in ("dumps", self.of_attempt("dumps")))
+        for name, value in list(os.environ.items()) if own != dumps and self.rank is not None else ():
+            if value.startswith(dumps) and "/" not in value[len(dumps) :]:
+                os.environ[name] = own + value[len(dumps) :]
 
     def leave(self, where: str) -> List[str]:
         """Write this process's stacks and its recorder, and return the files."""
