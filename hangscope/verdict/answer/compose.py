@@ -70,6 +70,10 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
     if own and (not nexts or not main.next):
         tail = [*means, *verdict.advice[:1]]
     suspects = (verdict.suspect_ranks if own else ()) or main.suspects
+    steps = [*(verdict.advice if own else ()), *(sentence_case(item.text) for item in nexts)]
+    if not _pasted(case):  # a job's own folder: what was not recorded can be recorded next time
+        nexts = [*nexts, *verdict.collect]
+        steps = [*steps[:2], *(text for text in verdict.advice if text not in steps)]
     summary = verdict.summary if own else as_sentence(fitting([main.shows], SUMMARY - 1))
     return replace(
         verdict,
@@ -78,8 +82,13 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
         explanation=_paragraph([_course(case, facts)], facts, tail),
         suspect_ranks=tuple(sorted({*verdict.culprit_ranks, *suspects})),
         collect=nexts or verdict.collect,
-        advice=[*(verdict.advice if own else ()), *(sentence_case(item.text) for item in nexts)][:3],
+        advice=steps[:3],
     )
+
+
+def _pasted(case: Case) -> bool:
+    """Return whether the text is one excerpt, and not what a job left in files of its own."""
+    return len({e.file for events in case.statements.kinds.values() for e in events}) < 2
 
 
 def _course(case: Case, facts: Sequence[str]) -> str:

@@ -145,7 +145,7 @@ def _status(case: Case, wait: Wait) -> str:
     done = "nothing" if e.last_completed < 0 else str(e.last_completed)
     started = f", started {e.last_started}" if e.last_started is not None and e.last_started >= 0 else ""
     flying = e.last_enqueued - max(e.last_completed, 0)
-    calls = f", {flying} calls in flight" if flying > 1 else ""
+    calls = f", {flying} collectives in flight" if flying > 1 else ""
     return f"; it had enqueued {e.last_enqueued}{started} and completed {done}{calls}"
 
 
