@@ -80,7 +80,7 @@ class Case:
 
     def stack_of(self, kind: CallKind | None, ranks: Iterable[int]) -> Stack:
         """Return where a call was made: its frames, or the stack or traceback of the first of `ranks` that stands in a call."""
-        if kind is not None and (kind.stack or not self.from_text):
+        if kind is not None and (kind.stack or (self.frames_recorded and not self.from_text)):
             return kind.stack
         stood = (self.statements.whereabouts.get(rank) for rank in ranks)
         return next((where.stack for where in stood if where is not None and where.inside), ())
@@ -113,7 +113,8 @@ class Match:
 
     `strength` is 2 (the facts leave no other reading), 1 (the usual reading) or 0 (a guess that the report marks as such).
     `api` is the library call that the user wrote; `stack` where the
-    culprits made their odd call, where the finding does not hold it; `rivals` are (cause, why) that the same evidence allows.
+    culprits made their odd call, where the finding does not hold it; `rivals` are (cause, why) that the same evidence allows;
+    `suspects` must contain the culprit where nobody is named.
     """
 
     cause: str
@@ -128,6 +129,7 @@ class Match:
     stack: Stack = ()
     rivals: list[tuple[str, str]] = field(default_factory=list)
     api: str | None = None
+    suspects: tuple[int, ...] = ()
 
 
 Rule = Callable[[Case], "Match | None"]
@@ -145,11 +147,12 @@ def answer(
     frame_rank: int | None = None,
     stack: Stack = (),
     rivals: Iterable[tuple[str, str]] = (),
+    suspects: Iterable[int] = (),
 ) -> Match:
     """Return a match, with what to do behind its reason, and with lines among its evidence quoted."""
     facts = [quote(item) if isinstance(item, Event) else item for item in evidence]
     given = (tuple(culprits), why, strength, category, facts, [*advice], frame, frame_rank, stack)
-    return Match(cause, *given, [*rivals])
+    return Match(cause, *given, [*rivals], suspects=tuple(suspects))
 
 
 def who(ranks: Iterable[int], nobody: str = "some ranks") -> str:

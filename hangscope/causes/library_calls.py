@@ -71,6 +71,12 @@ def _in_a_librarys_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str
         return None
     if own.kind in _CONDITIONAL and own.stage not in _BEHIND and in_step:
         return _ALONE, f"{who(culprits)} alone called {own.api} inside {loop}", 1
+    if own.stage in _BEHIND and in_step and d.steps.mid_epoch:
+        return (
+            _ALONE,
+            f"{who(culprits)} alone came to the {own.stage} of {loop}, in the middle of an epoch",
+            1,
+        )
     if own.stage in _BEHIND and in_step:
         why = f"{who(culprits)} reached the {own.stage} of {loop} while the others are still in a step"
         return "uneven_loader", why, 1

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.causes.case import Case, Match, answer, at, quote, who
+from hangscope.causes.case import Case, Match, answer, at, of_odd_line, quote, who
 from hangscope.causes.difference import MET, Difference
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
+from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs
+from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import CallKind
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -18,9 +21,7 @@ from hangscope.rankset import agree, ranks_phrase
 
 _FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
 ROOTED = (*_FROM, "gather", "reduce", "gather_object")
-_SIZES = {8: "Double Long", 4: "Float Int", 2: "Half BFloat16 Short", 1: "Byte Char Bool"}
 _FEW_BYTES = 64  # of a flag, a loss or some counts
-_BYTES = {name: size for size, names in _SIZES.items() for name in names.split()}
 
 
 def describe(kind: CallKind | None) -> str:
@@ -85,12 +86,15 @@ def other_arguments(case: Case) -> Match | None:
 def received_sizes(case: Case) -> Match | None:
     """Gloo received more bytes than it expected, from a job without any other record of the calls."""
     events = case.statements.all(GlooSizeMismatch)
-    if not events or not isinstance(case.finding, Nothing | Unseen):
+    guessed = case.from_text and case.finding.guess
+    if not events or not (isinstance(case.finding, Nothing | Unseen) or guessed):
         return None
-    other = _in_another_call(case, events)
-    culprits = other or case.finding.culprits
+    pairs = aborted_pairs(case.incident, case.statements)
+    alone, other = _told_by_lines(case, pairs), _in_another_call(case, pairs)
+    odd = sorted({odd.ranks[0] for odd in alone}) or other
+    culprits = odd or sorted({pair.receiver for pair in _against_all(case, pairs)})
     # Every message differs from its buffer by the factor between two element types.
-    types = not other and all(e.expected and e.received / e.expected in (2, 4, 8) for e in events)
+    types = not odd and all(e.expected and e.received / e.expected in (2, 4, 8) for e in events)
     cause, whose = (
         "shape_mismatch",
         f"the buffer of {who(culprits, 'a rank')} does not match what the others sent",
@@ -101,10 +105,16 @@ def received_sizes(case: Case) -> Match | None:
     )
     if types:
         rival = ("dtype_mismatch", "another element type would give these sizes as well")
-    elif other:
+    elif alone:
+        cause, whose = (
+            "rank_conditional_collective",
+            f"{who(odd)} alone printed a line before it met a peer in a different collective",
+        )
+        rival = ("gradient_sync_mismatch", "a skipped backward pass leaves the same sizes")
+    elif odd:
         cause, whose = (
             "collective_mismatch",
-            f"{who(other)} {agree(other, 'was', 'were')} in a different collective than the others",
+            f"{who(odd)} {agree(odd, 'was', 'were')} in a different collective than the others",
         )
         rival = ("rank_conditional_collective", "no line shows which collective it was")
     return answer(
@@ -113,31 +123,59 @@ def received_sizes(case: Case) -> Match | None:
         f"{whose}: gloo received a message of the wrong size",
         "The process that gloo aborted is the receiver and may be a victim: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which prints the collective of each rank.",
         strength=0 if types or not culprits else 1,
-        evidence=received(case),
+        evidence=[*map(of_odd_line, alone), *map(_met, pairs), *received(case)],
         rivals=[rival],
+        suspects=sorted({rank for pair in pairs for rank in pair.ranks}) if not culprits else (),
     )
 
 
-def _in_another_call(case: Case, events: list[GlooSizeMismatch]) -> list[int]:
-    """Return the ranks whose own buffer holds no part of the call that the others wait in: too much or too little for its size.
+def _met(pair: AbortedPair) -> Evidence:
+    """Return who met whom in an aborted receive, as their sizes tell."""
+    own, theirs = (
+        f" ({describe(kinds[0])})" if len(set(map(describe, kinds))) == 1 else ""
+        for kinds in (pair.wanted, pair.sent)
+    )
+    text = f"rank {pair.receiver} expected {pair.event.expected} bytes{own} and got {pair.event.received}{theirs} from {who(pair.senders)}"
+    return quote(pair.event, text)
 
-    gloo sends a buffer in parts: at least a part for each member, and two in flight. Where the call is known by one line of
-    the user's alone, at which all others wait, a few numbers are no part of the tensor that one rank got instead.
+
+def _told_by_lines(case: Case, pairs: Sequence[AbortedPair]) -> list[OddLine]:
+    """Return the telling lines that one rank alone printed, where it is the only such rank and one of those that met."""
+    lines = [o for o in case.statements.odd_lines if o.telling and len(o.ranks) == 1]
+    met = {rank for pair in pairs for rank in pair.ranks}
+    return lines if len({o.ranks for o in lines}) == 1 and met.issuperset(lines[0].ranks) else []
+
+
+def _in_another_call(case: Case, pairs: Sequence[AbortedPair]) -> list[int]:
+    """Return the aborted ranks whose own buffer is no part of the call that several others, their senders among them, were seen in.
+
+    Where that call is known by one line of the user's alone, at which all others wait, a few bytes are no part of the tensor
+    that one rank got instead.
     """
-    kind, ranks, stood = case.finding.stuck.kind, case.incident.ranks, case.statements.whereabouts
-    own = {e.rank: e.expected for e in events if e.rank is not None}
-    whole = (
-        sum(map(prod, kind.input_sizes)) * _BYTES.get((*kind.input_dtypes, "")[0], 0)
-        if kind is not None
-        else 0
-    )
-    if whole:
-        odd = {r for r, size in own.items() if size > whole or size * 4 * len(ranks) < whole}
-        return sorted(odd.intersection(case.finding.culprits))
-    others = [stood[r].stack if r in stood and stood[r].inside else () for r in ranks if r not in own]
-    small = all(e.expected <= _FEW_BYTES and e.received > 8 * e.expected for e in events)
+    stood = case.statements.whereabouts
+    if case.finding.stuck.kind is not None and case.finding.stuck.kind.input_sizes:
+        return sorted({p.receiver for p in _against_all(case, pairs) if p.wanted or _of_few_bytes(p.event)})
+    own = {pair.receiver: pair.event for pair in pairs}
+    others = [
+        stood[r].stack if r in stood and stood[r].inside else () for r in case.incident.ranks if r not in own
+    ]
+    small = all(map(_of_few_bytes, own.values()))
     one_line = len(others) > 1 and all(others) and len(set(map(user_frames, others))) == 1
     return list(own) if len(own) == 1 and small and one_line else []
+
+
+def _against_all(case: Case, pairs: Sequence[AbortedPair]) -> list[AbortedPair]:
+    """Return the pairs of which several other ranks, the senders among them, were seen in the call that was sent."""
+    kind, culprits = case.finding.stuck.kind, case.finding.culprits
+    inside = {r for r in case.incident.ranks if case.graph.open_calls.get(r)} | case.statements.inside
+    met = [p for p in pairs if kind in p.sent and kind not in p.wanted and inside.issuperset(p.senders)]
+    several = len(inside - {p.receiver for p in met}) > 1
+    return [p for p in met if p.receiver in culprits] if several else []
+
+
+def _of_few_bytes(event: GlooSizeMismatch) -> bool:
+    """Return whether a buffer of a few numbers met what is no part of such a call."""
+    return event.expected <= _FEW_BYTES and event.received > 8 * event.expected
 
 
 def received(case: Case) -> list[Evidence]:

@@ -1,18 +1,18 @@
 """How sure a verdict may be: what lowers its confidence, each doubt by its name, and what was missing that would have made it surer.
 
-Confidence starts from what the rule itself can establish and falls with everything that is missing or assumed. A doubt is a
-function that yields the levels that a case leaves its match at most (0 low, 1 medium), each with its reason. They are asked in
-the order of `DOUBTS`, and only those that lower the level are told.
+The ranks and the cause have their own. Confidence starts from what the rule itself can establish, or from a proof (`proof.py`), and
+falls with everything that is missing or assumed. A doubt is a function that yields the levels that a case leaves its match at most
+(0 low, 1 medium), each with its reason. They are asked in the order of `DOUBTS`, and only those that lower a level are reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
 from hangscope.conclusion import Collect
+from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
@@ -23,9 +23,11 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.rankset import agree, ranks_phrase
 from hangscope.verdict.damage import TOLD, damage
+from hangscope.verdict.proof import prove
 from hangscope.verdict.status import trouble
 
-LOW, MEDIUM = 0, 1
+LOW, MEDIUM, HIGH = 0, 1, 2
+LEVELS = ("low", "medium", "high")
 LEFT = 0.1  # of the waiting ranks, that still wait once the named ranks are imagined to behave
 #: What a rule says of itself whose facts leave other readings open.
 USUAL = "the most likely reading of this evidence"
@@ -41,18 +43,41 @@ _OF_PROGRAMS = frozenset(
 Doubts = Iterator[tuple[int, str]]
 
 
-def confidence(case: Case, match: Match) -> tuple[int, list[str]]:
-    """Return the level (2 high, 1 medium, 0 low) that a match has earned, and the reasons of each step."""
-    level, reasons = match.strength, [_BY_STRENGTH[match.strength]]
-    for most, why in chain.from_iterable(asks(case, match) for asks in DOUBTS if level > LOW):
-        if most < level:
-            level = most
-            reasons.append(why)
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """How sure a verdict is of its ranks and of its cause (2 high, 1 medium, 0 low), and the reasons of each step."""
+
+    rank: int
+    cause: int
+    reasons: list[str]
+
+    @property
+    def level(self) -> int:
+        """Return the lower of the two."""
+        return min(self.rank, self.cause)
+
+
+def confidence(case: Case, match: Match) -> Confidence:
+    """Return how sure a match is: what its rule establishes, or a proof, less every doubt."""
+    proof = prove(case, match)
+    rank = HIGH if proof.of_rank else match.strength
+    cause = HIGH if proof.of_cause else match.strength
+    reasons = [_BY_STRENGTH[cause], *filter(None, [proof.of_rank])]
+    for doubts in DOUBTS:
+        if (doubts is text_alone and proof.sources) or (
+            doubts is no_history and (proof.lines or proof.sources)
+        ):
+            continue
+        for most, why in doubts(case, match) if max(rank, cause) > LOW else ():
+            if most < (cause if doubts in _OF_CAUSE else rank) or (doubts not in _OF_RANK and most < cause):
+                reasons.append(why)
+            rank = rank if doubts in _OF_CAUSE else min(rank, most)
+            cause = cause if doubts in _OF_RANK else min(cause, most)
     dumps = case.finding.stuck.view is not None and any(r.dump_file for r in case.incident.ranks.values())
     kinds = sorted({*(item.kind for item in match.evidence), *(("dump",) if dumps else ())})
     if len(kinds) > 1:
         reasons.append(f"independent evidence agrees: {', '.join(kinds)}")
-    return level, reasons
+    return Confidence(rank, cause, reasons)
 
 
 def missing_inputs(case: Case) -> list[Collect]:
@@ -266,3 +291,5 @@ DOUBTS: tuple[Callable[[Case, Match], Doubts], ...] = (
     damaged, went_on, even_sides, leaves_waiting, guessed, of_one_moment, died_beside, others_unseen, text_alone, no_history,
     not_here,
 )  # fmt: skip
+_OF_CAUSE = (no_history,)  # doubts about why alone, and about who alone
+_OF_RANK = (even_sides,)

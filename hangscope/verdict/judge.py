@@ -14,14 +14,13 @@ from hangscope.explain.finding import Candidate, Circular, Different, Late
 from hangscope.explain.text.stop import find_stop
 from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.answer.compose import answered
-from hangscope.verdict.confidence import confidence, missing_inputs
+from hangscope.verdict.confidence import LEVELS, confidence, missing_inputs
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.rivals import rivals
 from hangscope.verdict.several import with_the_others
 from hangscope.verdict.status import ended_well, serves, status_without_verdict, still_moves, trouble
 
-LEVELS = ("low", "medium", "high")
 CROWD = 4  # a guess may name at most this part of the job's ranks, or one
 
 
@@ -72,8 +71,9 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
         why = "that the job stopped is certain; its cause is not: the logs show which ranks were blocked, but not which rank blocked them"
         return Judgement("hang", verdicts.stopped(case, stop, wanted), [why], missing, set_aside)
     best = with_the_others(case, in_library_terms(case, matches[0]))
-    level, reasons = confidence(case, best)
-    verdict = verdicts.named(case, best, LEVELS[level], wanted)
+    sure = confidence(case, best)
+    reasons = sure.reasons
+    verdict = verdicts.named(case, best, (LEVELS[sure.rank], LEVELS[sure.cause]), wanted)
     others = rivals(case, best, matches[1:], verdict)
     verdict = replace(verdict, alternatives=others.alternatives)
     if best.cause == "slow_rank" and not isinstance(case.finding, Late):
@@ -89,7 +89,7 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
     number, ranks = len(match.culprits), len(case.incident.ranks)
     if number < 2 or number * CROWD <= ranks:
         return False
-    level = confidence(case, match)[0]
+    level = confidence(case, match).level
     half = match.cause == "stuck_rank" and 2 * number >= ranks
     assumed = isinstance(case.finding, Different) and case.finding.assumed
     return level == 0 or (level == 1 and (half or assumed))

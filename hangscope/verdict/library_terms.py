@@ -8,12 +8,14 @@ from dataclasses import replace
 from hangscope.causes.case import Case, Match, at, who
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Extra, Stalled
-from hangscope.incident import Stack
+from hangscope.incident import Frame, Stack
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame, user_frames
 from hangscope.knowledge.library import Reading, first_difference
 from hangscope.knowledge.rule import Rule, Situation
 from hangscope.rankset import ranks_phrase
 
+_OF_ALL = frozenset({"model_mismatch"})  # causes whose line is that of every rank
 _ALONE = frozenset({"rank_conditional_collective", "collective_mismatch"})
 
 
@@ -32,11 +34,21 @@ def in_library_terms(case: Case, match: Match) -> Match:
         match,
         api=reading.api,
         why=_why(match, reading, alone) if alone is not None and reading.by_user else match.why,
-        frame=match.frame or (user_frame(own) if called else None),
+        frame=match.frame or (user_frame(own) if called else None) or _where_told(case, match),
         frame_rank=match.frame_rank if match.frame is not None else None,
         advice=_advice(case, match, own, peer, reading, alone),
         evidence=[*match.evidence, *_parted(case, match, own, peer)],
     )
+
+
+def _where_told(case: Case, match: Match) -> Frame | None:
+    """Return the user's line at which a stack or traceback shows a culprit, or of a call that no rank came out of: any rank."""
+    ranks = match.culprits or (*case.statements.ranks(RankException),)
+    stood = (case.statements.whereabouts.get(rank) for rank in ranks[:4])
+    stacks = [where.stack for where in stood if where is not None and where.inside]
+    stacks += [e.frames for rank in ranks[:4] for e in case.statements.of(rank, RankException)]
+    shown = (frame for stack in stacks if (frame := user_frame(stack)) is not None)
+    return next(shown, None) if match.culprits or match.cause in _OF_ALL else None
 
 
 def _why(match: Match, reading: Reading, rule: Rule) -> str:

@@ -18,7 +18,7 @@ from hangscope.knowledge.catalog import CATALOG
 from hangscope.rankset import agree, ranks_phrase
 from hangscope.verdict import substantiation
 from hangscope.verdict.claims import Act, Blocked, act, blocked
-from hangscope.verdict.confidence import next_files
+from hangscope.verdict.confidence import LEVELS, next_files
 from hangscope.verdict.phrasing import worded
 
 _ONCE_MORE = (
@@ -104,7 +104,7 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
     )
 
 
-def named(case: Case, match: Match, confidence: str, wanted: Sequence[Collect]) -> Verdict:
+def named(case: Case, match: Match, sure: tuple[str, str], wanted: Sequence[Collect]) -> Verdict:
     """Return the verdict on a match."""
     finding, stuck = case.finding, case.finding.stuck
     culprits = tuple(sorted(set(match.culprits)))
@@ -132,10 +132,10 @@ def named(case: Case, match: Match, confidence: str, wanted: Sequence[Collect]) 
     verdict = replace(
         unknown(case, wanted),
         cause=match.cause,
-        confidence=confidence,
-        rank_confidence=confidence,
-        cause_confidence=confidence,
-        suspect_ranks=_suspects(case, culprits, confidence),
+        confidence=min(sure, key=LEVELS.index),
+        rank_confidence=sure[0],
+        cause_confidence=sure[1],
+        suspect_ranks=_suspects(case, match, sure[0]),
         culprit_ranks=culprits,
         category=match.category or CATALOG[match.cause].category,
         waiting_ranks=waiting,
@@ -155,11 +155,11 @@ def named(case: Case, match: Match, confidence: str, wanted: Sequence[Collect]) 
     return worded(verdict, act(case, match), blocked(case, waiting, in_call, after))
 
 
-def _suspects(case: Case, culprits: tuple[int, ...], confidence: str) -> tuple[int, ...]:
+def _suspects(case: Case, match: Match, confidence: str) -> tuple[int, ...]:
     """Return the named ranks, with all others that may be at fault where they are a guess or nobody is named."""
-    if culprits and confidence != "low":
-        return culprits
-    return tuple(sorted({*culprits, *case.explanation.suspects}))
+    culprits = set(match.culprits)
+    others = () if culprits and confidence != "low" else match.suspects or case.explanation.suspects
+    return tuple(sorted({*culprits, *others}))
 
 
 def _call(kind: CallKind | None, seq: int | None, group: str | None = None) -> CallRef | None:

@@ -257,7 +257,10 @@ def test_of_two_ranks_in_two_calls_the_one_that_raised_before_is_the_cause(
     ("place", "dies"),
     [
         ("/opt/venv/lib/python3.11/site-packages/torch/distributed/checkpoint/filesystem.py", False),
-        ("/workspace/train/shards.py", True),
+        (
+            "/workspace/train/shards.py",
+            False,
+        ),  # what ends a process has torch's prefix, as its later error shows
     ],
 )
 def test_an_error_that_a_library_prints_and_outlives_is_no_death(
@@ -386,7 +389,7 @@ def test_who_says_behind_its_error_that_it_is_done_survived_it(tmp_path: Path) -
     lines = [f"[rank{rank}]: step {step}" for step in range(3) for rank in range(2)]
     for rank in range(2):
         lines += [*raised(rank, "TimeoutError: upload"), f"[rank{rank}]: rank {rank} finished after 3 steps"]
-    assert told(tmp_path / "caught", lines).status == "inconclusive"
+    assert told(tmp_path / "caught", lines).status == "no_hang"
     assert short(told(tmp_path / "died", lines[:-1]))[:2] == ("crashed_rank", (1,))
 
 

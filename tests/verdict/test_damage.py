@@ -34,7 +34,9 @@ def test_bytes_that_are_no_text_lower_it(tmp_path: Path) -> None:
 
 def test_a_file_that_breaks_off_lowers_it(tmp_path: Path) -> None:
     log = tmp_path / "rank0.log.gz"
-    data = gzip.compress(DEATH + b"".join(b"line %d\n" % (n * n) for n in range(20_000)))
+    data = gzip.compress(
+        DEATH + b"".join(b"[W1120 00:00:00.1 x.cpp:1] %d\n" % (n * n) for n in range(20_000))
+    )
     log.write_bytes(data[:-2000])
     torn = analyze(log)
     assert torn.verdict is not None and torn.verdict.confidence == "medium"

@@ -6,9 +6,12 @@ from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.participation import busy, calls_stay_open
 from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unseen
+from hangscope.explain.statements.odd_lines import said_by_others
+from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.steps import last_output
 from hangscope.incident import Event, RankRecord
+from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
@@ -25,7 +28,6 @@ from hangscope.ingest.torch_logs.wrapper import (
 )
 from hangscope.rankset import agree
 
-_GAVE_UP = "Application timeout caused pair closure"  # whose own timeout closed the connection
 _SWEPT = frozenset({-15, 143})  # how who lives ends when torchrun's agent ends all
 _LOOK = "Find out how {} ended: look for an exit code or signal in the launcher's output, and in the kernel log of the host."
 
@@ -48,7 +50,9 @@ def vanished(case: Case) -> Match | None:
     if not culprits:
         return None  # they stand where those stand who wait
     lost = _lost_a_peer(case)
-    if not lost and (alive := _alive(case, culprits)) is not None:
+    if (not lost or _swept(statements).issuperset(culprits)) and (
+        alive := _alive(case, culprits)
+    ) is not None:
         return alive
     records, one = [ranks[r] for r in culprits], len(culprits) == 1
     # Silence speaks only beside logs of others that do tell of the freeze.
@@ -108,7 +112,8 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     others = set(ranks).difference(culprits)
     heard = len(others) > 1 and all(ranks[r].files for r in culprits)
     timed_out = heard and others <= {e.rank for e in timeouts}
-    if not (locked or timed_out or (len(culprits) == 1 and calls_stay_open(case))):
+    swept = len(culprits) == 1 and culprits[0] in _swept(statements) and statements.ranks(*WAITED) >= others
+    if not (locked or timed_out or swept or (len(culprits) == 1 and calls_stay_open(case))):
         return None
     whose = who(culprits)
     return answer(
@@ -123,10 +128,20 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     )
 
 
+def _swept(statements: Statements) -> frozenset[int]:
+    """Return the ranks that lived until torchrun's agent ended all."""
+    return frozenset(r for r, e in statements.exits.items() if e.via == "table" and e.code in _SWEPT)
+
+
 def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     """Return the answer for ranks whose last output says that they leave, or that their loop is over."""
-    last = [e for r in culprits if (e := last_output(case.statements, r)) is not None]
+    statements = case.statements
+    last = [
+        e for r in culprits if r not in _swept(statements) and (e := last_output(statements, r)) is not None
+    ]
     bye = [e for e in last if e.leaving or e.done or e.over]
+    if any(said_by_others(e, statements.all(Printed)) for e in bye):
+        return None  # the others said so as well, and stayed
     if len(bye) < len(culprits):
         return None
     return answer(

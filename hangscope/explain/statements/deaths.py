@@ -44,6 +44,7 @@ _OF_THE_FIRST = ("composer", "test", "mpirun")
 _GRACE = (
     25.0  # seconds: a torchrun agent waits 30 between SIGTERM and SIGKILL, and its table counts whole seconds
 )
+_PREFIX = "[rank"  # of each line of a traceback that ended a process of a group (torch 2.3 and later)
 
 REPLACED = "\ufffd"  # stands for bytes that are no text
 #: Where calls of the communication layer raise what C++ threw, and what Python raises there for a wrong argument.
@@ -200,17 +201,8 @@ def _unheard_abort(rank: int, statements: Statements) -> bool:
 
 
 def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> list[AnyEvent]:
-    """Return a rank's errors of a kind behind which it did not go on, with its steps, to its end or into a call in which it waited.
-
-    A traceback of a library's frames alone was printed by that library, which caught the error.
-    """
-    # with a timeout "done" may come from a handler, while the others still wait
-    well = not statements.any_of(*WAITED)
-    told = (e for e in statements.of(rank, Progress) if not e.leaving)
-    steps = [e for e in told if e.step is not None or (well and e.over)]
-    waited = [e for e in statements.of(rank, RankException) if e.symptom]
-
-    # The size of a buffer that a call never filled, which timed out: nothing has so much memory.
+    """Return a rank's errors of a kind that it did not survive, but for the size of a buffer that a call never filled."""
+    # Nothing has so much memory: the call that was to tell the size timed out.
     unfilled = [e for e in statements.of(rank, OomCuda) if e.implausible]
     timed = statements.all(*WAITED) if unfilled else []
     behind = [
@@ -221,12 +213,51 @@ def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> li
         told = event.message if isinstance(event, RankException) else event.text
         return bool(behind) and "out of memory" in told
 
-    def went_on(event: Event) -> bool:
-        caught = isinstance(event, RankException) and event.frames and user_frame(event.frames) is None
-        later = [e for e in steps if e.attempt == event.attempt] + (waited if caught else [])
-        return any(e.file == event.file and e.line > event.line for e in later)
+    return [e for e in statements.of(rank, kind) if not (_went_on(e, statements) or of_a_wait(e))]
 
-    return [e for e in statements.of(rank, kind) if not (went_on(e) or of_a_wait(e))]
+
+def _went_on(event: Event, statements: Statements) -> bool:
+    """Return whether a rank went on after an error: with its steps, to its end, or into a call in which it waited.
+
+    A traceback that a library printed has its frames alone, and what a program logs lacks the prefix that torch gives to those
+    that end the process: then an error of a later wait shows that it was caught.
+    """
+    if event.rank is None:
+        return False
+    waited = bool(
+        statements.all(*WAITED)
+    )  # "done" may be the word of a handler, for which the others still wait
+    told = [e for e in statements.of(event.rank, Progress) if not e.leaving]
+    later: list[Event] = [e for e in told if e.step is not None or (e.over and not waited)]
+    later = [e for e in later if e.attempt == event.attempt]
+    if not waited:
+        later += [
+            p
+            for p in statements.of(event.rank, Printed)
+            if p.numbers[-1] > event.line and p.file == event.file
+        ]
+    if isinstance(event, RankException) and event.frames:
+        logged = not event.text.startswith(_PREFIX)
+        raised = [e for e in statements.of(event.rank, RankException) if e.symptom]
+        by_library = user_frame(event.frames) is None
+        later += [e for e in raised if by_library or (logged and e.text.startswith(_PREFIX))]
+    return any(e.file == event.file and max(e.line, *_numbers(e)) > event.line for e in later)
+
+
+def _numbers(event: Event) -> tuple[int, ...]:
+    return event.numbers if isinstance(event, Printed) else (0,)
+
+
+def survived(statements: Statements) -> list[RankException]:
+    """Return the exceptions that ranks caught: they went on after them, or another rank did that logged the same one."""
+    raised = [e for e in statements.all(RankException) if not e.symptom and e.rank is not None]
+    caught = [e for e in raised if _went_on(e, statements)]
+    logged = {(e.type, user_frame(e.frames)) for e in caught if not e.text.startswith(_PREFIX)}
+    failed = {e.rank for e in statements.all(Exit) if e.code not in {0, *_CLEANUPS}}
+    for event in raised:
+        same = (event.type, user_frame(event.frames)) in logged and not event.text.startswith(_PREFIX)
+        caught += [event] if same and event not in caught and event.rank not in failed else []
+    return caught
 
 
 def doubt(death: Death, statements: Statements) -> str:

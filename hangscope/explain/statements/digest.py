@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.explain.statements.deaths import own_deaths
+from hangscope.explain.statements.deaths import own_deaths, survived
 from hangscope.explain.statements.group_ranks import GroupRanks
 from hangscope.explain.statements.odd_lines import first_aftermath, odd_lines
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, Death, Statements
@@ -42,6 +42,10 @@ def digest(incident: Incident) -> Statements:
         [*waited, *statements.all(*WAITED, GlooSizeMismatch, Terminate, MonitoredBarrierWitness)]
     )
     statements.odd_lines = odd_lines(statements.all(Printed), _heard(incident), after)
+    for caught in survived(statements):
+        statements.kinds[RankException].remove(caught)
+        if caught.rank is not None:
+            statements.of_rank[caught.rank][RankException].remove(caught)
     statements.exits = statements.by_rank(Exit)
     statements.external = _external(statements)
     statements.deaths = own_deaths(statements)

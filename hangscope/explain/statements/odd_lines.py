@@ -18,7 +18,7 @@ from hangscope.rankset import ranks_phrase
 from hangscope.regex import regex
 
 LEAST = 0.2  # score from which a line is worth showing
-TELLING = 0.5  # score of a line near the end of what its rank printed, or of few
+TELLING = 0.5  # score of a line that is no habit, at the end of what its rank printed
 _MOST = 8
 _REPORTER = 0  # the rank that prints for all
 _REPORTS = (
@@ -32,7 +32,10 @@ _OF_ITSELF = regex(r"(?i)\brank\W{0,3}(\d{1,6})\b|^\W{0,3}(\d{1,6})\]")
 
 @dataclass(frozen=True, slots=True)
 class OddLine:
-    """A line that sets `ranks` (global) apart: `how` is "only", "missing", "count" or "value"; `text`, `file` and `line` are the last such line's."""
+    """A line that sets `ranks` (global) apart: `how` is "only", "missing", "count" or "value"; `text`, `file` and `line` are the last such line's.
+
+    `score` is less the more its rank printed after it. `telling`: only these ranks printed it, and it is no habit and no report.
+    """
 
     ranks: tuple[int, ...]
     how: str
@@ -41,6 +44,7 @@ class OddLine:
     line: int
     score: float
     note: str
+    telling: bool = False
 
     def says(self) -> str:
         """Return it as evidence: `only rank 2 printed this: epoch 1 auc nan`."""
@@ -107,10 +111,11 @@ def _odd(lines: dict[int, _Said], ranks: set[int], cut: set[int], reporters: set
             else ("count", f"{who} printed this {few} times, the others {usual} times")
         )
         return OddLine(odd, how, line.text, line.file, line.line, score / 2, note)
-    score /= max(counts.values()) ** 2
+    weight = 1 / max(counts.values()) ** 2
     if len(odd) == 1 and odd[0] in reporters:
-        score *= _as_reporter(odd[0], line.text)
-    return OddLine(odd, "only", line.text, line.file, line.line, score, f"only {who} printed this")
+        weight *= _as_reporter(odd[0], line.text)
+    note, telling = f"only {who} printed this", weight >= TELLING
+    return OddLine(odd, "only", line.text, line.file, line.line, score * weight, note, telling)
 
 
 def _fewer_times(lines: dict[int, _Said]) -> OddLine | None:
@@ -156,3 +161,15 @@ def first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:
             key = (event.rank, event.file)
             found[key] = min(event.line, found.get(key, event.line))
     return found
+
+
+def said_by_others(event: Event, printed: list[Printed]) -> bool:
+    """Return whether another rank printed the same as the line of an event, numbers and names apart."""
+    own = {
+        t
+        for p in printed
+        if p.file == event.file
+        for t, line in zip(p.templates, p.numbers, strict=True)
+        if line == event.line
+    }
+    return any(p.rank not in (None, event.rank) and own.intersection(p.templates) for p in printed)

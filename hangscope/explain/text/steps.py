@@ -5,11 +5,15 @@ from __future__ import annotations
 from functools import cached_property
 
 from hangscope.explain.finding import Finding
-from hangscope.explain.statements.odd_lines import TELLING, OddLine
+from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.output import batches
 from hangscope.incident import Incident
+from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
+from hangscope.regex import regex
+
+_EPOCHS = regex(r"(?i)\bepoch\W{1,4}(\d{1,6}\.\d{1,6})")
 
 
 def last_output(statements: Statements, rank: int) -> Progress | None:
@@ -43,9 +47,13 @@ class Steps:
 
     @cached_property
     def mid_epoch(self) -> bool:
-        """Return whether a culprit's last output counts a step well before the last of its own loop (`step 10/18`)."""
+        """Return whether a culprit's last output counts a step well before the end of its loop or epoch (`step 10/18`, `epoch 0.8`)."""
         counted = (e for e in self.own.values() if e.step is not None and not e.done)
-        return any(e.total is not None and (e.step or 0) + 1 < e.total for e in counted)
+        if any(e.total is not None and (e.step or 0) + 1 < e.total for e in counted):
+            return True
+        told = [e for rank in self.culprits for e in self.statements.of(rank, Printed)]
+        parts = [float(part) for e in told for part in _EPOCHS.findall(e.texts[-1])]
+        return any(part % 1 for part in parts)
 
     @cached_property
     def skips(self) -> list[OddLine]:
@@ -58,7 +66,7 @@ class Steps:
         own, culprits = self.statements.odd_lines, set(self.culprits)
         if any(o.how == "missing" and culprits & set(o.ranks) and (o.file, o.line) in ends for o in own):
             return []
-        alone = (o for o in own if o.how == "only" and o.score >= TELLING and culprits.issuperset(o.ranks))
+        alone = (o for o in own if o.telling and culprits.issuperset(o.ranks))
         return [odd for odd in alone if (odd.file, odd.line) not in ends]
 
     @cached_property

@@ -67,7 +67,7 @@ def _stuck_watchdog(rank: int, second: int) -> str:
 
 def test_whose_own_watchdog_stood_still_before_any_timeout_blocks_it_itself(tmp_path: Path) -> None:
     timeouts = [timeout(rank) for rank in (0, 1, 3)]
-    assert short(told(tmp_path, [_stuck_watchdog(2, 10), *timeouts])) == ("stuck_rank", (2,), "medium")
+    assert short(told(tmp_path, [_stuck_watchdog(2, 10), *timeouts])) == ("stuck_rank", (2,), "high")
 
 
 @pytest.mark.parametrize("lines", [[(2, 50)], [(2, 10), (1, 10)], [(0, 10)]])

@@ -1,0 +1,83 @@
+"""What the two sizes of an aborted gloo receive say: which two ranks met, and in which of the job's collectives each was.
+
+    [enforce fail at .../pair.cc:456] op.preamble.length <= op.nbytes. 868 vs 4
+
+The first size is the sender's part of its tensor, the second that of the aborting rank. Rings receive from a fixed neighbour. Formulas
+and directions were measured with torch 2.13 on CPU, 2 to 4 ranks; they show who met, and not which of the two is wrong.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from hangscope.align.matching import numel
+from hangscope.dataclass import dataclass
+from hangscope.explain.statements.statements import Statements
+from hangscope.incident import CallKind, Incident
+from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
+
+_MOST = 1 << 20  # bytes of a part
+_ELEMENTS = {8: "Double Long", 4: "Float Int", 2: "Half BFloat16 Short", 1: "Byte Char Bool"}
+BYTES = {name: size for size, names in _ELEMENTS.items() for name in names.split()}
+#: by op: which neighbour in the ring sends to a rank, 0 where any may
+_FROM = {
+    "all_reduce": 1, "reduce_scatter_tensor": 1, "reduce": 1, "all_gather": -1, "all_gather_into_tensor": -1,
+    "all_to_all": 0, "broadcast": 0, "gather": 0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedPair:
+    """A rank that gloo aborted, the ranks of which one sent it too much, and the recorded calls of either size (all global ranks)."""
+
+    receiver: int
+    senders: tuple[int, ...]
+    sent: tuple[CallKind, ...]
+    wanted: tuple[CallKind, ...]
+    event: GlooSizeMismatch
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Return the ranks of which one is wrong: all that may have met."""
+        return tuple(sorted({self.receiver, *self.senders}))
+
+
+def part_of(kind: CallKind, members: int) -> int | None:
+    """Return how many bytes gloo sends at once of a call in a group of so many members, None where that is not known."""
+    size = BYTES.get((*kind.input_dtypes, "")[0])
+    if kind.op not in _FROM or size is None or not kind.input_sizes or members < 2:
+        return None
+    total = sum(numel(kind.input_sizes)) * size
+    if _FROM[kind.op] == -1:
+        return total // 2
+    if kind.op in ("broadcast", "gather"):
+        return total
+    if kind.op.startswith("all_to_all"):
+        return total // members
+    part = ceil(total / (members * max(2, ceil(total / members / _MOST))))
+    return ceil(part / size) * size
+
+
+def aborted_pairs(incident: Incident, statements: Statements) -> list[AbortedPair]:
+    """Return who met whom in each aborted receive of a known rank."""
+    found = []
+    for event in statements.all(GlooSizeMismatch):
+        if event.rank is None:
+            continue
+        groups = [g.ranks for g in incident.groups if event.rank in g.ranks and len(g.ranks) > 1]
+        ring = max(groups, key=len, default=tuple(sorted(incident.ranks)))
+        if event.rank not in ring or len(ring) < 2:
+            continue
+        parts = [(kind, part_of(kind, len(ring))) for kind in incident.kinds.alone]
+        sent, wanted = (
+            tuple(k for k, part in parts if part == size) for size in (event.received, event.expected)
+        )
+        # Calls of two families never abort each other: everyone times out.
+        met = {_FROM[kind.op] for kind in sent}
+        wanted = tuple(kind for kind in wanted if not met or _FROM[kind.op] in met)
+        ways = met or {1, -1}
+        at = ring.index(event.rank)
+        near = {ring[(at + way) % len(ring)] for way in ways if way}
+        senders = near if 0 not in ways else set(ring)
+        found.append(AbortedPair(event.rank, tuple(sorted(senders - {event.rank})), sent, wanted, event))
+    return found

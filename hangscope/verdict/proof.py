@@ -1,0 +1,93 @@
+"""What proves who is to blame, or why: a kind of proof, and not the absence of doubts, earns `high`.
+
+Ranks of one role are compared at one collective, with the user's lines on both sides; or two independent sources name the same
+ranks; or a line that these ranks alone printed agrees with what their collectives show.
+"""
+
+from __future__ import annotations
+
+from hangscope.causes.case import Case, Match
+from hangscope.causes.difference import Difference
+from hangscope.dataclass import dataclass
+from hangscope.explain.finding import Absent, Different, Extra, Unseen
+from hangscope.explain.statements.odd_lines import OddLine
+from hangscope.knowledge.callsite import user_frame
+
+OUTPUT = "output"
+_PEERS = 2  # that were seen in the collective in which the named ranks are not
+#: Causes that the two lines of a comparison show, where they are those of a library's call or of the loop itself.
+_OF_THE_LINES = frozenset({"rank_conditional_collective", "model_mismatch"})
+#: The cause that follows where sources agree on who is missing; of what a rank called in place of its peers' call they tell less.
+_OF_THE_MISSING = "stuck_rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was found: `of_rank` and `of_cause` why the named ranks, and the cause, are proved; empty where they are not.
+
+    `lines`: the lines of both sides are known. `sources`: at least two independent sources agree.
+    """
+
+    of_rank: str = ""
+    of_cause: str = ""
+    lines: bool = False
+    sources: bool = False
+
+
+def prove(case: Case, match: Match) -> Proof:
+    """Return what proves a match."""
+    lines, sources = _compared(case, match), _sources(case, match)
+    if not match.culprits or not (lines or sources):
+        return Proof(lines=lines)
+    why = (
+        "the named ranks and their peers are at different lines of one step"
+        if lines
+        else f"independent sources agree: {', '.join(sources)}"
+    )
+    d = Difference(case)
+    # A rank whose loop ended makes the call after it as well, unless it is rank 0, which does alone what a library does for all.
+    own_branch = d.inside or (match.api is not None and match.culprits == (0,))
+    # What every step makes may be due: then its peers' call was left out as well as this one added.
+    added = own_branch and 2 * d.times_before(d.own) <= d.times_before(d.peer)
+    placed = match.cause == "model_mismatch" or added
+    by_lines = lines and placed and match.cause in _OF_THE_LINES and not case.from_text
+    missing = (
+        match.cause == _OF_THE_MISSING and isinstance(case.finding, Absent | Unseen) and "calls" in sources
+    )
+    alone = match.cause in _OF_THE_LINES and OUTPUT in sources and bool(_alone(case, match))
+    by_sources = bool(sources) and (match.strength == 2 or ((missing or alone) and not match.rivals))
+    by_lines, by_sources = by_lines and match.strength > 0, by_sources and match.strength > 0
+    return Proof(why, why if by_lines or by_sources else "", lines, bool(sources))
+
+
+def _compared(case: Case, match: Match) -> bool:
+    """Return whether several peers were seen in a collective, and the culprits at another line of the user's, or of a library's."""
+    finding, stuck = case.finding, case.finding.stuck
+    if not isinstance(finding, Different | Extra) or finding.tie or finding.assumed or finding.guess:
+        return False
+    own, peer = case.stack_of(finding.own.kind, match.culprits), case.stack_of(stuck.kind, finding.waiting)
+    inside = (
+        {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set(finding.waiting)
+    )
+    several = len(inside.difference(match.culprits)) >= max(_PEERS, len(match.culprits) + 1)
+    return several and user_frame(own) is not None and user_frame(peer) is not None and own != peer
+
+
+def _sources(case: Case, match: Match) -> list[str]:
+    """Return the independent sources that name exactly the culprits, where there are at least two."""
+    named = set(match.culprits)
+    if isinstance(case.finding, Unseen) and not match.strength:
+        return []  # who left no record is silent in every source
+    agree = {
+        w.source.name.lower().replace("_", " ")
+        for w in case.explanation.weighed
+        if set(w.finding.culprits) == named
+    }
+    if _alone(case, match):
+        agree.add(OUTPUT)
+    return sorted(agree) if len(agree) > 1 else []
+
+
+def _alone(case: Case, match: Match) -> list[OddLine]:
+    """Return the telling lines that exactly the culprits printed."""
+    return [o for o in case.statements.odd_lines if o.telling and set(o.ranks) == set(match.culprits)]

@@ -1,0 +1,34 @@
+"""The measured sizes of aborted gloo receives, and who of a pair is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangscope.explain.statements.gloo_sizes import part_of
+from hangscope.incident import CallKind
+
+
+@pytest.mark.parametrize(
+    ("op", "elements", "dtype", "members", "part"),
+    [
+        ("all_reduce", 100, "Float", 2, 100),
+        ("all_reduce", 1000, "Float", 3, 668),
+        ("all_reduce", 1000, "Float", 4, 500),
+        ("all_reduce", 1001, "Float", 4, 504),
+        ("all_reduce", 10_000_000, "Float", 2, 1_000_000),
+        ("all_reduce", 10_000_000, "Float", 3, 1_025_644),
+        ("all_reduce", 1000, "Double", 3, 1336),
+        ("all_reduce", 100, "Half", 3, 34),
+        ("reduce", 1000, "Float", 4, 500),
+        ("all_gather", 1001, "Float", 4, 2002),
+        ("all_gather_into_tensor", 9, "Float", 2, 18),
+        ("all_to_all", 1600, "Float", 4, 1600),
+        ("broadcast", 1000, "Float", 4, 4000),
+        ("send", 1000, "Float", 4, None),
+    ],
+)
+def test_gloo_sends_parts_of_these_sizes(
+    op: str, elements: int, dtype: str, members: int, part: int | None
+) -> None:
+    kind = CallKind(op, "gloo", ((elements,),), input_dtypes=(dtype,))
+    assert part_of(kind, members) == part

@@ -1,0 +1,72 @@
+"""Lines that a minority of the ranks printed: which count, and which are habits, reports or consequences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangscope.explain.statements.odd_lines import TELLING, OddLine, odd_lines
+from hangscope.ingest.job_logs.printed import Printed, printed
+
+ORDINARY = ["step 1 loss 0.5", "step 2 loss 0.4"]
+
+
+def _printed(logs: dict[int, list[str]]) -> list[Printed]:
+    """Return what the ranks printed, each into its own log."""
+    found = []
+    for rank, lines in logs.items():
+        windows = [(1, "".join(f"{line}\n" for line in lines).encode())]
+        found += [replace(e, rank=rank) for e in printed(windows, f"rank_{rank}.log", own=True)]
+    return found
+
+
+def _told(extra: dict[int, list[str]], ranks: int = 4) -> list[OddLine]:
+    logs = {rank: [*ORDINARY, *extra.get(rank, [])] for rank in range(ranks)}
+    return list(odd_lines(_printed(logs), set(range(ranks)), {}))
+
+
+@pytest.mark.parametrize(
+    "line", ["loss is nan, skipping this step", "0 graphs after filtering", "received signal 10", "auc nan"]
+)
+def test_a_line_that_one_rank_alone_printed_tells_whatever_its_words(line: str) -> None:
+    (odd,) = _told({2: [line]})
+    assert odd.ranks == (2,) and odd.how == "only" and odd.score >= TELLING
+    assert odd.says() == f"only rank 2 printed this: {line}"
+
+
+def test_a_line_that_all_ranks_printed_implicates_nobody() -> None:
+    assert _told({rank: ["loss is nan, skipping this step"] for rank in range(4)}) == []
+
+
+def test_numbers_and_names_are_masked_and_nan_is_not() -> None:
+    same = {rank: [f"rank {rank} epoch 1 saved '/ckpt/{rank}.pt' loss {rank}.5"] for rank in range(4)}
+    assert _told(same) == []
+    assert [odd.ranks for odd in _told({**same, 3: ["rank 3 epoch 1 saved '/ckpt/3.pt' loss nan"]})] == [
+        (3,),
+        (3,),
+    ]
+
+
+def test_what_a_rank_prints_again_and_again_is_its_habit() -> None:
+    assert _told({2: ["tokens per second 5"] * 6}) == []
+
+
+def test_rank_0_reports_for_all_but_not_where_it_names_itself() -> None:
+    assert _told({0: ["mean loss 0.3 lr 0.1"]}) == []
+    assert _told({0: ["rank 0 received signal 10"]})[0].score >= TELLING
+
+
+def test_one_value_among_equal_ones_is_odd() -> None:
+    (odd,) = _told({rank: [f"{77 if rank == 2 else 104} samples"] for rank in range(4)})
+    assert odd.ranks == (2,) and odd.how == "value"
+
+
+def test_a_peer_that_printed_a_line_fewer_times_stopped_earlier() -> None:
+    (odd,) = _told({4: ["got 4 samples"] * 5, 5: ["got 4 samples"] * 4}, ranks=6)
+    assert odd.ranks == (5,) and odd.how == "count"
+
+
+def test_what_a_rank_prints_after_it_gave_up_is_no_evidence() -> None:
+    logs = {rank: [*ORDINARY, *(["handler: bye"] if rank == 1 else [])] for rank in range(4)}
+    assert odd_lines(_printed(logs), set(range(4)), {(1, "rank_1.log"): 3}) == ()
