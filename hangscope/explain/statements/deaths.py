@@ -117,7 +117,7 @@ def _own_death(rank: int, statements: Statements, job: _Job) -> Death | None:
     end = statements.exits.get(rank)
     if id(end) in job.killed:
         return None
-    if end is not None and end.code > 0 and id(end) in job.answered:
+    if end is not None and end.code > 0 and (id(end) in job.answered or _chose_its_code(end, statements)):
         return Death(rank, f"ended with exit code {end.code}", end, 3)
     aborting = bool(statements.of(rank, *_ABORTING))
     if end is not None and (end.code < 0 or end.code > 128):
@@ -183,6 +183,13 @@ def _not_alone(event: Exit, statements: Statements) -> bool:
         return all(e.code == event.code for e in others)
     beside = [e.code == event.code and (e.time or inf) <= (event.time or -inf) + CLOCK_SKEW for e in others]
     return any(beside) and (event.code in _ABORTS or all(beside))
+
+
+def _chose_its_code(event: Exit, statements: Statements) -> bool:
+    """Return whether a rank alone of torchrun's table ended itself: with a code that no exception gives, and SIGTERM for the others."""
+    others = [e for e in statements.exits.values() if e.via == "table" and e is not event]
+    swept = bool(others) and all(e.code in _CLEANUPS for e in others)
+    return swept and event.via == "table" and 1 < event.code < 128 and not statements.all(*WAITED)
 
 
 def _was_ended(event: Exit, statements: Statements) -> bool:
