@@ -9,7 +9,7 @@ from hangscope.causes.case import Case, Match, answer, who
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
-from hangscope.incident import Event
+from hangscope.incident import Event, Stack
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -221,21 +221,31 @@ def _store(case: Case) -> Match | None:
 
 
 def _at_the_start(case: Case) -> Match | None:
-    """Return the answer where all stacks that were taken stand where a group forms: who is missing there none of them says."""
+    """Return the answer if all stacks that were taken are where a group forms; it names ranks without the store that others have."""
     stood = case.stacks
     if not stood or not all(forms_a_group(where.stack) for where in stood.values()):
         return None
     absent = sorted(set(case.incident.ranks) - set(stood))
     of_whom = f"; {who(absent)} may not have arrived" if absent else ""
+    storeless = tuple(r for r, where in sorted(stood.items()) if _connects(where.stack))
+    culprits = storeless if 0 not in storeless and 2 * len(storeless) <= len(stood) and not absent else ()
+    why = f"{who(stood)} {agree(stood, 'is', 'are')} waiting where a group is created{of_whom}"
+    if culprits:
+        why = f"{who(culprits)} {agree(culprits, 'is', 'are')} still connecting to the store, while the others wait in the rendezvous"
     return answer(
         "init_hang",
-        (),
-        f"{who(stood)} {agree(stood, 'is', 'are')} waiting where a group is created{of_whom}",
+        culprits,
+        why,
         "Compare MASTER_ADDR, MASTER_PORT, the world size and the rendezvous id of each rank, and count the processes: ranks that use two addresses, or expect one that was not started, wait for ever.",
         "Take the stacks again: a normal start leaves this place within a minute.",
         strength=0,
         evidence=[case.stands(rank) for rank in list(stood)[:4]],
     )
+
+
+def _connects(stack: Stack) -> bool:
+    """Return whether a rank is still connecting to the store (torch/distributed/rendezvous.py), which comes before all else."""
+    return bool(stack) and stack[0].name == "_create_c10d_store"
 
 
 def _alone(case: Case) -> Match | None:

@@ -118,6 +118,8 @@ def test_who_cannot_connect_while_the_others_stand_in_the_rendezvous_went_to_ano
         (tmp_path / f"stack_rank_{rank}.txt").write_text(text)
     report = analyze(tmp_path)
     assert short(report)[:2] == ("init_hang", (1,)) and "gpu07:29512" in judged(report).summary
+    (tmp_path / "rank_1.err").unlink()
+    assert short(analyze(tmp_path))[:2] == ("init_hang", (1,))
 
 
 def test_where_more_found_no_store_than_are_missing_none_of_them_is_named(tmp_path: Path) -> None:
