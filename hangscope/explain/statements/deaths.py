@@ -187,9 +187,11 @@ def _not_alone(event: Exit, statements: Statements) -> bool:
 
 def _chose_its_code(event: Exit, statements: Statements) -> bool:
     """Return whether a rank alone of torchrun's table ended itself: with a code that no exception gives, and SIGTERM for the others."""
-    others = [e for e in statements.exits.values() if e.via == "table" and e is not event]
-    swept = bool(others) and all(e.code in _CLEANUPS for e in others)
-    return swept and event.via == "table" and 1 < event.code < 128 and not statements.all(*WAITED)
+    if event.via != "table" or not 1 < event.code < 128 or statements.all(*WAITED):
+        return False
+    others = (e for e in statements.exits.values() if e.via == "table" and e is not event)
+    first = next(others, None)
+    return first is not None and first.code in _CLEANUPS and all(e.code in _CLEANUPS for e in others)
 
 
 def _was_ended(event: Exit, statements: Statements) -> bool:
