@@ -20,6 +20,7 @@ from hangscope.dataclass import dataclass
 from hangscope.events import Event, in_leap_year
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
+from hangscope.ingest.job_logs.signals import KILLED_ABROAD, WORDS, is_shells, signal_name
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import short_number
@@ -31,37 +32,10 @@ if TYPE_CHECKING:
 _TASKS_SHOWN = 64
 _RANK_SET = regex(r"\bRANK=(\d{1,7})\b")  # an argument `--rank` may be of a matrix
 _RANK_ARGUMENT = regex(r"(?<![\w-])--rank[ =](\d{1,7})\b")
-#: the C library's words for SIGKILL in German, Russian, French, Spanish, Italian, Chinese, Japanese and Korean
-_KILLED_ABROAD = (
-    "Getötet", "Убито", "Processus arrêté", "Terminado (killed)", "Ucciso ", "已杀死", "強制終了", "죽었음",
-)  # fmt: skip
 _LIGHTNING_RANK = regex(r"\[rank: (\d{1,6})\] Child process")
 _SLURM_TIME = regex(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
 _REPLICA = regex(r"_DP[1-9]")
-_WORDS = {
-    "Killed": -9,
-    "Terminated": -15,
-    "Aborted": -6,
-    "Segmentation fault": -11,
-    "Bus error": -7,
-    "Floating point exception": -8,
-    "Out Of Memory": -9,
-}
 _REASONS = {"preemption": ("PREEMPT", "REQUEUE"), "time_limit": ("TIME",), "node_failure": ("NODE",)}
-
-
-def signal_name(code: int | None) -> str | None:
-    """Return SIGKILL for -9 (and for a shell's 137), None for what is no signal."""
-    number = -code if code is not None and code < 0 else (code or 0) - 128 if _is_shells(code or 0) else 0
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return None
-
-
-def _is_shells(code: int) -> bool:
-    """Return whether an exit code is a shell's word for a signal: 128 + n."""
-    return 128 < code < 128 + 32
 
 
 def _of_agent(line: Line, match: re.Match[str]) -> dict[str, Any]:
@@ -107,7 +81,7 @@ def _srun(line: Line, match: re.Match[str]) -> Sequence[Event]:
     code = (
         int(exited.group(1))
         if exited
-        else next((n for word, n in _WORDS.items() if what.startswith(word)), None)
+        else next((n for word, n in WORDS.items() if what.startswith(word)), None)
     )
     if code is None:
         return []
@@ -152,7 +126,7 @@ def _executor(line: Line, match: re.Match[str]) -> Sequence[Event]:
 
 def _shell(line: Line, match: re.Match[str]) -> dict[str, Any]:
     told = _RANK_SET.search(line.text, match.end())  # bash quotes the command with what is set before it
-    return {"rank": int(told[1]) if told else None, "code": _WORDS.get(match["word"], -9)}
+    return {"rank": int(told[1]) if told else None, "code": WORDS.get(match["word"], -9)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +192,7 @@ class Exit(Event, by_launcher=True):
                 read=_shell,
                 via="shell",
             )
-            for word in _KILLED_ABROAD
+            for word in KILLED_ABROAD
         ),
         # torch/testing/_internal/common_distributed.py: the processes of a test are numbered by rank
         says(
@@ -229,7 +203,7 @@ class Exit(Event, by_launcher=True):
     @classmethod
     def of(cls, line: Any, **fields: Any) -> Self:
         """Return the end of the process that `pid` names, if any; a shell's 128 + n becomes -n."""
-        code = fields["code"] if not _is_shells(fields["code"]) else 128 - fields["code"]
+        code = fields["code"] if not is_shells(fields["code"]) else 128 - fields["code"]
         event: Self = line.event(cls, **{"signal": signal_name(code), **fields, "code": code})
         return replace(event, pid=fields.get("pid"))
 

@@ -260,13 +260,7 @@ class EventStore:
     def extend(self, events: Iterable[Event]) -> None:
         """Add events in file order."""
         for event in events:
-            key = (
-                event.kind,
-                event.rank,
-                event.host,
-                event.local_rank,
-                event.task,
-            )
+            key = (event.kind, event.rank, event.host, event.local_rank, event.task)
             calm = event.calm
             first = self._first.get(key)
             if first is None and self._totals[calm] < EVENTS_IN_ALL:

@@ -6,8 +6,9 @@ import json
 import pytest
 
 from hangscope.incident import Event
-from hangscope.ingest.job_logs.endings import Exit, signal_name
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.launchers.failure_table import read_error_file, sniff_error_file
+from hangscope.ingest.job_logs.signals import signal_name
 from hangscope.ingest.workers.log_reading import read_log
 
 FAILED = "failed (exitcode: -9) local_rank: 1 (pid: 29461) of binary: /opt/venv/bin/python3"
