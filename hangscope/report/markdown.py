@@ -41,29 +41,62 @@ class Dialect:
         return lead + (self.strong % text if piece.strong else text) + tail
 
 
-# What a forge makes a mention, a reference or a link of after Markdown is done, escaped or not: a word joiner, which is not
-# seen, parts it.
-_LINKED = regex(r"(@)(?=[\w-])|(#)(?=\d)|(:)(?=//)|(?<![a-z])(www)(?=\.)", re.IGNORECASE)
+# What a forge or a chat would make a mention, a reference, a link or emphasis of: such words are shown as code, which can be
+# pasted as it is.
+_WORD = regex(r"[^\s`|]+")
+_CODE = regex(r"[_@<{\[]|#\d|://|www\.", re.IGNORECASE)
+_AROUND = regex(r"^([\"'(]*)(.*?)([\"').,;:!?]*)$", re.DOTALL)
 _MARKDOWN = regex(r"([\\`*_{}\[\]<>#|~!@])")
 _JIRA = regex(r"([\\*_{}\[\]<>#|~!@^+?-])")
 
 
-def _unlinked(text: str) -> str:
-    return _LINKED.sub(lambda match: match.group() + "\u2060", text)
+def _markdown_code(text: str) -> str:
+    """Return a code span; a backtick or a pipe inside cannot end it."""
+    return "`" + text.replace("`", "'").replace("|", "¦") + "`"
+
+
+def _jira_code(text: str) -> str:
+    return "{{" + _JIRA.sub(r"\\\1", text.replace("}", ")").replace("{", "(")) + "}}"
+
+
+def _slack_code(text: str) -> str:
+    return "`" + _slack_plain(text.replace("`", "'")) + "`"
+
+
+def _slack_plain(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _slack(text: str) -> str:
-    # Slack knows no escape but these three; a zero-width joiner keeps its marks from pairing up.
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([*_~`@])", "\\1\u2060", text)
+    # Slack has no escape for its marks: parted from the word, they do not pair up.
+    return re.sub(r"[*_~`@]+", lambda mark: f" {mark[0]} ", _slack_plain(text))
+
+
+def _by_word(plain: Callable[[str], str], code: Callable[[str], str]) -> Callable[[str], str]:
+    """Return how text is written whose words are code where they would be markup."""
+
+    def word(match: re.Match[str]) -> str:
+        around = _AROUND.match(match.group())
+        if around is None or not _CODE.search(match.group()):
+            return plain(match.group())
+        before, inner, after = around.groups()
+        return plain(before) + (code(inner) if inner else "") + plain(after)
+
+    def written(text: str) -> str:
+        parts, done = [], 0
+        for match in _WORD.finditer(text):
+            parts += [plain(text[done : match.start()]), word(match)]
+            done = match.end()
+        return "".join([*parts, plain(text[done:])])
+
+    return written
 
 
 DIALECTS = {
     "markdown": Dialect(
         heading="## %s",
-        escape=lambda text: _unlinked(_MARKDOWN.sub(r"\\\1", text)),
-        # A backtick or a pipe inside cannot end it.
-        code=lambda text: "`" + text.replace("`", "'").replace("|", "¦") + "`",
+        escape=_by_word(lambda text: _MARKDOWN.sub(r"\\\1", text), _markdown_code),
+        code=_markdown_code,
         strong="**%s**",
         table_head=("| | |", "| --- | --- |"),
         row="| %s | %s |",
@@ -73,8 +106,8 @@ DIALECTS = {
     ),
     "jira": Dialect(
         heading="h2. %s",
-        escape=lambda text: _unlinked(_JIRA.sub(r"\\\1", text)),
-        code=lambda text: "{{" + _JIRA.sub(r"\\\1", text.replace("}", ")").replace("{", "(")) + "}}",
+        escape=_by_word(lambda text: _JIRA.sub(r"\\\1", text), _jira_code),
+        code=_jira_code,
         strong="*%s*",
         table_head=(),
         row="| *%s* | %s |",
@@ -84,8 +117,8 @@ DIALECTS = {
     ),
     "slack": Dialect(
         heading="*%s*",
-        escape=_slack,
-        code=lambda text: "`" + _slack(text.replace("`", "'")).replace("\u2060", "") + "`",
+        escape=_by_word(_slack, _slack_code),
+        code=_slack_code,
         strong="*%s*",
         table_head=(),
         row="• *%s:* %s",

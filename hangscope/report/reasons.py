@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from hangscope.conclusion import Evidence, Hypothesis
 from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.rankset import counted, ranks_phrase
 from hangscope.regex import regex
 from hangscope.report.schema.document import Document, VerdictPart
@@ -92,3 +93,14 @@ def standstill(verdict: VerdictPart) -> str:
         return ""
     stood = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
     return utc(int(verdict.since)) + (f", for {duration(stood)}" if stood >= 1 else "")
+
+
+def commands(document: Document) -> tuple[str, ...]:
+    """Return what to run of a job that may still be running: a stack of each named process, on its host."""
+    verdict, page = document.verdict, document.page
+    if verdict is None or verdict.cause not in CATALOG or not CATALOG[verdict.cause].stack_tells:
+        return ()
+    if page is not None and page.strip is not None and page.strip.life == "ended":
+        return ()
+    known = [entry for entry in verdict.culprits if entry.pid is not None][:SHOWN]
+    return tuple(f"{f'ssh {e.host} ' if e.host else ''}py-spy dump --pid {e.pid}" for e in known)

@@ -101,6 +101,12 @@ class Report:
 
         return render_html(self.document, markdown=self.to_markdown())
 
+    def _repr_html_(self) -> str:
+        """Return the page for a notebook's cell, in a frame that runs no script of the notebook's own."""
+        from html import escape
+
+        return f'<iframe sandbox="allow-scripts" width="100%" height="720" srcdoc="{escape(self.to_html())}"></iframe>'
+
     def write_html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the HTML page to `path`.
 

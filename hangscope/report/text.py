@@ -9,6 +9,7 @@ import textwrap
 from hangscope.conclusion import Evidence
 from hangscope.rankset import counted, ranks_phrase
 from hangscope.report.reasons import (
+    commands,
     deciding_facts,
     other_facts,
     read_words,
@@ -47,7 +48,9 @@ class _Screen:
         headline = document.headline.removeprefix("Inconclusive: ").removeprefix("No hang: ")
         if verdict is not None:
             style = "error" if status == "hang" else "warning"
-            head = f"{'hang' if status == 'hang' else status}[{verdict.cause}]"
+            # A job that was terminated from outside while it made progress is no hang of its own.
+            name = "external termination" if verdict.category == "external" else verdict.cause
+            head = f"{'hang' if status == 'hang' else status}[{name}]"
             self.put(f"{self.paint(head, style)}: {verdict.title or headline}", indent="  ")
             if verdict.explanation:
                 self.put(f"  {verdict.explanation}", indent="  ")
@@ -58,6 +61,8 @@ class _Screen:
             self.notes(verdict)
             for advice in verdict.advice:
                 self.labelled("help", advice)
+            for command in commands(document):
+                self.labelled("run now", command)
         else:
             self.put(
                 f"{self.paint(status, 'ok' if status == 'no_hang' else 'warning')}: {headline}", indent="  "

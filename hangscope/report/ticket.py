@@ -6,6 +6,7 @@ from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
 from hangscope.rankset import counted, ranks_phrase
 from hangscope.report.reasons import (
+    commands,
     deciding_facts,
     other_facts,
     read_words,
@@ -14,7 +15,7 @@ from hangscope.report.reasons import (
     user_frame,
     weighed,
 )
-from hangscope.report.schema.document import Document, VerdictPart
+from hangscope.report.schema.document import CulpritPart, Document, VerdictPart
 
 _CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED = 8, 6, 6, 6, 3
 
@@ -144,6 +145,7 @@ def _pairs(verdict: VerdictPart, document: Document) -> list[tuple[str, Line]]:
     if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
         rows.append(("Suspects", plain(ranks_phrase(verdict.suspect_ranks))))
     rows.append(("Since", plain(standstill(verdict))))
+    rows += [("Run now", (Piece(command, code=True),)) for command in commands(document)]
     rows.append(("Fingerprint", (Piece(verdict.fingerprint, code=True),)))
     return [(name, line) for name, line in rows if any(piece.text for piece in line)]
 
@@ -153,7 +155,16 @@ def _who(verdict: VerdictPart) -> str:
         return ranks_phrase(verdict.culprit_ranks) if verdict.culprit_ranks else "no rank is named"
     if len(verdict.culprit_ranks) > _CULPRITS:
         return ranks_phrase(verdict.culprit_ranks)
-    return ", ".join(f"rank {c.rank}" + (f" on {c.host}" if c.host else "") for c in verdict.culprits)
+    return ", ".join(map(_place, verdict.culprits))
+
+
+def _place(entry: CulpritPart) -> str:
+    """Return a named rank with its host, PID and GPU, as far as they are known."""
+    known = [f"on {entry.host}"] if entry.host else []
+    known += [
+        f"{name} {value}" for name, value in (("GPU", entry.device), ("PID", entry.pid)) if value is not None
+    ]
+    return f"rank {entry.rank}" + (f" ({', '.join(known)})" if known else "")
 
 
 def _fact(fact: Evidence) -> Line:

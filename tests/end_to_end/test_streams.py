@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -97,5 +98,5 @@ def test_markdown_cannot_mention_link_or_refer(hang: Path) -> None:
     assert whole.verdict is not None
     heading = render_markdown(replace(whole, verdict=replace(whole.verdict, title=told))).splitlines()[0]
     for part in ("@everyone", "@b.", "#12", "://", "www.", "[x](y)", "<b>"):
-        assert part not in heading
+        assert part not in re.sub(r"`[^`]*`", "", heading)
     assert "everyone" in heading and "evil.example" in heading

@@ -23,3 +23,11 @@ def test_without_its_pictures_a_report_is_whole_and_says_so(monkeypatch: pytest.
         "the page's pictures could not be drawn: IndexError: no such node"
     ]
     assert "Rank 3 never entered" in report.to_html() and "Rank 3" in report.to_markdown()
+
+
+def test_a_notebook_shows_the_page_in_a_frame() -> None:
+    report = hangscope.analyze(FIXTURES / "stuck_loader" / "dumps")
+    frame = report._repr_html_()
+    assert (
+        frame.startswith("<iframe sandbox=") and "&lt;!DOCTYPE html&gt;" in frame and "<script" not in frame
+    )

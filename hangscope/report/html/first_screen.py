@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from hangscope.conclusion import Evidence
 from hangscope.dataclass import dataclass
-from hangscope.knowledge.catalog import CATALOG
 from hangscope.rankset import counted, ranks_phrase
 from hangscope.report.reasons import read_words
 from hangscope.report.schema.document import Document, VerdictPart
@@ -171,18 +170,3 @@ def headline(document: Document) -> str:
     if document.verdict is not None and document.status == "inconclusive":
         return cut(f"Inconclusive: {document.title}", HEADLINE_CHARS)
     return cut(document.title, HEADLINE_CHARS)
-
-
-def commands(document: Document, strip: StripData | None) -> tuple[str, ...]:
-    """Return what to run now, of a job that may still live: a stack of each named process, with its host and pid."""
-    verdict = document.verdict
-    if verdict is None or verdict.cause not in CATALOG or not CATALOG[verdict.cause].stack_tells:
-        return ()
-    if strip is not None and strip.life == "ended":
-        return ()
-    found = []
-    for entry in verdict.culprits[:FIRST_CULPRITS]:
-        if entry.pid is not None:
-            ssh = f"ssh {entry.host} " if entry.host else ""
-            found.append(f"{ssh}py-spy dump --pid {entry.pid}")
-    return tuple(found)

@@ -12,7 +12,7 @@ from hangscope.report.html.map_svg import RankMap, draw_rankmap
 from hangscope.report.html.order_svg import OrderDrawing, draw_order
 from hangscope.report.html.stack_rows import StackRows, stack_rows
 from hangscope.report.html.waits_svg import WaitFor, draw_waitfor
-from hangscope.report.reasons import deciding_facts
+from hangscope.report.reasons import commands, deciding_facts
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import TopologyData
@@ -157,7 +157,7 @@ def _first_screen(document: Document, data: PageData) -> FirstScreen:
         next_title="Collect next time" if undecided else "Do next",
         steps=tuple(cut(step, LINE_CHARS) for step in steps[:_STEPS]),
         more_steps=tuple(cut(step, LINE_CHARS) for step in steps[_STEPS:]),
-        commands=first.commands(document, data.strip),
+        commands=commands(document),
         moments=first.moments(data.strip),
         cost=first.cost(data.strip),
     )
