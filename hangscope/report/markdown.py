@@ -43,7 +43,7 @@ class Dialect:
 
 # What a forge or a chat would make a mention, a reference, a link or emphasis of: such words are shown as code, which can be
 # pasted as it is.
-_WORD = regex(r"[^\s`|]+")
+_WORD = regex(r"[A-Za-z_][\w.]{0,60}\([^()`|\n]{1,120}\)|[^\s`|]+")
 _CODE = regex(r"[_@<{\[]|#\d|://|www\.", re.IGNORECASE)
 _AROUND = regex(r"^([\"'(]*)(.*?)([\"').,;:!?]*)$", re.DOTALL)
 _MARKDOWN = regex(r"([\\`*_{}\[\]<>#|~!@])")
@@ -79,6 +79,8 @@ def _by_word(plain: Callable[[str], str], code: Callable[[str], str]) -> Callabl
         around = _AROUND.match(match.group())
         if around is None or not _CODE.search(match.group()):
             return plain(match.group())
+        if " " in match.group():  # `all_reduce([64, 32] Float)`
+            return code(match.group())
         before, inner, after = around.groups()
         return plain(before) + (code(inner) if inner else "") + plain(after)
 
