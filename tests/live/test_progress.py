@@ -191,6 +191,8 @@ def test_a_stall_that_resolves_itself_leaves_a_record(tmp_path: Path) -> None:
         each = at(time, changes, *(work if time < 55 else ("train.py:1 in next",) * 3))
         patience.frozen(each)
         stalls.look(each, patience.still_for(time), report=False)
+    stalls.look(at(100, 4, *work), 44, report=False)
+    stalls.look(at(101, 2, *work[:2]), 0, report=False)  # a rank has ended
     (line,) = (tmp_path / "stalls.txt").read_text().splitlines()
     told = (
         "no progress for 49 s, then it went on: rank 1 at data.py:4 in load; ranks 0,2 at train.py:9 in step"

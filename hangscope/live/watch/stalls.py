@@ -21,11 +21,14 @@ class Stalls:
         self._file = folder / "stalls.txt"
         self._still = 0.0
         self._reported = False
+        self._ranks: set[int] = set()
         self._where: dict[int, str] = {}
 
     def look(self, look: Look, still: float, report: bool) -> None:
         """Take note of a look at a job that has made no progress for `still` seconds; `report` says that it was reported."""
-        if still < self._still and (self._still >= _WORTH or self._reported):
+        ranks = {rank.pid for rank in look.ranks}
+        all_there, self._ranks = self._ranks <= ranks, ranks  # a job that ends did not go on
+        if all_there and still < self._still and (self._still >= _WORTH or self._reported):
             self._write(self._still)
         self._still, self._reported = still, report
         if still >= SHORT:

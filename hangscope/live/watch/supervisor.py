@@ -35,7 +35,8 @@ PASSED_ON = (signal.SIGWINCH, signal.SIGCONT, signal.SIGALRM, signal.SIGXCPU)
 
 _PREPARATION = 10.0  # s for the watcher to prepare its folder; then the job starts without it
 _WITNESS = 0.1  # s in which the watcher receives what was sent to all
-_HOLD = 10.0  # s at most for which a signal waits until the watcher has looked at a frozen job
+_ANSWER = 2.0  # s for which a signal waits until the watcher says whether the job is stalled
+_HOLD = 15.0  # s at most for which it waits then, until the watcher has looked at the job
 _LAST = 1.0  # s for it to end afterwards
 _AFTER_END = 5.0  # s after the command's end for the watcher to say for how long it needs
 
@@ -131,6 +132,8 @@ class Supervisor:
             self._release()
         if "send" in message:
             self._send(message["send"])
+        if "looking" in message and self._held_until:
+            self._held_until = time.monotonic() + _HOLD
         if "hold" in message:
             self._may_hold = message["hold"]
         if "wait" in message:
@@ -153,7 +156,7 @@ class Supervisor:
             if not reached:
                 self._held.append(number)
                 at_once = again or not self._may_hold
-                self._held_until = 0.0 if at_once else self._held_until or time.monotonic() + _HOLD
+                self._held_until = 0.0 if at_once else self._held_until or time.monotonic() + _ANSWER
 
     def _reached_all(self, number: int) -> bool:
         """Whether the watcher received the signal as well: then all of the process group, or of the job, has it.

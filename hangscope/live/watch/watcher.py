@@ -138,11 +138,13 @@ class Watcher:
         elif number in ENDING:
             self._end_by(name)
         elif self.patience.still_for(now) >= max(_ANNOUNCED, OWN_TIME * self.patience.longest):
+            self.link.send(looking=True)
             self._report_freeze()
 
     def _end_by(self, name: str) -> None:
         """Keep the evidence of a stalled job that somebody ends, let it end, and report it meanwhile."""
         self.reporting.say(f"{name}: the job is stalled, looking at it first (again: at once)")
+        self.link.send(looking=True)
         still = self._capture_twice()
         self.link.send(go=True)
         self._note(hangscope=f"{name}: the job was {_WAS[still]}")
@@ -245,6 +247,8 @@ class Watcher:
                 self.reporting.missing = taken.missing
                 own += [taken.folder] if taken.own else []
         after = self._look()
+        if {rank.pid for rank in before.ranks} - {rank.pid for rank in after.ranks} and self.ending:
+            return True  # it took longer than a signal waits: the job is ending
         if mark_of(after) == mark_of(before) and self.patience.stands_still(time.monotonic()):
             self.busy = busy(before, after)
             return True
