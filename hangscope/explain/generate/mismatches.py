@@ -6,7 +6,7 @@ from hangscope.align.divergence import GroupHistory, Mismatch
 from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
-from hangscope.explain.generate.peer_groups import one_fault, outlier_among_peers
+from hangscope.explain.generate.peer_groups import one_fault
 from hangscope.incident import CallKind
 from hangscope.knowledge.library import off_the_step, own_knowledge
 
@@ -41,7 +41,7 @@ def _finding(aligned: Aligned, history: GroupHistory, mismatch: Mismatch) -> Dif
     tie = outvoted or len(majority) == len(rest[0])
     if tie:
         even = [s for s in mismatch.sides if outvoted or len(s) == len(majority)]
-        broken = history.odd_side(seq, even) or outlier_among_peers(aligned, view, seq, even)
+        broken = history.odd_side(seq, even)
         if broken is None and len(even) == 2:
             stacks = [kinds[side[0]].stack if side[0] in kinds else () for side in even]
             off = off_the_step(stacks[0], stacks[1], own_knowledge())

@@ -1,38 +1,21 @@
-"""Groups that run the same program side by side: what they say of a tie, and the same fault in several of them.
+"""Groups that run the same program side by side: what they say of a count, and the same fault in several of them.
 
-In a grid of ranks the groups of one dimension (all data-parallel pairs, say) make the same calls. Where two halves of one
-group contradict each other and history is silent, its peer groups show which half left the program. What ranks of one
+In a grid of ranks the groups of one dimension (all data-parallel pairs, say) make the same calls. What ranks of one
 replica do together (its tensor-parallel ranks, say) is one fault, though each of its groups shows a part of it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
-from hangscope.align.frontier import GroupFrontier
-from hangscope.align.matching import match_key
 from hangscope.align.p2p import PairInstance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import AnyFinding, Finding
 from hangscope.incident import Group
 
 _MOST = 64  # peer groups that are asked
-
-
-def outlier_among_peers(
-    aligned: Aligned, view: GroupFrontier, seq: int, sides: Sequence[tuple[int, ...]]
-) -> tuple[int, ...] | None:
-    """Return the one of two sides whose call at `seq` no peer group makes, while all that got there make the other's, or None."""
-    peers = [peer for peer in aligned.views.values() if _alike(peer.group, view.group)][:_MOST]
-    theirs = (peer.kind_of(rank, seq) for peer in peers for rank in peer.seen)
-    made = {match_key(kind) for kind in theirs if kind is not None}
-    kinds = [view.kind_of(side[0], seq) for side in sides]
-    odd = [
-        s for s, kind in zip(sides, kinds, strict=True) if kind is not None and match_key(kind) not in made
-    ]
-    return odd[0] if len(made) == 1 and len(odd) == 1 and len(sides) == 2 and None not in kinds else None
 
 
 def counted_apart(aligned: Aligned, pair: PairInstance) -> tuple[int, int] | None:
