@@ -55,6 +55,8 @@ def host_thread_stuck(case: Case) -> Match | None:
     finding, statements = case.finding, case.statements
     if not isinstance(finding, Absent) or not case.from_text or len(finding.culprits) != 1:
         return None
+    if statements.ranks(HeartbeatTimeout) != set(finding.culprits):
+        return None  # where watchdogs stood still on several ranks, the one named has another reason
     own = statements.of(finding.culprits[0], HeartbeatTimeout)
     if not own or own[0] not in finding.events or statements.of(finding.culprits[0], WatchdogTimeout):
         return None
