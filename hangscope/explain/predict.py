@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise, product
 
 from hangscope.align.waitgraph import Host, Node, Unnamed, Untold, WaitGraph
 
@@ -41,28 +41,42 @@ class Replay:
             self._absent[node] = frozenset(target.rank for target in targets if isinstance(target, Host))
 
     def stuck(self, undone: Iterable[int]) -> frozenset[int]:
-        """Return the ranks that still wait when the ranks `undone` (global) do what is expected of them."""
+        """Return the ranks that still wait when the ranks `undone` (global) do what is expected of them. Linear in the graph."""
         guilty = frozenset(undone)
-        free, needs = set(guilty), defaultdict[Node, set[Node]](set)
-        for batches in (batches for rank, batches in self._batches.items() if rank not in guilty):
-            for earlier, later in pairwise(batches):
-                for node in later:
-                    needs[node].update(earlier)
-        done = {node for node, callers in self._callers.items() if callers <= guilty}
-        todo = [node for node in self._callers if node not in done and not isinstance(node, Untold)]
-        moved = True
-        while moved:
-            ready = {node for node in todo if self._may_end(node, guilty, free) and needs[node] <= done}
-            done |= ready
-            todo = [node for node in todo if node not in ready]
-            freed = {r for r, batches in self._batches.items() if batches and batches[0][0] in done} - free
-            free |= freed
-            moved = bool(ready or freed)
+        followers: dict[Node, list[Node]] = defaultdict(list)
+        lacking: dict[int, list[Node]] = defaultdict(list)
+        heads: dict[Node, list[int]] = defaultdict(list)
+        blocked = {node: 0 for node in self._callers if self._may_end(node, guilty)}
+        for rank, batches in self._batches.items():
+            if batches:
+                heads[batches[0][0]].append(rank)
+            if rank not in guilty:
+                for earlier, later in pairwise(batches):
+                    for node, before in product(set(later), set(earlier)):
+                        followers[before].append(node)
+                        if node in blocked:
+                            blocked[node] += 1
+        for node in blocked:
+            missing = self._absent[node] - guilty
+            blocked[node] += len(missing)
+            for rank in missing:
+                lacking[rank].append(node)
+        free, done = set(guilty), {node for node, callers in self._callers.items() if callers <= guilty}
+        ready = [*done, *(node for node, count in blocked.items() if not count and node not in done)]
+        while ready:
+            ended = ready.pop()
+            done.add(ended)
+            freed = [rank for rank in heads[ended] if rank not in free]
+            free.update(freed)
+            for node in chain(followers[ended], *(lacking[rank] for rank in freed)):
+                if node in blocked:
+                    blocked[node] -= 1
+                    if not blocked[node] and node not in done:
+                        ready.append(node)
         return self.waiting - free
 
-    def _may_end(self, node: Node, guilty: frozenset[int], free: set[int]) -> bool:
-        """Return whether all that a call lacks will come, unless it stands still by itself: nobody guilty is in it, or missing."""
+    def _may_end(self, node: Node, guilty: frozenset[int]) -> bool:
+        """Return whether a call ends once all that it lacks comes: not if nobody guilty is in it, or missing, and it is stuck itself."""
         callers = self._callers[node]
         by_itself = node in self._still and not callers & guilty
-        by_itself = by_itself or (node in self._partial and guilty <= callers)
-        return not by_itself and self._absent[node] <= free
+        return not (by_itself or (node in self._partial and guilty <= callers) or isinstance(node, Untold))
