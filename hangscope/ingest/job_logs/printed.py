@@ -110,6 +110,7 @@ def printed(windows: Sequence[tuple[int, bytes]], file: str, own: bool) -> list[
     """
     bare = counts_ranks(windows)
     writers: dict[object, _Writer] = {}
+    heard: set[object] = set()  # who has any line here
     parts = _apart(windows)
     complete = [number for number, _ in parts] == [1] and (own or len(parts[0][1]) <= _OF_SEVERAL)
     for number, data in parts:
@@ -120,13 +121,15 @@ def printed(windows: Sequence[tuple[int, bytes]], file: str, own: bool) -> list[
         number += data.count(b"\n", 0, len(data) - len(cut))
         for offset, raw in enumerate(cut.split(b"\n")):
             line = by_itself(_line(raw, number + offset, file), bare)
+            if line.rank is not None or line.origin:
+                heard.add(line.rank if line.rank is not None else line.origin)
             if (template := template_of(line)) and (line.rank is not None or line.origin):
                 writer = writers.setdefault(
                     (line.rank, "" if line.rank is not None else line.origin), _Writer()
                 )
                 writer.add(template, 1, writer.before, line)
                 writer.before += 1
-    if not own and len(writers) < 2:
+    if not own and len(heard) < 2:
         return []  # nothing to compare with
     return [event for writer in writers.values() if (event := writer.event(complete)) is not None]
 

@@ -67,7 +67,7 @@ def _stuck_watchdog(rank: int, second: int) -> str:
 
 def test_whose_own_watchdog_stood_still_before_any_timeout_blocks_it_itself(tmp_path: Path) -> None:
     timeouts = [timeout(rank) for rank in (0, 1, 3)]
-    assert short(told(tmp_path, [_stuck_watchdog(2, 10), *timeouts])) == ("stuck_rank", (2,), "high")
+    assert short(told(tmp_path, [_stuck_watchdog(2, 10), *timeouts])) == ("runtime_deadlock", (2,), "medium")
 
 
 @pytest.mark.parametrize("lines", [[(2, 50)], [(2, 10), (1, 10)], [(0, 10)]])
@@ -124,7 +124,7 @@ def test_who_alone_is_ended_by_its_own_monitor_before_any_call_timed_out_blocks_
     tmp_path: Path,
 ) -> None:
     report = told(tmp_path, _ended_by_its_monitor(2))
-    assert short(report) == ("stuck_rank", (2,), "medium")
+    assert short(report) == ("runtime_deadlock", (2,), "medium")
 
 
 def test_whose_watchdog_stood_still_on_several_ranks_is_not_told_by_one_of_their_ends(tmp_path: Path) -> None:
