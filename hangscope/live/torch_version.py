@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _ASK = "from importlib.metadata import version; print(version('torch'))"
-_PATIENCE = 10.0
+_PATIENCE = 5.0  # s: the job does not start before
 
 
 def parsed(text: str) -> tuple[int, int] | None:
