@@ -39,7 +39,7 @@ def circular_wait(case: Case) -> Match | None:
     return answer(
         "collective_order_mismatch",
         culprits,
-        f"{who(ranks)} are in a circular wait: each is blocked in a group that another has not entered",
+        f"{who(ranks)} {agree(ranks, 'is', 'are')} in a circular wait: each is blocked in a group that another has not entered",
         "Make every rank enter these groups in one global order, whatever the data; issue no collective inside a branch that ranks take differently.",
         strength=int(fits),
         evidence=[_in_calls(case, rank) for rank in sorted(heads)[:8]],

@@ -207,7 +207,7 @@ def _several(case: Case, told: Sequence[Wait]) -> Observation:
     apart = [w for w in told[1:] if set(w.ranks).isdisjoint(told[0].ranks)]
     if len(names) > 1 or not apart:
         means = "They are collectives of different groups or moments, so one wait may be the consequence of another: the first to time out is nearest to the root cause."
-        text = "the earliest timeout of every rank, with its group: follow who waits for whom to the first one that has none"
+        text = "the earliest timeout of every rank, with its group: follow which rank waits for which, back to the first one without a timeout"
         return Observation(shown + more, means, Collect((), "log", text), (), True)
     low, high = (pick(told, key=lambda w: w.first.seq or 0) for pick in (min, max))
     gap = (high.first.seq or 0) - (low.first.seq or 0)
