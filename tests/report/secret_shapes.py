@@ -66,6 +66,16 @@ SECRETS = (
     "\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44={word:}",
     "password\u00a0=\u00a0{word:}",
     "\x1b]0;title\x07DB_PASSWORD={word:}",
+    "hf_{an:20}\n{an:14}",
+    "token hf_{an:30}\n    {an:14} rejected",
+    "sk-proj-{an:40}\n{an:40}",
+    "ghp_{an:6}\n{an:30}",
+    "eyJhbGciOiJIUzI1NiJ9.{an:40}\n{an:30}.{an:43}",
+    "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW\nQyNTUxOQAAACB{an:57}\n{an:70}",
+    "QyNTUxOQAAACB{an:57}",
 )
 
 HARMLESS = _lines("harmless.txt")
+
+if __name__ == "__main__":
+    print(f"{len(set(SECRETS))} shapes of secrets and {len(set(HARMLESS))} harmless look-alikes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -22,24 +23,25 @@ def left_of(secret: str, text: str) -> str:
     return next((part for part in parts if part in text), "")
 
 
-@pytest.mark.parametrize("shape", SECRETS)
-@pytest.mark.parametrize("around", ["{}", "[rank3]: 2024-05-01 12:00:00 env: {} and more", '"{}"'])
-def test_a_secret_is_masked(shape: str, around: str) -> None:
-    line, secrets = expand(shape)
-    text = around.format(line)
-    masked = mask_text(text)
-    assert secrets and "***" in masked
-    assert [left_of(secret, masked) for secret in secrets if left_of(secret, masked)] == []
-    assert mask_text(masked) == masked
+def test_a_secret_is_masked() -> None:
+    leaks = []
+    for shape in SECRETS:
+        for around in ("{}", "[rank3]: 2024-05-01 12:00:00 env: {} and more", '"{}"'):
+            line, secrets = expand(shape)
+            masked = mask_text(around.format(line))
+            left = [part for secret in secrets if (part := left_of(secret, masked))]
+            if left or not secrets or "***" not in masked or mask_text(masked) != masked:
+                leaks.append((shape, around, masked))
+    assert leaks == []
 
 
-@pytest.mark.parametrize("text", HARMLESS)
-def test_what_only_looks_like_a_secret_stays(text: str) -> None:
-    assert mask_text(text) == text
+def test_what_only_looks_like_a_secret_stays() -> None:
+    assert {text: masked for text in HARMLESS if (masked := mask_text(text)) != text} == {}
 
 
-def test_the_corpus_is_as_large_as_it_says() -> None:
-    assert len(set(SECRETS)) >= 150 and len(set(HARMLESS)) >= 150
+def test_the_documentation_states_the_size_of_the_corpus() -> None:
+    counts = f"{len(set(SECRETS))} shapes of secrets and {len(set(HARMLESS))} harmless look-alikes"
+    assert counts in (Path(__file__).parents[2] / "docs" / "safety.md").read_text(encoding="utf-8")
 
 
 def test_what_stands_around_a_secret_stays() -> None:
@@ -70,15 +72,21 @@ GROWING = (
     "login a password ", "-u a:", "--token ", "name: DB_PASSWORD, ", "key=aaaa,", "token=a1,", "hooks.slack.com/", "Cookie: ",
     "Authorization: digest ", "key,'", "aaa8Q~", "12345678:AA", "api_", "key:|  ", "key>", "<key>", "password=[", "token={{", "%5F", "\u200b", "&quot;", "\\u0022", "\x1b[", "%25", "password for a",
     "password for a: ", "password '",
+    "eyJa.", "AKIAAAAAAAAAAAAAAAAA ", "AKIA", "a/", "$6$", "$6$a", "{SHA}a", "login a -p", "login -p ", "ldapsearch a ", "lftp -u a",
+    "jdbc:oracle:thin:a", "sqlplus -a ", "password [", "password=['a', ", "password=[", "password={", "token: {", "{'token': {",
+    "name: DB_PASSWORD {", "| password ", "| password | ", "│ a │", "password    ", "password ....... ", "a .... ", "hf_", "hf_a\n",
+    "hf_aaaaaaaaaaaaaaaaaaaaa\n", "hf_aaaaaaaaaaaaaaaaaaaaaA1a1A1\n", "sk-sk-", "sk-a", "MNaaaaaaaaaaaaaaaaaaaaaaaa.aaaaaa.", "M",
+    "a1B2", "MII", "b3BlbnNzaC1rZXktdjEaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n", "t1.a", "t1.", "pat.", "Passwort ", "mot de passe pour a",
+    "'a', ", "->", "0123456789abcdef", "AKIAAAAAAAAAAAAA=aaaa=", "AKIAAAAAAAAAAAAA+", "密码", "a -> ", "token=A(", "-pass pass:",
+    "mongo ", "\n", "eyJa\naaaaaaaaaaaaaaaaaaaaa\n",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("part", GROWING)
-@pytest.mark.parametrize("ends", ["", "'", " x"])
-def test_masking_is_linear(part: str, ends: str) -> None:
-    """What is quadratic would take half a minute."""
-    for before in ("", "password='"):
-        text = before + part * (50_000 // len(part)) + ends
-        began = time.process_time()
-        mask_text(text)
-        assert time.process_time() - began < 2
+def test_masking_is_linear() -> None:
+    """What is quadratic would take seconds."""
+    for part in GROWING:
+        for before, after in (("", " x"), ("password='", "'")):
+            text = before + part * (10_000 // len(part)) + after
+            began = time.process_time()
+            mask_text(text)
+            assert time.process_time() - began < 0.5, (before, part)

@@ -16,10 +16,16 @@ from itertools import pairwise
 from hangscope.regex import regex
 
 MAX_NAME = 80
-_WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
+#: "Password" in other languages.
+FOREIGN = (
+    "passwort", "kennwort", "contraseña", "contrasena", "senha", "wachtwoord", "hasło", "heslo", "lösenord", "passord", "adgangskode",
+    "salasana", "jelszó", "şifre", "пароль", "密码", "密碼", "口令", "パスワード", "비밀번호",
+)  # fmt: skip
 _SECRET_ENDS = (
     "password", "passwd", "passphrase", "passcode", "secret", "credential", "credentials", "apikey", "authtoken", "accesstoken",
-    "accesskey", "secretkey", "privatekey", "authorization", "dockerconfigjson", "jsessionid", "phpsessid", "cookie", "pwd", "jwt",
+    "accesskey", "secretkey", "privatekey", "authorization", "dockerconfigjson", "jsessionid", "phpsessid", "cookie", "pwd", "jwt", "pswd", "psw",
+    *FOREIGN,
 )  # fmt: skip
 
 
@@ -43,7 +49,7 @@ _PLAIN_TOKENS = _set(
 )
 _PASS_OF = _set(
     "db database smtp mail user admin root ftp ssh redis mysql mariadb pg postgres postgresql mongo mongodb rabbitmq sql "
-    "ldap proxy ssl tls cert keystore truststore sudo vpn http basic auth login account"
+    "ldap proxy ssl tls cert keystore truststore sudo vpn http basic auth login account become"
 )
 _NO_SECRET = _set(
     "none null true false nil undefined empty unset missing required optional yes no redacted hidden masked removed invalid "
@@ -76,12 +82,19 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         *before, last = before
     if name in ("PWD", "OLDPWD"):
         return Strength.MAYBE
-    if last.rstrip("0123456789").endswith(_SECRET_ENDS):
+    last = last.rstrip("0123456789")
+    if (
+        last.endswith(_SECRET_ENDS)
+        or last.removesuffix("s").endswith(_SECRET_ENDS)
+        or last in ("passe", "mdp")
+    ):
+        return Strength.SECRET
+    if last.endswith("pass") and last[:-4] in _PASS_OF:  # SSHPASS
         return Strength.SECRET
     if last == "secrets" or (last == "id" and before[-2:] == ["access", "key"]):
         return Strength.SECRET
     is_variable = bool(before) and name.upper() == name
-    if last == "key":
+    if last in ("key", "keys") and (last == "key" or "secret" in before):
         if _SECRET_KEYS & set(before):
             return Strength.NOTHING if "public" in before else Strength.SECRET
         if _PLAIN_KEYS & set(before[-1:]):
@@ -91,7 +104,7 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         if _PLAIN_TOKENS & set(before):
             return Strength.NOTHING
         return Strength.SECRET if before or in_query else Strength.MAYBE
-    if last == "pass":
+    if last in ("pass", "pw"):
         return Strength.SECRET if _PASS_OF & set(before) or is_variable else Strength.MAYBE
     if last in ("signature", "sig", "auth", "code", "credential", "ticket"):
         marked = in_query or name.lower().startswith("x-")
@@ -117,6 +130,19 @@ def _looks_random(value: str) -> bool:
         return False
     counts = Counter(part)
     entropy = -sum(n / len(part) * math.log2(n / len(part)) for n in counts.values())
-    kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in part]
-    changes = sum(1 for one, other in pairwise(kinds) if one != other)
-    return entropy >= 2.8 and changes * 5 >= len(part)
+    return entropy >= 2.8 and _changes(part) * 5 >= len(part)
+
+
+def is_mixed(text: str) -> bool:
+    """Return whether capitals, small letters and digits alternate as in no word, path, hash or class name."""
+    text = text[:256]
+    kinds = {_kind(c) for c in text}
+    return kinds >= {"u", "l"} and _changes(text) * 10 >= 3 * len(text)
+
+
+def _changes(text: str) -> int:
+    return sum(1 for one, other in pairwise(map(_kind, text)) if one != other and "-" not in one + other)
+
+
+def _kind(c: str) -> str:
+    return "d" if c.isdigit() else "u" if c.isupper() else "l" if c.isalpha() else "-"

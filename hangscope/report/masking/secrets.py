@@ -10,18 +10,19 @@ import re
 
 from hangscope.regex import regex
 from hangscope.report.masking.disguise import undisguised
-from hangscope.report.masking.key_names import MAX_NAME, Strength, is_secret, strength
-from hangscope.report.masking.token_forms import hide_tokens
+from hangscope.report.masking.key_names import FOREIGN, MAX_NAME, Strength, is_secret, strength
+from hangscope.report.masking.token_forms import hide_accounts, hide_tokens
 
-# Searched in text without capitals, which takes a fifth of the time of ignoring case.
+# Of names; searched in text without capitals, which takes a fifth of the time of ignoring case.
 _HINT = regex(
-    r"key|token|secret|pass|dockerc|pwd|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|api|private|eyj|mii|b3bl|jwt|ticket|mysql|redis|"
-    r"(?:aiza|a[kbs3c][ic]a|ya29|xox|xapp|gh[oprsu]_|hub_|gl|hf_|sk[-_]|rk_|whsec|npm_|pypi|gems_|dckr|hv[bsr]\.|atlas|_v1_|dp\.|lin_|"
-    r"sg\.|shp|sq0|nrak|pmak|sntry|at[ab][tb]|pscale|pul-|sbp_|dt0c|akcp|r8_|xai-|pplx|ntn_|sha256~|fm[12]_|:aa|q~|1//0|gocspx)"
+    r"key|token|secret|pass|dockerc|pwd|pw|psw|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|jwt|ticket|mysql|redis|mongo|ldap|zip -|"
+    r"api|private|eyj|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|sqlplus|sqlldr|[ei][xm]pdp|mdp|"
+    + "|".join(FOREIGN)
 )
 # A name in or without quotes, what parts it from its value, and how the value is quoted; quotes may be escaped.
 _PAIR = regex(
-    r"(?<![\w.-])([\w.-]+)(\\*[\"'`]?)\]?\s{0,4}(:=|=>|=|:|>|<<|%3[dDaA]|,(?=\s{0,4}b?\\*[\"']))\s{0,4}(?:\|(?:\s|\\n){1,8}|![!\w]{1,20}\s{1,4})?(?:[bruf](?=\\*[\"'`]))?(\\*[\"'`]|)"
+    r"(?<![\w.-])([\w.-]+)(\\*[\"'`]?)\]?(?:\s{0,40}|\s{1,4}\.{3,80}\s)(:=|=>|->|→|=|:|>|<<|(?<=\.\s)|%3[dDaA]|,(?=\s{0,4}b?\\*[\"']))\s{0,4}(?:\|(?:\s|\\n){1,8}|![!\w]{1,20}\s{1,4})?"
+    r"(?:- |[\w.]{0,40}[\[(]\s{0,4}(?=[bruf]?\\*[\"'`]))?(?:[bruf](?=\\*[\"'`]))?(\\*[\"'`]|)"
 )
 _OPTION = regex(r"(?<![\w-])--?([A-Za-z][\w-]{1,60})[ \t]{1,4}(\\*[\"']?)(?=[^\s-])")
 # A key-like word, with the word before it, and a value behind it that no sign parts from it: `the API key XXXX`, `ApiKey('XXXX')`.
@@ -30,13 +31,18 @@ _SAID = regex(
     r"(?:[ \t]{1,3}(?:(?:is|was|of|to)[ \t]{1,3})?|\([\"']?)([\w+/=.~-]{16,512})"
 )
 # The password of somebody: `Password for user bob: XXXX`, `passphrase for key '/x/id': XXXX`, `password 'XXXX' is wrong`.
-_PASSWORD = r"password|passwd|passphrase|passcode|pwd"
+_PASSWORD = r"password|passwd|passphrase|passcode|pwd|passe|" + "|".join(FOREIGN)
 _FOR = regex(
     r"(?i)(?<![\w.-])([\w-]{0,40}(?:"
     + _PASSWORD
-    + r"|secret|token|key)) {1,3}(?:for|of) {1,3}[^\s:=][^\n:=]{0,79}[:=]\s{0,4}(\\*[\"'`]?)(?=\S)"
+    + r"|secret|token|key)) {1,3}(?:for|of|pour|für|para) {1,3}[^\s:=][^\n:=]{0,79}[:=]\s{0,4}(\\*[\"'`]?)(?=\S)"
 )
 _QUOTED = regex(r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is |was )?(\\*[\"'`])(?=\S)")
+# A row of a table: `| password | XXXX |`.
+_CELL = regex(r"(?<=[|│] )([\w.-]+)()\s{0,40}[|│]\s{1,40}(?=[^\s|│])")
+_ITEM = regex(r"\\{0,8}[\"'`]\s{0,4},\s{0,4}[bruf]?(\\{0,8}[\"'`])")  # from one item of a list to the next
+_INNER = ("value", "secret", "data", "content", "raw", "plain")  # keys within `"token": {...}`
+_NEARBY = 400  # characters in which such a key is looked for
 _DISGUISES = 3  # how many times text may be encoded
 _SCHEME = regex(r"(?i)(?:basic|bearer|token|digest|negotiate|apikey|ntlm|sharedkey|aws4-hmac-sha256)\s{1,4}")
 _BARE = regex(r"[^\s\"'`]*")
@@ -57,10 +63,12 @@ def mask_text(text: str) -> str:
 
 
 def _masked(text: str) -> str:
-    if not _HINT.search(text.casefold()):
-        return text
     text = hide_tokens(text)
+    if not _HINT.search(text.lower()):
+        return text
+    text = hide_accounts(text)
     text = _hide(_hide(text, _OPTION) if "-" in text else text, _PAIR)
+    text = _hide(text, _CELL) if "|" in text or "│" in text else text
     return _SAID.sub(_without_said, _hide(_hide(text, _FOR), _QUOTED))
 
 
@@ -74,25 +82,32 @@ def _hide(text: str, pattern: re.Pattern[str]) -> str:
     """Hide the values of the pairs that a pattern finds, one after another."""
     parts: list[str] = []
     done = at = 0
-    named = False  # the last pair said `name: DB_PASSWORD`; the secret is the value of the pair after it
+    outer, until = Strength.NOTHING, 0  # of `name: DB_PASSWORD, value: XXXX` and `"token": {"value": "XXXX"}`
     while pair := pattern.search(text, at):
         at = pair.end()
         name, quote = pair.group(1)[-MAX_NAME:], pair.group(pair.lastindex or 1)
         begin = pair.start()
         how = strength(name, in_query=begin > 0 and text[begin - 1] in "?&")
-        if named and name.lower() == "value":
-            how = Strength.SECRET
+        if begin < until and name.lower() in _INNER:
+            how = max(how, outer)
         if how is Strength.NOTHING and name.lower() not in ("name", "key"):
+            continue
+        if how and not quote and text.startswith("{", at) and not text.startswith("{{", at):
+            outer, until = how, at + _NEARBY
             continue
         end = _end(text, at, quote, name, at + _JUDGED)
         value = text[at:end]
-        named = name.lower() in ("name", "key") and strength(value[-MAX_NAME:]) is Strength.SECRET
-        if named:
+        if name.lower() in ("name", "key") and strength(value[-MAX_NAME:]) is Strength.SECRET:
+            outer, until = Strength.SECRET, end + _NEARBY
             at = end
         if is_secret(value, how):
             end = _end(text, at, quote, name, len(text)) if end == at + _JUDGED else end
             parts += [text[done:at], "***"]
             done = at = end
+            while "[" in pair.group()[-8:] and (item := _ITEM.match(text, end)):
+                end = _closing(text, item.end(), item.group(1), len(text))
+                parts += [text[done : item.end()], "***"]
+                done = at = end
     return "".join([*parts, text[done:]]) if parts else text
 
 

@@ -1,50 +1,61 @@
-"""Secrets that are known by their own form, whatever stands before them.
-
-The forms are those that issuers publish for secret scanners, as collected by gitleaks (config/gitleaks.toml, v8) and GitHub
-(docs, "Supported secret scanning patterns"). Lengths are lower bounds below the real ones, because quoted text may be cut.
-A form must be one that no hash, commit id, uuid or name of a module has.
-"""
+"""Secrets that are recognized by their own form, whatever precedes them."""
 
 from __future__ import annotations
 
 import re
 
 from hangscope.regex import regex
+from hangscope.report.masking.key_names import is_mixed
+from hangscope.report.masking.token_prefixes import KNOWN
 
-# Each starts with a literal and ends in one repeated class, so that one attempt looks at every character once.
-_PREFIXED = (
-    r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}",  # AWS
-    r"AIza[\w-]{20,}|ya29\.[\w.-]{20,}|GOCSPX-[\w-]{20,}|1//0[\w-]{30,}",  # Google
-    r"gh[oprsu]_\w{16,}|github_pat_\w{20,}",
-    r"gl(?:pat|oas|dt|rt|cbt|ptt|ft|imt|agent|soat)-[\w.-]{16,}",  # GitLab
-    r"xox[abceoprs][.-][\w.-]{10,}|xapp-\d-[\w-]{10,}",  # Slack
-    r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{20,}",  # Hugging Face
-    r"sk-(?:proj|ant|svcacct|admin|or)-[\w-]{12,}|sk-(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{20,}",  # OpenAI, Anthropic
-    r"[rs]k_(?:live|test)_\w{10,}|whsec_[\w+/=]{20,}",  # Stripe
-    r"npm_[A-Za-z0-9]{30,}|pypi-[Aa]g[\w-]{20,}|rubygems_[0-9a-f]{30,}|dckr_[op]at_[\w-]{20,}",  # registries
-    r"hv[bsr]\.[\w-]{20,}|[A-Za-z0-9]{14}\.atlasv1\.[\w-]{30,}",  # Vault, Terraform
-    r"do[opr]_v1_[0-9a-f]{30,}|dapi[0-9a-f]{30,}|dp\.(?:pt|st|ct|sa)\.\w{30,}|lin_api_\w{20,}",
-    r"SG\.[\w-]{16,}\.[\w-]{16,}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{20,}|sq0[a-z]{3}-[\w-]{20,}",
-    r"gl(?:c|sa)_[\w+/=]{24,}|NRAK-[A-Z0-9]{20,}|PMAK-[\w-]{30,}|sntry[su]_[\w+/=.]{30,}",
-    r"ATATT3[\w=-]{30,}|ATBB\w{24,}|pscale_(?:tkn|pw|oauth)_[\w.-]{20,}|pul-[0-9a-f]{30,}",
-    r"tskey-[a-z]+-[\w-]{12,}|sbp_[0-9a-f]{30,}|dt0c01\.[A-Z0-9]{20,}\.[A-Z0-9]{30,}|AKCp[A-Za-z0-9]{40,}",
-    r"nvapi-[\w-]{30,}|gsk_[A-Za-z0-9]{30,}|r8_[A-Za-z0-9]{30,}|xai-[A-Za-z0-9]{40,}|pplx-[A-Za-z0-9]{30,}",
-    r"wandb_v1_\w{20,}|secret_[A-Za-z0-9]{40,}|ntn_[A-Za-z0-9]{40,}|sha256~[\w-]{40,}|fm[12]_[\w+/=]{40,}",
-    r"\d{8,10}:AA[\w-]{30,}",  # Telegram
-    r"[\w~.]{3}\dQ~[\w~.-]{30,}",  # Microsoft Entra
-    r"AGE-SECRET-KEY-1[0-9A-Z]{40,}",
-    r"eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?",  # JSON web token
-    r"MII[A-Za-z0-9+/=]{60,}|b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/=]{20,}",  # the lines of a PEM block, by themselves
+# Each alternative starts with a literal and ends in one repeated class, so that one attempt looks at every character once.
+_TOKEN = regex(
+    "|".join(
+        f"{re.escape(prefix)}{body}{{{least},}}"
+        for prefixes, body, least in KNOWN
+        for prefix in prefixes.split()
+    )
 )
-_TOKEN = regex(r"(?<![A-Za-z0-9_-])(?:" + "|".join(_PREFIXED) + ")")
+# A token that a line wrap cuts in two or more.
+_WRAPPED = regex(
+    r"(?<![\w-])((?:eyJ|"
+    + "|".join(re.escape(prefix) for prefixes, _, _ in KNOWN for prefix in prefixes.split())
+    + r")[\w.-]{2,512}(?:\n[ \t]{0,8}[\w+/=.-]{20,512}(?=\n)){0,8}\n[ \t]{0,8})([\w+/=.-]{4,512})"
+)
+_FORMS = regex(
+    r"(?<![A-Za-z0-9_-])(?:"
+    r"xapp-\d-[\w-]{10,}|"  # Slack
+    r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{30,}|"  # Terraform
+    r"SG\.[\w-]{16,}\.[\w-]{16,}|"  # SendGrid
+    r"dt0c01\.[A-Z0-9]{20,}\.[A-Z0-9]{30,}|"  # Dynatrace
+    r"\d{8,10}:AA[\w-]{30,}|"  # Telegram
+    r"[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{25,}|"  # Discord
+    r"pat[A-Za-z0-9]{14}\.[0-9a-f]{40,}|[ps]at\.[\w-]{22}\.\w{20,24}\.\w{16,}|t1\.[\w-]{20,256}\.[\w-]{60,}|"  # Airtable, Harness, Yandex
+    r"[0-9a-f]{32}-us\d{1,2}(?!\w)|"  # Mailchimp
+    r"[\w~.]{3}\dQ~[\w~.-]{30,}|"  # Microsoft Entra
+    r"eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?|"  # JSON web token
+    # PEM lines without their header
+    r"(?:MII[A-Za-z0-9+/=]{60,}|b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/=]{20,})(?:(?:\\n|\s{1,4})[A-Za-z0-9+/=]{40,})*)|"
+    # password hashes: crypt, bcrypt, argon2, LDAP
+    r"(?<![\w$])\$(?:[1567y]|2[abxy]|gy|apr1|scrypt|argon2i?d?|pbkdf2[\w-]{0,10})\$[\w./$=,+-]{20,}|\{S?SHA\d{0,3}\}[\w+/=]{20,}"
+)
+# A long run of base64, such as a storage key or a line of a private key.
+_BLOB = regex(r"(?<![\w+/.$-])[A-Za-z0-9+/]{64,}={0,2}(?![\w-])")
+# The secret that follows the ID of an AWS key.
+_AFTER_ID = regex(
+    r"((?:AKIA|ASIA)[A-Z0-9]{12,32}\W{1,8}(?:\w{1,40}\W{1,8}){0,3}?(?<![\w+/]))([A-Za-z0-9+/]{40})(?![\w+/])"
+)
 
-# What stays tells whose it is; what is hidden follows it.
+# What precedes the secret stays.
 _AFTER = regex(
     r"((?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks|"
     r"webhook\.office\.com/webhookb2|chat\.googleapis\.com/v1/spaces|api\.telegram\.org/bot)/?)[\w/@?=&%.:+-]{10,}|"
     r"((?<![A-Za-z])(?i:bearer)\s{1,4})(?=[A-Za-z._~+/=-]{0,40}\d)[\w.~+/=-]{12,}|"
     r"((?<![\w-])sshpass\s{1,4}-p\s{0,4})\S{3,}|"
     r"((?<![\w-])login\s{1,4}\S{1,80}\s{1,4}password\s{1,4})\S+|"  # .netrc
+    r"((?<![\w-])(?:login|mongo\w{0,8}) (?:\S{1,80} ){0,8}-p[ =]?|(?<![\w-])ldap\w{2,10} (?:\S{1,80} ){0,8}-w ?|"
+    r"(?<![\w-])unzip (?:\S{1,80} ){0,4}-P ?|-pass(?:in|out)? pass:|(?<![\w-])lftp -u [\w.@-]{1,60},)\S{3,}|"
+    r"((?:jdbc:oracle:\w{1,10}:|(?<![\w-])(?:sqlplus|sqlldr|expdp|impdp) (?:-\w{1,4} ){0,3})[\w.$-]{1,60}/)[^\s@]{3,200}(?=@)|"
     r"((?<![\w-])mysql\w{0,8} (?:\S{1,80} ){0,6}-p)\S{3,}|((?<![\w-])redis-cli (?:\S{1,80} ){0,6}-a )\S{3,}|"
     r"((?<![\w-])wandb login (?:--\S{1,80} ){0,4})[\w-]{20,}|"
     r"((?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\w.@+-]{1,80}:)(?!\d{1,8}\b)[^\s\"']{4,}"  # curl
@@ -56,11 +67,39 @@ _BEGIN = regex(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 
 
 def hide_tokens(text: str) -> str:
-    """Return text with every secret that is known by its form replaced by `***`. Linear in the text's length."""
-    text = _hide_keys(text)
-    text = _URL.sub(_without_account, text)
+    """Return text with every secret that is recognized by its form replaced by `***`. Linear in the text's length."""
+    if "AKIA" in text or "ASIA" in text:
+        text = _AFTER_ID.sub(_without_last, text)
+    if "\n" in text:
+        text = _WRAPPED.sub(_without_wrapped, text)
+    text = _TOKEN.sub(_without_token, text)
+    return (
+        _BLOB.sub(lambda match: "***" if is_mixed(match.group()) else match.group(), text)
+        if len(text) > 64
+        else text
+    )
+
+
+def hide_accounts(text: str) -> str:
+    """Return text without the private keys, the accounts in URLs and the arguments of commands in it."""
+    text = _URL.sub(_without_account, _hide_keys(text))
     text = _AFTER.sub(lambda match: "".join(part or "" for part in match.groups()) + "***", text)
-    return _TOKEN.sub("***", text)
+    return _FORMS.sub("***", text)
+
+
+def _without_token(match: re.Match[str]) -> str:
+    """Within a word only what looks random is a token: `my_hf_XXXX`, not `task-0123`."""
+    before = match.string[match.start() - 1 : match.start()]
+    inside = before.isalnum() or before in ("_", "-")
+    return "***" if not inside or match.group().isupper() or is_mixed(match.group()) else match.group()
+
+
+def _without_wrapped(match: re.Match[str]) -> str:
+    return "***" if is_mixed(match.group(2)) else match.group()
+
+
+def _without_last(match: re.Match[str]) -> str:
+    return match.group(1) + "***" if is_mixed(match.group(2)) else match.group()
 
 
 def _hide_keys(text: str) -> str:
