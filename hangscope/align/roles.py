@@ -22,15 +22,15 @@ def roles(incident: Incident, ranks: list[int]) -> dict[Role, list[int]]:
     """Return the ranks of each role, ascending.
 
     Only groups that carry sends and receives (pipelines) give their members different programs. The position in a tensor or
-    data group does not, and counting it would leave nearly every rank alone in its role.
+    data group does not, and counting it would leave nearly every rank alone in its role. Where nobody recorded a group's members,
+    those seen in it have a role apart from the others, who may have no part in it.
     """
     piped = {kind_of_group(incident.groups[gid]) for record in incident.ranks.values() for gid in record.p2p}
     places: dict[int, list[tuple[GroupKind, int]]] = defaultdict(list)
     for group in incident.groups:
-        if group.members_known and not group.partial:
-            kind = kind_of_group(group)
-            for place, rank in enumerate(group.ranks):
-                places[rank].append((kind, place))
+        kind = kind_of_group(group)
+        for place, rank in enumerate(group.ranks):
+            places[rank].append((kind, place if kind[0] else 0))
     found: dict[Role, list[int]] = defaultdict(list)
     for rank in ranks:
         stages = tuple(sorted(one for one in places[rank] if one[0] in piped))

@@ -65,6 +65,15 @@ def test_a_call_left_out_in_the_middle_is_found_by_what_matches_again(tmp_path: 
     assert len(found.edit.peers) == 1 and found.edit.matched == 6
 
 
+def test_a_rank_that_was_not_seen_in_a_group_of_unknown_members_is_no_deviation(tmp_path: Path) -> None:
+    groups = {"0": ("default_pg", range(4)), "1": ("", range(1, 4))}
+    recorders = [Recorder(rank, groups, backend="gloo") for rank in range(4)]
+    recorders[0].call("barrier", state="scheduled")
+    for recorder in recorders[1:]:
+        recorder.call("all_reduce", "1", times=5)
+    assert _folded(recorders, tmp_path) == []
+
+
 def test_a_stale_dump_makes_a_suspect_and_no_culprit(tmp_path: Path) -> None:
     """Rank 3's dump lacks a collective that its peers completed; they wait for it in the next one."""
     recorders = [Recorder(rank, {"0": ("default_pg", range(4))}) for rank in range(4)]
