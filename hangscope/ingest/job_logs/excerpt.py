@@ -27,7 +27,7 @@ if sys.version_info >= (3, 11):
 else:  # the same parser, before it was part of Python
     import tomli as tomllib
 
-_MOST = 1 << 17  # bytes of a text that is read so
+_MOST = 1 << 15  # bytes of a text that is read so
 _CUT = 600  # characters of a line that are looked at
 _SHOWN = 160
 _TURNS_LOOKED_AT = 400  # lines
