@@ -22,6 +22,8 @@ import pytest
 import hangscope
 from hangscope.regex import LazyPattern
 
+pytestmark = pytest.mark.slow
+
 try:
     from re import _constants as const  # type: ignore[attr-defined]
     from re import _parser as parser  # type: ignore[attr-defined]

@@ -45,7 +45,7 @@ class Dialect:
 # pasted as it is.
 _WORD = regex(r"[A-Za-z_][\w.]{0,60}\([^()`|\n]{1,120}\)|[^\s`|]+")
 _CODE = regex(r"[_@<{\[]|#\d|://|www\.", re.IGNORECASE)
-_AROUND = regex(r"^([\"'(]*)(.*?)([\"').,;:!?]*)$", re.DOTALL)
+_BEFORE, _AFTER = "\"'(", "\"').,;:!?"  # punctuation around a word that is no part of it
 _MARKDOWN = regex(r"([\\`*_{}\[\]<>#|~!@])")
 _JIRA = regex(r"([\\*_{}\[\]<>#|~!@^+?-])")
 
@@ -76,12 +76,14 @@ def _by_word(plain: Callable[[str], str], code: Callable[[str], str]) -> Callabl
     """Return how text is written whose words are code where they would be markup."""
 
     def word(match: re.Match[str]) -> str:
-        around = _AROUND.match(match.group())
-        if around is None or not _CODE.search(match.group()):
-            return plain(match.group())
-        if " " in match.group():  # `all_reduce([64, 32] Float)`
-            return code(match.group())
-        before, inner, after = around.groups()
+        text = match.group()
+        if not _CODE.search(text):
+            return plain(text)
+        if " " in text:  # `all_reduce([64, 32] Float)`
+            return code(text)
+        rest = text.lstrip(_BEFORE)
+        inner = rest.rstrip(_AFTER)
+        before, after = text[: len(text) - len(rest)], rest[len(inner) :]
         return plain(before) + (code(inner) if inner else "") + plain(after)
 
     def written(text: str) -> str:

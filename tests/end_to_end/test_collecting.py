@@ -30,9 +30,13 @@ def entries(folder: Path) -> list[list[dict[str, Any]]]:
     return [pickle.loads(path.read_bytes())["entries"] for path in sorted((folder / "recorder").iterdir())]
 
 
+#: Faults that no job of eight ranks shows.
+LARGER = ("other_order_in_pairs", "skipped_send")
+
+
 @cache
 def remains(fault: str) -> Remains:
-    return Remains(simulate(fault, 0, world_size=8))
+    return Remains(simulate(fault, 0, world_size=16 if fault in LARGER else 8))
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -257,13 +257,6 @@ def _waits(folder: Path, crashed: str, waited: str) -> tuple[str, str, tuple[int
     return blame(analyze(folder))
 
 
-def test_a_log_of_an_earlier_day_is_of_another_run(tmp_path: Path) -> None:
-    day_before = _waits(tmp_path / "a", "out-20261015.log", "out-20261016.log")
-    assert day_before == ("hang", "unknown", ())
-    folders = _waits(tmp_path / "b", "2026-10-12/rank2.log", "2026-10-16/others.log")
-    assert folders == ("hang", "unknown", ())
-
-
 def test_a_log_that_may_be_of_the_same_run_counts(tmp_path: Path) -> None:
     for number, (crashed, waited) in enumerate(
         [

@@ -42,29 +42,6 @@ def test_a_rank_that_prints_another_line_last_is_named_as_a_guess(tmp_path: Path
     assert (verdict.culprit_ranks, verdict.confidence) == ((3,), "low")
 
 
-def test_a_rank_that_lacks_a_line_before_the_common_end_is_named_as_a_guess(tmp_path: Path) -> None:
-    own = {r: course(r, "clipped gradients", "stepped", "evaluating") for r in range(4)}
-    own[1] = course(1, "stepped", "evaluating")
-    status, verdict = judged(tmp_path, own)
-    assert status == "hang" and verdict is not None
-    assert (verdict.culprit_ranks, verdict.confidence) == ((1,), "low")
-
-
-def test_a_line_missing_from_one_turn_of_a_loop_counts(tmp_path: Path) -> None:
-    def turns(skipped: int | None) -> list[str]:
-        return [
-            line
-            for n in range(6)
-            for line in (f"fetched {n}", f"forward {n}", f"reduced {n}")
-            if not (n == skipped and line.startswith("forward"))
-        ]
-
-    own = {r: [*turns(3 if r == 2 else None), "evaluating"] for r in range(3)}
-    _, verdict = judged(tmp_path, own)
-    assert verdict is not None
-    assert (verdict.culprit_ranks, verdict.confidence) == ((2,), "low")
-
-
 @pytest.mark.parametrize(
     "own",
     [

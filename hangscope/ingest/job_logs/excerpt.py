@@ -33,7 +33,7 @@ _SHOWN = 160
 _TURNS_LOOKED_AT = 400  # lines
 _TURNS = 5
 _DIGITS = regex(r"\d[\d.,:]*")
-_LAUNCHER = regex(r"\s*(?:slurmstepd|srun|mpirun|torchrun|W\d{4}|E\d{4}|\^C)\b")
+_LAUNCHER = regex(r"(?:slurmstepd|srun|mpirun|torchrun|W\d{4}|E\d{4}|\^C)\b")
 #: Sizes of the whole job; where there are two numbers it is their product.
 _SIZES = regex(
     r"(?i)\bworld[ _]?size['\"]?(?: is)?[ :=]{1,3}(\d{1,7})\b|\bMEMBER: \d{1,7}/(\d{1,7})\b|\(rank=\d{1,7}, size=(\d{1,7})[,)]"
@@ -134,7 +134,7 @@ def _lines(data: bytes) -> Iterator[tuple[int, str]]:
 
 def _broken(lines: Sequence[str]) -> str:
     """Return which line no longer followed the last one, of two that took turns at least twice; empty where none did."""
-    told = [text for text in lines if not _LAUNCHER.match(text)][-_TURNS_LOOKED_AT:]
+    told = [text for text in lines if not _LAUNCHER.match(text.lstrip())][-_TURNS_LOOKED_AT:]
     forms = [_DIGITS.sub("#", text).strip() for text in told]
     runs = [form for before, form in pairwise(["", *forms]) if form != before]
     if len(runs) < _TURNS or "#" not in runs[-1] or forms[-2:] != [runs[-1]] * 2:
