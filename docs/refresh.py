@@ -29,6 +29,7 @@ PAGES = {
     "speed": ROOT / "docs" / "speed.md",
     "logs": ROOT / "docs" / "speed.md",
     "fuzz": ROOT / "docs" / "safety.md",
+    "growth": ROOT / "docs" / "safety.md",
     "overhead": ROOT / "docs" / "capture.md",
     "soak": ROOT / "docs" / "live-safety.md",
 }
