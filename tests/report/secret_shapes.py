@@ -73,6 +73,8 @@ SECRETS = (
     "eyJhbGciOiJIUzI1NiJ9.{an:40}\n{an:30}.{an:43}",
     "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW\nQyNTUxOQAAACB{an:57}\n{an:70}",
     "QyNTUxOQAAACB{an:57}",
+    "password\t\t=\t{word:}",
+    "passwords = ['{word:}',\n '{word:}']",
 )
 
 HARMLESS = _lines("harmless.txt")

@@ -79,6 +79,7 @@ GROWING = (
     "a1B2", "MII", "b3BlbnNzaC1rZXktdjEaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n", "t1.a", "t1.", "pat.", "Passwort ", "mot de passe pour a",
     "'a', ", "->", "0123456789abcdef", "AKIAAAAAAAAAAAAA=aaaa=", "AKIAAAAAAAAAAAAA+", "密码", "a -> ", "token=A(", "-pass pass:",
     "mongo ", "\n", "eyJa\naaaaaaaaaaaaaaaaaaaaa\n",
+    "password--", "password==", "token: value: ", "AKIAAAAAAAAAAAAA/", "password=[\\", "EAAA", "= \\",
 )  # fmt: skip
 
 

@@ -20,8 +20,9 @@ _WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
 #: "Password" in other languages.
 FOREIGN = (
     "passwort", "kennwort", "contraseña", "contrasena", "senha", "wachtwoord", "hasło", "heslo", "lösenord", "passord", "adgangskode",
-    "salasana", "jelszó", "şifre", "пароль", "密码", "密碼", "口令", "パスワード", "비밀번호",
+    "salasana", "jelszó", "şifre", "пароль", "密码", "密碼", "口令", "パスワード", "비밀번호", "암호",
 )  # fmt: skip
+_SHORT_FOREIGN = ("passe", "motdepasse", "mdp", "parola")  # also the ends of other words
 _SECRET_ENDS = (
     "password", "passwd", "passphrase", "passcode", "secret", "credential", "credentials", "apikey", "authtoken", "accesstoken",
     "accesskey", "secretkey", "privatekey", "authorization", "dockerconfigjson", "jsessionid", "phpsessid", "cookie", "pwd", "jwt", "pswd", "psw",
@@ -72,7 +73,7 @@ class Strength(IntEnum):
 @lru_cache(maxsize=1024)
 def strength(name: str, *, in_query: bool = False) -> Strength:
     """Return what a name of at most `MAX_NAME` characters says of its value; `in_query`: it is a parameter of a URL."""
-    words = [word.lower() for word in _WORDS.findall(name)]
+    words = [word.lower() for word in _WORDS.findall(name if name.isascii() else name.lower())]
     if not words:
         return Strength.NOTHING
     *before, last = words
@@ -83,13 +84,9 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     if name in ("PWD", "OLDPWD"):
         return Strength.MAYBE
     last = last.rstrip("0123456789")
-    if (
-        last.endswith(_SECRET_ENDS)
-        or last.removesuffix("s").endswith(_SECRET_ENDS)
-        or last in ("passe", "mdp")
-    ):
+    if last.removesuffix("s").endswith(_SECRET_ENDS) or last.endswith(_SECRET_ENDS) or last in _SHORT_FOREIGN:
         return Strength.SECRET
-    if last.endswith("pass") and last[:-4] in _PASS_OF:  # SSHPASS
+    if last.endswith(("pass", "pw")) and last.removesuffix("pass").removesuffix("pw") in _PASS_OF:  # SSHPASS
         return Strength.SECRET
     if last == "secrets" or (last == "id" and before[-2:] == ["access", "key"]):
         return Strength.SECRET

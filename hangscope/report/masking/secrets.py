@@ -11,17 +11,17 @@ import re
 from hangscope.regex import regex
 from hangscope.report.masking.disguise import undisguised
 from hangscope.report.masking.key_names import FOREIGN, MAX_NAME, Strength, is_secret, strength
-from hangscope.report.masking.token_forms import hide_accounts, hide_tokens
+from hangscope.report.masking.token_forms import hide_accounts, hide_blobs, hide_tokens
 
 # Of names; searched in text without capitals, which takes a fifth of the time of ignoring case.
 _HINT = regex(
     r"key|token|secret|pass|dockerc|pwd|pw|psw|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|jwt|ticket|mysql|redis|mongo|ldap|zip -|"
-    r"api|private|eyj|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|sqlplus|sqlldr|[ei][xm]pdp|mdp|"
+    r"api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
     + "|".join(FOREIGN)
 )
 # A name in or without quotes, what parts it from its value, and how the value is quoted; quotes may be escaped.
 _PAIR = regex(
-    r"(?<![\w.-])([\w.-]+)(\\*[\"'`]?)\]?(?:\s{0,40}|\s{1,4}\.{3,80}\s)(:=|=>|->|→|=|:|>|<<|(?<=\.\s)|%3[dDaA]|,(?=\s{0,4}b?\\*[\"']))\s{0,4}(?:\|(?:\s|\\n){1,8}|![!\w]{1,20}\s{1,4})?"
+    r"(?<![\w.-])([\w.-]+)(\\*[\"'`]?)\]?(?:\s{0,40}|\s{1,4}\.{3,80}\s)(:=|[-=]{1,3}>|→|=|:|>|<<|(?<=\.\s)|%3[dDaA]|,(?=\s{0,4}b?\\*[\"']))\s{0,4}(?:\|(?:\s|\\n){1,8}|![!\w]{1,20}\s{1,4})?"
     r"(?:- |[\w.]{0,40}[\[(]\s{0,4}(?=[bruf]?\\*[\"'`]))?(?:[bruf](?=\\*[\"'`]))?(\\*[\"'`]|)"
 )
 _OPTION = regex(r"(?<![\w-])--?([A-Za-z][\w-]{1,60})[ \t]{1,4}(\\*[\"']?)(?=[^\s-])")
@@ -41,6 +41,8 @@ _QUOTED = regex(r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is |was )?(\\*[\"'
 # A row of a table: `| password | XXXX |`.
 _CELL = regex(r"(?<=[|│] )([\w.-]+)()\s{0,40}[|│]\s{1,40}(?=[^\s|│])")
 _ITEM = regex(r"\\{0,8}[\"'`]\s{0,4},\s{0,4}[bruf]?(\\{0,8}[\"'`])")  # from one item of a list to the next
+_LIST = regex(r"[\[(]\s{0,4}[bruf]?\\{0,8}[\"'`]$")
+_NESTED = regex(r"\{(?!\{)|(?:value|secret|data|content|raw|plain)[\"']?\s{0,4}[:=]\s")  # after `token:`
 _INNER = ("value", "secret", "data", "content", "raw", "plain")  # keys within `"token": {...}`
 _NEARBY = 400  # characters in which such a key is looked for
 _DISGUISES = 3  # how many times text may be encoded
@@ -64,8 +66,10 @@ def mask_text(text: str) -> str:
 
 def _masked(text: str) -> str:
     text = hide_tokens(text)
-    if not _HINT.search(text.lower()):
-        return text
+    return hide_blobs(_without_named(text) if _HINT.search(text.lower()) else text)
+
+
+def _without_named(text: str) -> str:
     text = hide_accounts(text)
     text = _hide(_hide(text, _OPTION) if "-" in text else text, _PAIR)
     text = _hide(text, _CELL) if "|" in text or "│" in text else text
@@ -92,7 +96,7 @@ def _hide(text: str, pattern: re.Pattern[str]) -> str:
             how = max(how, outer)
         if how is Strength.NOTHING and name.lower() not in ("name", "key"):
             continue
-        if how and not quote and text.startswith("{", at) and not text.startswith("{{", at):
+        if how and not quote and _NESTED.match(text, at):
             outer, until = how, at + _NEARBY
             continue
         end = _end(text, at, quote, name, at + _JUDGED)
@@ -104,7 +108,9 @@ def _hide(text: str, pattern: re.Pattern[str]) -> str:
             end = _end(text, at, quote, name, len(text)) if end == at + _JUDGED else end
             parts += [text[done:at], "***"]
             done = at = end
-            while "[" in pair.group()[-8:] and (item := _ITEM.match(text, end)):
+            while _LIST.search(text, max(begin, pair.end() - 24), pair.end()) and (
+                item := _ITEM.match(text, end)
+            ):
                 end = _closing(text, item.end(), item.group(1), len(text))
                 parts += [text[done : item.end()], "***"]
                 done = at = end

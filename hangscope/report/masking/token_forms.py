@@ -24,6 +24,7 @@ _WRAPPED = regex(
 )
 _FORMS = regex(
     r"(?<![A-Za-z0-9_-])(?:"
+    r"(?:EAA[ACM]|cmVmd)(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{24,}|"  # Facebook, Square, Artifactory
     r"xapp-\d-[\w-]{10,}|"  # Slack
     r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{30,}|"  # Terraform
     r"SG\.[\w-]{16,}\.[\w-]{16,}|"  # SendGrid
@@ -35,7 +36,7 @@ _FORMS = regex(
     r"[\w~.]{3}\dQ~[\w~.-]{30,}|"  # Microsoft Entra
     r"eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?|"  # JSON web token
     # PEM lines without their header
-    r"(?:MII[A-Za-z0-9+/=]{60,}|b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/=]{20,})(?:(?:\\n|\s{1,4})[A-Za-z0-9+/=]{40,})*)|"
+    r"(?:MII[A-Za-z0-9+/=]{60,}|b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/=]{20,})(?:(?:\\n|\s{1,4})[A-Za-z0-9+/=]{40,})*(?:(?:\\n|\s{1,4})[A-Za-z0-9+/]{4,}={1,2})?)|"
     # password hashes: crypt, bcrypt, argon2, LDAP
     r"(?<![\w$])\$(?:[1567y]|2[abxy]|gy|apr1|scrypt|argon2i?d?|pbkdf2[\w-]{0,10})\$[\w./$=,+-]{20,}|\{S?SHA\d{0,3}\}[\w+/=]{20,}"
 )
@@ -43,7 +44,7 @@ _FORMS = regex(
 _BLOB = regex(r"(?<![\w+/.$-])[A-Za-z0-9+/]{64,}={0,2}(?![\w-])")
 # The secret that follows the ID of an AWS key.
 _AFTER_ID = regex(
-    r"((?:AKIA|ASIA)[A-Z0-9]{12,32}\W{1,8}(?:\w{1,40}\W{1,8}){0,3}?(?<![\w+/]))([A-Za-z0-9+/]{40})(?![\w+/])"
+    r"((?:AKIA|ASIA)[A-Z0-9]{12,32}\W{1,8}(?:\w{1,40}\W{1,8}){0,3}?(?<![\w+]))([A-Za-z0-9+/]{40})(?![\w+/])"
 )
 
 # What precedes the secret stays.
@@ -53,7 +54,7 @@ _AFTER = regex(
     r"((?<![A-Za-z])(?i:bearer)\s{1,4})(?=[A-Za-z._~+/=-]{0,40}\d)[\w.~+/=-]{12,}|"
     r"((?<![\w-])sshpass\s{1,4}-p\s{0,4})\S{3,}|"
     r"((?<![\w-])login\s{1,4}\S{1,80}\s{1,4}password\s{1,4})\S+|"  # .netrc
-    r"((?<![\w-])(?:login|mongo\w{0,8}) (?:\S{1,80} ){0,8}-p[ =]?|(?<![\w-])ldap\w{2,10} (?:\S{1,80} ){0,8}-w ?|"
+    r"((?<![\w-])(?:login|mongo\w{0,8}) (?:\S{1,80} ){0,8}-p[ =]?(?!\d{1,5}(?!\w))|(?<![\w-])ldap\w{2,10} (?:\S{1,80} ){0,8}-w ?|"
     r"(?<![\w-])unzip (?:\S{1,80} ){0,4}-P ?|-pass(?:in|out)? pass:|(?<![\w-])lftp -u [\w.@-]{1,60},)\S{3,}|"
     r"((?:jdbc:oracle:\w{1,10}:|(?<![\w-])(?:sqlplus|sqlldr|expdp|impdp) (?:-\w{1,4} ){0,3})[\w.$-]{1,60}/)[^\s@]{3,200}(?=@)|"
     r"((?<![\w-])mysql\w{0,8} (?:\S{1,80} ){0,6}-p)\S{3,}|((?<![\w-])redis-cli (?:\S{1,80} ){0,6}-a )\S{3,}|"
@@ -72,12 +73,12 @@ def hide_tokens(text: str) -> str:
         text = _AFTER_ID.sub(_without_last, text)
     if "\n" in text:
         text = _WRAPPED.sub(_without_wrapped, text)
-    text = _TOKEN.sub(_without_token, text)
-    return (
-        _BLOB.sub(lambda match: "***" if is_mixed(match.group()) else match.group(), text)
-        if len(text) > 64
-        else text
-    )
+    return _TOKEN.sub(_without_token, text)
+
+
+def hide_blobs(text: str) -> str:
+    """Return text without long runs of random base64."""
+    return _BLOB.sub(lambda match: "***" if is_mixed(match.group()) else match.group(), text)
 
 
 def hide_accounts(text: str) -> str:

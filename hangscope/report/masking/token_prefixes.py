@@ -17,7 +17,7 @@ DIGIT = r"(?=[A-Za-z-]{0,40}\d)"
 KNOWN: tuple[tuple[str, str, int], ...] = (
     # clouds and hosting
     ("AKIA ASIA ABIA ACCA", UPPER, 12),
-    ("ABSK bedrock-api-key- cmVmd", "[A-Za-z0-9+/=]", 40),
+    ("ABSK bedrock-api-key-", "[A-Za-z0-9+/=]", 40),
     ("LTAI", DIGIT + ALNUM, 16),
     ("AIza ya29. GOCSPX-", r"[\w.-]", 20),
     ("1//0 AQVN", WORD, 30),
@@ -25,7 +25,8 @@ KNOWN: tuple[tuple[str, str, int], ...] = (
     ("fm1_ fm1a_ fm1r_ fm2_ fo1_ pscale_tkn_ pscale_pw_ pscale_oauth_", BASE64, 20),
     ("HRKU-AA cfut_ sha256~ hvs. hvb. ops_eyJ", WORD, 20),
     ("tskey-auth- tskey-api- tskey-client-", WORD, 12),
-    ("dp.pt. dp.st. dp.ct. dp.sa. dnkey- AKCp ico- v1.0-", DIGIT + r"[\w=-]", 30),
+    ("dp.pt. dp.st. dp.ct. dp.sa. dnkey- AKCp ico-", DIGIT + r"[\w=-]", 30),
+    ("v1.0-", "[0-9a-f-]", 60),
     # source, packages and builds
     ("ghp_ gho_ ghr_ ghs_ ghu_", r"\w", 16),
     ("github_pat_ dckr_pat_ dckr_oat_ lin_api_", WORD, 20),
@@ -44,9 +45,10 @@ KNOWN: tuple[tuple[str, str, int], ...] = (
     ("sk-", DIGIT + ALNUM, 20),
     ("sess-", DIGIT + ALNUM, 36),  # a session that a UUID names has 32
     ("sk_", DIGIT + HEX, 40),
-    ("nvapi- gsk_ r8_ xai- pplx- csk- tgp_v1_ pcsk_ phx_ esecret_", DIGIT + WORD, 30),
+    ("gsk_ r8_ xai- pplx- csk- phx_ esecret_", DIGIT + ALNUM, 30),
+    ("nvapi- pcsk_", DIGIT + WORD, 50),
     ("fw_ rpa_ pa-", DIGIT + ALNUM, 20),
-    ("wandb_v1_ lsv2_pt_ lsv2_sk_ tvly-", DIGIT + WORD, 20),
+    ("tgp_v1_ wandb_v1_ lsv2_pt_ lsv2_sk_ tvly-", DIGIT + WORD, 20),
     # services
     ("xoxa- xoxb- xoxc- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.", r"[\w.-]", 10),
     (
@@ -54,7 +56,8 @@ KNOWN: tuple[tuple[str, str, int], ...] = (
         r"[\w-]",
         10,
     ),
-    ("whsec_ glc_ glsa_ sntrys_ sntryu_ EAAM EAAC EAAA tfp_", BASE64, 24),
+    ("glsa_ sntrys_ sntryu_ tfp_", BASE64, 24),
+    ("whsec_ glc_", "[A-Za-z0-9+/=]", 24),
     ("shpat_ shpca_ shppa_ shpss_ shippo_live_ shippo_test_ s-s4t2ud- s-s4t2af-", "[0-9A-Fa-f]", 20),
     ("sq0atp- sq0csp- sq0idp- NRAK- PMAK- duffel_test_ duffel_live_ fio-u- xkeysib-", WORD, 20),
     ("SK", DIGIT + HEX, 32),
