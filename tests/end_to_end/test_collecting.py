@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulator import FAULTS, WAYS, Kept, Remains, collect, simulate
+from tests.simulator import FAULTS, WAYS, Kept, Remains, collect, least_size, simulate
 
 CRASH = Remains(simulate("crashed_exception", 3, world_size=16, layout="ddp"))
 STUCK = Remains(simulate("stuck_rank", 3, world_size=16, layout="hsdp"))
@@ -30,13 +30,9 @@ def entries(folder: Path) -> list[list[dict[str, Any]]]:
     return [pickle.loads(path.read_bytes())["entries"] for path in sorted((folder / "recorder").iterdir())]
 
 
-#: Faults that no job of eight ranks shows.
-LARGER = ("other_order_in_pairs", "skipped_send")
-
-
 @cache
 def remains(fault: str) -> Remains:
-    return Remains(simulate(fault, 0, world_size=16 if fault in LARGER else 8))
+    return Remains(simulate(fault, 0, world_size=least_size(fault)))
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -237,9 +237,6 @@ def test_a_dump_that_was_set_aside_is_not_said_to_be_missing(tmp_path: Path) -> 
     write_all(recorders, tmp_path)
     torn = next(tmp_path.glob("*rank_1"))
     torn.write_bytes(torn.read_bytes()[:900])
-    assert (
-        analyze(tmp_path).to_dict()["partial"]["text"]
-        == "dumps of 3 of 4 ranks; what rank 1 left was set aside"
-    )
+    assert analyze(tmp_path).to_dict()["partial"]["text"] == "dumps of 3 of 4 ranks; unusable: rank 1"
     torn.unlink()
-    assert analyze(tmp_path).to_dict()["partial"]["text"] == "dumps of 3 of 4 ranks; rank 1 left none"
+    assert analyze(tmp_path).to_dict()["partial"]["text"] == "dumps of 3 of 4 ranks; none of rank 1"

@@ -118,7 +118,8 @@ def test_there_are_twenty_jobs_of_five_libraries() -> None:
 def test_dumps_and_logs_together(found: list[Answer]) -> None:
     both = [a for a in found if a.given == "both"]
     lines = [a for a in both if a.line is not None]
-    assert len(misses(both, "ranks")) <= 1, misses(both, "ranks")
+    # of two ranks without a majority nobody is named
+    assert len(misses(both, "ranks")) <= 2, misses(both, "ranks")
     assert len(misses(both, "cause")) <= 1, misses(both, "cause")
     assert len(misses(lines, "line")) * 20 <= len(lines), misses(lines, "line")
 

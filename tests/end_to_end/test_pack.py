@@ -83,6 +83,7 @@ def test_packs_of_nodes_and_loose_files_make_one_incident(tmp_path: Path) -> Non
         (tmp_path / f"node{rank // 8}").mkdir(exist_ok=True)
         shutil.copy(path, tmp_path / f"node{rank // 8}")
     mixed = tmp_path / "mixed"
+    mixed.mkdir()
     for number in (0, 1):
         pack([tmp_path / f"node{number}"], mixed / f"node{number}.hangpack")
     shutil.move(tmp_path / "node2", mixed)
@@ -104,6 +105,7 @@ def test_a_pack_of_a_node_is_small(tmp_path: Path) -> None:
 
 def test_a_pack_of_the_same_files_is_the_same_bytes(node: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
+        (tmp_path / name).mkdir()
         pack([node], tmp_path / name / "n.hangpack", jobs=1 if name == "one" else 2)
     assert (tmp_path / "one" / "n.hangpack").read_bytes() == (tmp_path / "two" / "n.hangpack").read_bytes()
 

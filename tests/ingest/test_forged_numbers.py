@@ -68,6 +68,7 @@ def _dump(**changes: Any) -> dict[str, Any]:
     return dump
 
 
+@pytest.mark.slow
 def test_lists_that_a_dump_shares_are_not_multiplied(tmp_path: Path) -> None:
     dump = _dump(input_sizes=[list(range(300, 1300))] * 1000, input_dtypes=["Float"] * 300_000)
     path = tmp_path / "nccl_trace_rank_0"

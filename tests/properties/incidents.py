@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from hangscope.errors import NoInputError
 from tests.conftest import FIXTURES, INCIDENTS, analyze
-from tests.simulator import FAULTS, Remains, collect, simulate
+from tests.simulator import FAULTS, Remains, collect, least_size, simulate
 
 SIMULATED = [(fault, 7000) for fault in FAULTS]
 CAPTURED = sorted(path.parent for path in FIXTURES.glob("*/truth.json"))
@@ -76,7 +76,7 @@ def captured(incident: Path, *folders: str) -> Iterator[Path]:
 @contextmanager
 def simulated(fault: str, seed: int, way: str = "full") -> Iterator[tuple[Path, Right]]:
     """Yield what a simulated job left and somebody collected."""
-    left = Remains(simulate(fault, seed, world_size=8))
+    left = Remains(simulate(fault, seed, world_size=least_size(fault)))
     kept = collect(left, way)
     truth = left.truth(kept)
     with TemporaryDirectory() as scratch:

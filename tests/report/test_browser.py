@@ -13,7 +13,7 @@ from hangscope.report.json import report_data
 from tests.report.chromium import PANEL, Browser, search, settled
 from tests.report.samples import SAMPLES, SIZES, document
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 DESKTOP, PHONE = (1280, 800), (390, 844)

@@ -13,6 +13,15 @@ from .incident import Incident, simulate
 from .job import Truth, Unsuitable
 from .remains import Kept, Remains
 
+#: Faults that no job of eight ranks shows.
+_LARGER = frozenset({"other_order_in_pairs", "skipped_send"})
+
+
+def least_size(fault: str) -> int:
+    """Return the smallest number of ranks, a multiple of eight, whose jobs show a fault."""
+    return 16 if fault in _LARGER else 8
+
+
 __all__ = [
     "FAULTS",
     "WAYS",
@@ -22,6 +31,7 @@ __all__ = [
     "Truth",
     "Unsuitable",
     "collect",
+    "least_size",
     "simulate",
     "write_incident",
 ]

@@ -52,7 +52,7 @@ def test_f13_a_missing_dump_says_where_the_others_wait(tmp_path: Path) -> None:
     assert (verdict.op, verdict.seq, verdict.waiting_ranks) == ("all_reduce", 25, (0, 1, 3))
     assert verdict.waiting_call is not None and any(f.line == 41 for f in verdict.waiting_call.frames)
     assert verdict.confidence != "high"  # that it left no dump is no proof of what it did
-    assert "rank 2 left no dump" in said(report)
+    assert "Rank 2 left no dump" in said(report)
 
 
 def test_f13_a_missing_victim_is_not_blamed(tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ def test_zips_within_zips_end_at_the_depth(tmp_path: Path) -> None:
     assert files == [] and notes.count("lies inside 4 archives") == 2**4
 
 
+@pytest.mark.slow
 def test_a_whole_zip_bomb_beside_a_job(tmp_path: Path) -> None:
     """Of ten gigabytes, in ten megabytes: what came before the limit is analysed, and so is the rest of the folder."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:

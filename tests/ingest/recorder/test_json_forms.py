@@ -66,6 +66,7 @@ def the_same_or_refused(data: bytes, forms: JsonForms) -> bool:
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 2**31), byte=st.sampled_from(b'0123456789:;<=>?-+.eE_"\\,[]{} \x00\xff'))
 def test_a_changed_byte_is_seen(model: tuple[bytes, JsonForms], place: int, byte: int) -> None:

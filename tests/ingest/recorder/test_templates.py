@@ -211,6 +211,7 @@ def test_a_head_that_is_not_plain_is_left_to_loading(model: tuple[bytes, Templat
     assert templates.read(data[:split] + inserted + data[split:]) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["model", "own", "compiled"])
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draws=st.data())
