@@ -14,6 +14,13 @@ from hangscope.ingest.stacks.engine_titles import ranks_of_titles
 from hangscope.regex import regex
 
 _IN_COMMAND = regex(r"(?:^|[\s\[(#,;])(--?)?(?:global[_-]?)?rank[\s=:_#]{0,2}(\d{1,7})\b", re.IGNORECASE)
+_LOCAL_IN_COMMAND = regex(r"(?:^|[\s\[(#,;])(?:--?)?local[_-]?rank[\s=:_#]{0,2}(\d{1,7})\b", re.IGNORECASE)
+
+
+def local_ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:
+    """Return the local rank of each process id whose command line states it (`train.py --local-rank=2`)."""
+    found = {pid: match for pid, title in titles.items() if (match := _LOCAL_IN_COMMAND.search(title))}
+    return {pid: int(match[1]) for pid, match in found.items()}
 
 
 def ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:

@@ -26,7 +26,7 @@ from hangscope.dataclass import dataclass
 from hangscope.incident import Frame
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.titles import ranks_titled
-from hangscope.ingest.stacks.command_lines import ranks_of_commands
+from hangscope.ingest.stacks.command_lines import local_ranks_of_commands, ranks_of_commands
 from hangscope.ingest.stacks.open_threads import OpenThread, finished
 from hangscope.ingest.stacks.spy_json import (
     FRAMES_KEPT,
@@ -121,12 +121,13 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
         if len(known) < THREADS_KEPT:
             known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
             known[thread.ident] = thread
-    by_title = ranks_of_commands(titles)
+    by_title, local_by_title = ranks_of_commands(titles), local_ranks_of_commands(titles)
     processes = []
     for who, threads in groups.items():
         rank, local_rank, task, pid, _ = who
         if rank is None and pid is not None:
             rank = by_title.get(pid)
+            local_rank = local_by_title.get(pid) if rank is None and local_rank is None else local_rank
         processes.append(ProcessStacks(rank, pid, local_rank, task, finished(list(threads.values()))))
     for process in list(processes):
         if process.rank in titled:

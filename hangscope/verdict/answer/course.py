@@ -10,12 +10,17 @@ from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
+from hangscope.regex import regex
 from hangscope.verdict.answer.observation import Observation, who
 
 _SHOWN = 110
 _TELLING = frozenset(
     {"saving", "validation", "shutting down", "warming up"}
 )  # stages that say more than a step
+#: What an error says whose process timed out or lost a peer; other errors that several ranks raise are no waits.
+_OF_A_WAIT = regex(
+    r"(?i)tim(?:ed?|e)[ -]?out|timeout|clos(?:ed|ing)|reset by|refused|broken pipe|remote process|unreachable|no route"
+)
 _INTERRUPT = "KeyboardInterrupt"
 
 
@@ -46,7 +51,7 @@ def course(case: Case) -> str:
         return f"The job was {stage.phrase}{line}"
     if last is not None:
         return f"The last progress that is shown: '{_short(last.text)}'"
-    return f"The last line of its course shows it {stage.phrase}{line}" if stage is not None and line else ""
+    return f"The log last shows the job {stage.phrase}{line}" if stage is not None and line else ""
 
 
 def interrupted(case: Case) -> Observation | None:
@@ -92,7 +97,8 @@ def exceptions(case: Case) -> Observation | None:
 
 def waiting_exceptions(case: Case) -> Observation | None:
     """Read an exception that is itself a timeout or the report of a lost peer: its process was waiting."""
-    told = [e for e in case.statements.all(RankException) if e.symptom and e.type]
+    symptoms = (e for e in case.statements.all(RankException) if e.symptom and e.type)
+    told = [e for e in symptoms if _OF_A_WAIT.search(f"{e.type} {e.message}")]
     if not told:
         return None
     first = told[0]

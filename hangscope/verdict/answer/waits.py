@@ -88,6 +88,12 @@ def waits(case: Case) -> list[Wait]:
         group = group if group[0] else groups.get((e.rank, e.group_rank, e.seq), group)
         own = e.rank if e.rank is not None else e.group_rank
         found[(e.op, e.seq, e.numel_in, e.numel_out, *group)].setdefault(own, e)
+    for key in [
+        key for key in found if not key[4]
+    ]:  # the group of a line that names none is that of its peers' lines
+        named = [other for other in found if other[:4] == key[:4] and other[4]]
+        if len(named) == 1:
+            found[named[0]] = {**found.pop(key), **found[named[0]]}
     told = []
     for (*_, name, desc), by_rank in found.items():
         local = any(e.rank is None or e.rank_assumed for e in by_rank.values())
