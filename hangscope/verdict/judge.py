@@ -47,7 +47,9 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     if judgement.verdict is None or dumped:
         return judgement
     verdict = answered(case, judgement.verdict)
-    return replace(judgement, verdict=verdict, missing=list(dict.fromkeys(item.text for item in verdict.collect)))
+    return replace(
+        judgement, verdict=verdict, missing=list(dict.fromkeys(item.text for item in verdict.collect))
+    )
 
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
