@@ -37,14 +37,16 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
     launcher gave them. Prints where they stand as one tree; `hangscope analyze` the folder for the verdict. Run by root,
     it looks at the job as the job's own user.
     """
-    # All imports come before the change of user, who may not read this installation.
+    # All imports, and py-spy, come before the change of user, who may not read this installation.
     from hangscope.ingest.stacks.dumps import read_processes  # noqa: F401
     from hangscope.live.look import capture as look
+    from hangscope.live.look.spy import open_program
     from hangscope.report.pictures.stack_tree import tree_text  # noqa: F401
 
     if bool(pids) == bool(job):
         raise UsageError("give either process ids or --job FOLDER", "hangscope capture 4711")
     found = _processes(pids, job)
+    open_program()
     shown, folder = _folder(found, pids, job, directory)
     for number in range(2):
         if number:

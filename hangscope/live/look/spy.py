@@ -6,30 +6,51 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 _PATIENCE = 10.0  # seconds for one process; some tenths are usual
 
 
+@cache
+def open_program() -> int | None:
+    """Open py-spy's program, found beside this Python or on PATH; return the descriptor, None where it is missing.
+
+    Started through its descriptor, it may lie in a folder that only root can enter, and still be used after root has
+    become the user of the job.
+    """
+    beside = Path(sys.executable).with_name("py-spy")
+    program = str(beside) if beside.exists() else shutil.which("py-spy")
+    return os.open(program, os.O_RDONLY) if program else None
+
+
 class Spy:
-    """py-spy, found beside this Python or on PATH."""
+    """py-spy, where it is installed and may look into other processes."""
 
     def __init__(self) -> None:
-        beside = Path(sys.executable).with_name("py-spy")
-        self.program = str(beside) if beside.exists() else shutil.which("py-spy")
-        self.refusal = "" if self.program else "py-spy is not installed (pip install 'hangscope[capture]')"
+        self._program = open_program()
+        missing = self._program is None
+        self.refusal = "py-spy is not installed (pip install 'hangscope[capture]')" if missing else ""
 
     def stacks(self, pid: int) -> str:
         """Return the stacks of one process as py-spy prints them, "" where it cannot (`refusal` says why)."""
-        if not self.program or self.refusal:
+        if self._program is None or self.refusal:
             return ""
         try:
             done = subprocess.run(
-                [self.program, "dump", "--pid", str(pid), "--full-filenames", "--nonblocking"],
+                [
+                    f"/proc/self/fd/{self._program}",
+                    "dump",
+                    "--pid",
+                    str(pid),
+                    "--full-filenames",
+                    "--nonblocking",
+                ],
                 capture_output=True,
                 timeout=_PATIENCE,
                 check=False,
                 stdin=subprocess.DEVNULL,
+                pass_fds=[self._program],
                 env={**os.environ, "RUST_BACKTRACE": "0"},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
