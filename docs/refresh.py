@@ -1,6 +1,6 @@
 """Renew the parts of the pages that a command prints: `python docs/refresh.py`.
 
-Without an argument: the report of README.md and the table of docs/causes.md. `python docs/refresh.py score` puts the
+Without an argument: the report of README.md, the table of docs/causes.md and the columns of docs/table.md. `python docs/refresh.py score` puts the
 tables that stand on standard input between the markers `<!-- score -->` and `<!-- /score -->` of docs/score.md, as they
 were printed; `collected`, `corpus` and `first-looks` (of the same page), `speed` and `logs` (of docs/speed.md), `overhead` (of docs/capture.md)
 `fuzz` (of docs/safety.md) and `soak` (of docs/live-safety.md) likewise.
@@ -15,13 +15,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import hangscope  # noqa: E402
+import hangscope.table  # noqa: E402
 from hangscope.knowledge.catalog import CATALOG  # noqa: E402
 
 #: The page of each block.
 PAGES = {
     "report": ROOT / "README.md",
     "causes": ROOT / "docs" / "causes.md",
+    "columns": ROOT / "docs" / "table.md",
     "score": ROOT / "docs" / "score.md",
     "collected": ROOT / "docs" / "score.md",
     "corpus": ROOT / "docs" / "score.md",
@@ -47,6 +48,11 @@ def causes() -> str:
     return "\n".join(("| cause | what happened | the culprit is |", "| --- | --- | --- |", *rows))
 
 
+def columns() -> str:
+    """Return the columns of the collective-sequence table as Markdown."""
+    return tables(hangscope.table.__doc__ or "")
+
+
 def printed(text: str) -> str:
     """Return what a command printed as Markdown."""
     return f"```text\n{text.strip(chr(10))}\n```"
@@ -68,8 +74,8 @@ def put(page: str, block: str, content: str) -> str:
 
 
 def renewed() -> dict[Path, str]:
-    """Return the pages with the report and the causes as they are now."""
-    made = {"report": report, "causes": causes}
+    """Return the pages with the report, the causes and the columns as they are now."""
+    made = {"report": report, "causes": causes, "columns": columns}
     return {
         PAGES[name]: put(PAGES[name].read_text(encoding="utf-8"), name, make()) for name, make in made.items()
     }

@@ -19,6 +19,8 @@ from hangscope.commands.explain import explain
 from hangscope.commands.hook import hook
 from hangscope.commands.pack import pack
 from hangscope.commands.run import run
+from hangscope.commands.table import table
+from hangscope.commands.trace import trace
 from hangscope.errors import HangscopeError
 
 _EXAMPLES = """\b
@@ -64,7 +66,7 @@ def main() -> None:
     """Find the rank, the call, the line and the cause behind a frozen distributed PyTorch job."""
 
 
-for command in (analyze, run, capture, doctor, env, hook, pack, diff, explain, demo):
+for command in (analyze, table, trace, run, capture, doctor, env, hook, pack, diff, explain, demo):
     main.add_command(command)
 
 

@@ -202,7 +202,8 @@ class Queue:
     True where the ring lost older calls, `pending_only` where no completed call was kept. `frontier` comes from `pg_status` and knows more than the rows do.
     `tells_completion` is False for NCCL's call lines, which are printed when a call is made and never when it ends;
     `cut` is True where calls behind the last row may be missing, so that its silence proves nothing; `told` where single
-    lines of a log state its rows, so that there is no history before them.
+    lines of a log state its rows, so that there is no history before them. `completed`: ns of completion, 0 where unknown; None
+    unless it was asked for.
     """
 
     rank: int
@@ -218,6 +219,7 @@ class Queue:
     tells_completion: bool = True
     cut: bool = False
     told: bool = False
+    completed: Column | None = None
 
     def __len__(self) -> int:
         return len(self.seq)

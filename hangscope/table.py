@@ -18,18 +18,19 @@ Columns (all ranks are global; times in ns since the epoch):
 | created | Int64 | enqueue time in ns; missing where it is not known |
 | file, line, function | category, Int32, category | the deepest user frame; missing where no frame was recorded |
 
-What a ring overwrote has no row: `report.to_dict()["coverage"]["windows"]` says from where each rank's rows run.
+Calls that the recorder's buffer lost have no row: `report.to_dict()["coverage"]["windows"]` says where each rank's rows begin.
+`hangscope table` writes the same columns (docs/table.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from hangscope.incident import CallKind, Queue, State
+from hangscope.incident import CallKind, Incident, Queue, State
 from hangscope.knowledge.callsite import user_frame
 
 if TYPE_CHECKING:
@@ -65,49 +66,60 @@ def build_table(analysis: Analysis | None, *, full: bool = False) -> pd.DataFram
 
     A job of more than FREE_ROWS calls gives only the last TAIL calls of each rank on each group unless `full`.
     """
-    queues: list[Queue] = []
-    kinds: Sequence[CallKind] = []
-    sized: Sequence[CallKind] = []
-    plain = np.empty(0, np.int64)
-    labels: list[str] = []
-    if analysis is not None:
-        sized = analysis.incident.kinds
-        kinds, plain = analysis.incident.kinds.alone, analysis.incident.kinds.plain
-        labels = [g.label for g in analysis.incident.groups]
-        queues = [
-            q
-            for _, record in sorted(analysis.incident.ranks.items())
-            for queues_of in (record.queues, record.p2p)
-            for _, q in sorted(queues_of.items())
-            if len(q)
-        ]
+    queues = [] if analysis is None else list(queues_of(analysis.incident))
     cut = slice(None) if full or sum(map(len, queues)) <= FREE_ROWS else slice(-TAIL, None)
-    with_sizes, used = np.unique(_join([q.kind[cut] for q in queues], np.int32), return_inverse=True)
-    kind = plain[with_sizes][used]
-    lengths = [len(q.kind[cut]) for q in queues]
-    gid = np.repeat(np.array([q.gid for q in queues], np.int32), lengths)
-    created = _join([q.created[cut] for q in queues], np.int64)
-    frames = [user_frame(k.stack) for k in kinds]
-    table = pd.DataFrame({
-        "rank": np.repeat(np.array([q.rank for q in queues], np.int32), lengths),
-        "group": _category(gid, labels),
-        "gid": gid,
-        "seq": _join([q.seq[cut] for q in queues], np.int64),
-        "order": _join([q.order[cut] for q in queues], np.int64),
-        "op": _category(kind, [k.op for k in kinds]),
-        "is_p2p": np.array([k.is_p2p for k in kinds], bool)[kind] if kinds else np.empty(0, bool),
-        "src": _integers(kind, [k.src for k in kinds]),
-        "dst": _integers(kind, [k.dst for k in kinds]),
-        "sizes_in": _category(used, [_sizes(sized[k].input_sizes) for k in with_sizes]),
-        "sizes_out": _category(used, [_sizes(sized[k].output_sizes) for k in with_sizes]),
-        "dtype": _category(kind, [(k.input_dtypes or k.output_dtypes or ("",))[0] for k in kinds]),
-        "state": _category(_join([q.state[cut] for q in queues], np.int8), _STATES),
-        "created": pd.Series(created, dtype="Int64").mask(created == 0),
-        "file": _category(kind, [f.file if f else None for f in frames]),
-        "line": _integers(kind, [f.line if f else None for f in frames]),
-        "function": _category(kind, [f.name if f else None for f in frames]),
-    })  # fmt: skip
-    return table.sort_values(["rank", "order"], kind="stable", ignore_index=True)[list(COLUMNS)]
+    return TableBuilder(analysis).rows([(queue, cut) for queue in queues])
+
+
+def queues_of(incident: Incident) -> Iterator[Queue]:
+    """Yield the queues of all ranks that hold calls, rank by rank."""
+    for _, record in sorted(incident.ranks.items()):
+        for queues in (record.queues, record.p2p):
+            yield from (queue for _, queue in sorted(queues.items()) if len(queue))
+
+
+class TableBuilder:
+    """Builds rows of the table from chosen calls; what all rows share is looked up once."""
+
+    def __init__(self, analysis: Analysis | None) -> None:
+        self._sized: Sequence[CallKind] = analysis.incident.kinds if analysis is not None else []
+        self._kinds: Sequence[CallKind] = analysis.incident.kinds.alone if analysis is not None else []
+        self._plain: Any = analysis.incident.kinds.plain if analysis is not None else np.empty(0, np.int64)
+        self._labels = [g.label for g in analysis.incident.groups] if analysis is not None else []
+        self._frames = [user_frame(kind.stack) for kind in self._kinds]
+
+    def rows(self, parts: Sequence[tuple[Queue, Any]]) -> pd.DataFrame:
+        """Return the rows of queues, of each those that an index chooses (a slice or a mask), by rank and enqueue order."""
+
+        def column(name: str, dtype: Any) -> Any:
+            return _join([getattr(queue, name)[chosen] for queue, chosen in parts], dtype)
+
+        lengths = [len(queue.seq[chosen]) for queue, chosen in parts]
+        with_sizes, used = np.unique(column("kind", np.int32), return_inverse=True)
+        kind = self._plain[with_sizes][used]
+        gid = np.repeat(np.array([queue.gid for queue, _ in parts], np.int32), lengths)
+        created = column("created", np.int64)
+        kinds, frames = self._kinds, self._frames
+        table = pd.DataFrame({
+            "rank": np.repeat(np.array([queue.rank for queue, _ in parts], np.int32), lengths),
+            "group": _category(gid, self._labels),
+            "gid": gid,
+            "seq": column("seq", np.int64),
+            "order": column("order", np.int64),
+            "op": _category(kind, [k.op for k in kinds]),
+            "is_p2p": np.array([k.is_p2p for k in kinds], bool)[kind] if kinds else np.empty(0, bool),
+            "src": _integers(kind, [k.src for k in kinds]),
+            "dst": _integers(kind, [k.dst for k in kinds]),
+            "sizes_in": _category(used, [_sizes(self._sized[k].input_sizes) for k in with_sizes]),
+            "sizes_out": _category(used, [_sizes(self._sized[k].output_sizes) for k in with_sizes]),
+            "dtype": _category(kind, [(k.input_dtypes or k.output_dtypes or ("",))[0] for k in kinds]),
+            "state": _category(column("state", np.int8), _STATES),
+            "created": pd.Series(created, dtype="Int64").mask(created == 0),
+            "file": _category(kind, [f.file if f else None for f in frames]),
+            "line": _integers(kind, [f.line if f else None for f in frames]),
+            "function": _category(kind, [f.name if f else None for f in frames]),
+        })  # fmt: skip
+        return table.sort_values(["rank", "order"], kind="stable", ignore_index=True)[list(COLUMNS)]
 
 
 def _join(parts: list[Any], dtype: Any) -> Any:

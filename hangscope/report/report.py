@@ -52,6 +52,11 @@ class Report:
         return verdict_of(self.document.verdict)
 
     @property
+    def analysis(self) -> Analysis | None:
+        """Return what the report was made from; None of a report that came from another process or a file."""
+        return self._analysis
+
+    @property
     def warnings(self) -> list[Note]:
         """Return what could not be read or does not fit, each with the file and the reason."""
         return [Note(w.code, w.message, w.file, w.line, w.hint) for w in self.document.warnings]

@@ -1,0 +1,84 @@
+"""`hangscope table`: the collective-sequence table as a file or as text."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from hangscope.commands.reading import read, reading_options, write_binary
+from hangscope.rankset import counted
+from hangscope.terminal import tell
+
+
+@click.command(
+    short_help="Write every rank's collectives as a table.",
+    epilog="""\b
+Examples:
+  hangscope table ./dumps --around-divergence
+  hangscope table ./dumps -o calls.parquet
+  hangscope table ./dumps -o calls.csv --rank 3,8-15 --group tp0 --seq 40:60
+""",
+)
+@reading_options
+@click.option(
+    "-o", "--output", metavar="FILE", help="A .csv, .jsonl, .parquet or .txt file (default: text on stdout)."
+)
+@click.option("--rank", metavar="3,8-15", help="Only these global ranks.")
+@click.option(
+    "--group",
+    multiple=True,
+    metavar="NAME",
+    help="Only this group, by name, description or role; repeatable.",
+)
+@click.option("--seq", metavar="40:60", help="Only these sequence numbers, both ends included.")
+@click.option("--pending", is_flag=True, help="Only collectives that are not known to be complete.")
+@click.option(
+    "--around-divergence",
+    is_flag=True,
+    help="Only the 8 collectives before and after the first pending one of each stalled group.",
+)
+@click.option("--force", is_flag=True, help="Overwrite a file that is not a table of hangscope.")
+def table(
+    paths: tuple[str, ...],
+    output: str | None,
+    rank: str | None,
+    group: tuple[str, ...],
+    seq: str | None,
+    pending: bool,
+    around_divergence: bool,
+    force: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Write one row per rank, group and collective: the table of the library (docs/table.md has its columns).
+
+    The file's extension chooses the format; Parquet needs pip install 'hangscope[parquet]'.
+    """
+    from hangscope.export.selection import Selection, parse_ranks, parse_seqs
+    from hangscope.export.table import format_of, is_table, write_table
+
+    form = "text" if output is None else format_of(output)
+    selection = Selection(
+        ranks=parse_ranks(rank) if rank is not None else (),
+        groups=group,
+        seqs=parse_seqs(seq) if seq is not None else (None, None),
+        pending=pending,
+        around_divergence=around_divergence,
+    )
+    report = read(paths, quiet, options)
+    rows = 0
+
+    def write(out: Any) -> None:
+        nonlocal rows
+        rows = write_table(report.analysis, selection, form, out)
+
+    if output is None:
+        write(sys.stdout.buffer)
+    else:
+        write_binary(output, write, is_table, "table of hangscope", force=force)
+        if not quiet:
+            tell(f"Wrote {output}: {counted(rows, 'row')}")
+    if not rows and not quiet:
+        tell("hangscope: no row: the files hold no collectives, or none that was selected")
