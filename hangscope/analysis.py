@@ -12,6 +12,7 @@ from hangscope.explain.aligned import Aligned
 from hangscope.explain.explanation import explain
 from hangscope.explain.statements import bounds
 from hangscope.explain.statements.digest import digest
+from hangscope.explain.statements.standing_calls import placed_by_stacks
 from hangscope.incident import Incident
 from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.verdict.judge import Judgement, judge
@@ -41,7 +42,7 @@ class Analysis:
 def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     """Return the analysis of an incident, with a site's own knowledge of calls where there is any."""
     stated = digest(incident)
-    incident = bounds.joined(incident, stated)
+    incident = placed_by_stacks(bounds.joined(incident, stated), stated)
     views = frontier.frontiers(incident)
     histories = divergence.histories(views, incident.kinds)
     graph = waiting.build(

@@ -1,0 +1,54 @@
+"""Ranks without a dump count in the collective in which their traceback shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.dump_writer import SCRIPT, TORCH, Recorder, job
+from tests.verdicts import TIMED_OUT, blame, judged
+
+HEAD = "[rank0]: Traceback (most recent call last):"
+
+
+def _traceback(op: str, line: int) -> list[str]:
+    """Return the traceback of rank 0, which timed out in a collective of the script's `line`."""
+    frames = [(SCRIPT, 200, "<module>"), (SCRIPT, line, "train")]
+    frames += [
+        (f"{TORCH}/distributed/c10d_logger.py", 81, "wrapper"),
+        (f"{TORCH}/distributed/distributed_c10d.py", 2950, op),
+    ]
+    return [
+        HEAD,
+        *(f'[rank0]:   File "{f}", line {n}, in {name}' for f, n, name in frames),
+        f"[rank0]: {TIMED_OUT}",
+    ]
+
+
+def _pair(other: int = 55) -> list[Recorder]:
+    """Return the dumps of ranks 1 and 2 of three: rank 1 goes on with the loop, rank 2 is in a gather at line `other`."""
+    recorders = [recorder for recorder in job(3) if recorder.rank]
+    for recorder in recorders:
+        for _ in range(12):
+            recorder.call("all_reduce", line=41, state="completed")
+        odd = recorder.rank == 2 and other != 41
+        recorder.call("all_gather" if odd else "all_reduce", line=other if odd else 41, state="started")
+    return recorders
+
+
+@pytest.mark.parametrize(("op", "line", "culprit"), [("all_gather", 55, 1), ("all_reduce", 41, 2)])
+def test_a_rank_without_a_dump_votes_by_its_traceback(
+    tmp_path: Path, op: str, line: int, culprit: int
+) -> None:
+    assert blame(judged(tmp_path, _pair(), rank_0=_traceback(op, line)))[2] == (culprit,)
+
+
+def test_a_traceback_that_something_else_caught_votes_by_its_inner_frames(tmp_path: Path) -> None:
+    cut = [line for line in _traceback("all_gather", 55) if "<module>" not in line]
+    assert blame(judged(tmp_path, _pair(), rank_0=cut))[2] == (1,)
+
+
+def test_a_rank_at_a_line_of_its_own_is_at_the_seq_of_the_others(tmp_path: Path) -> None:
+    report = judged(tmp_path, _pair(41), rank_0=_traceback("barrier", 70))
+    assert blame(report)[2] == (0,) and report.verdict is not None and report.verdict.seq == 13
