@@ -1,6 +1,6 @@
 """Damage incidents at random and check what holds whatever the input: `python benchmarks/fuzz.py --minutes 10 [--seed 1]`.
 
-Every fixture, every excerpt of text and some simulated jobs are mutated by structure, by bytes, by lines and as folders of files
+Every fixture, every excerpt of text and some simulated jobs are mutated by structure, by bytes, by lines, as folders of files and by consistent lies
 (`mutations.py`). Checked of every case: no exception but the two that `analyze` promises, all four outputs are made, and the parent
 stays under 1 GB and 10 seconds of processor time beyond what the sizes justify. Of some: the same bytes twice, and with `--jobs 1` as
 with `--jobs 4`. Counted: what became of the verdict, above all other verdicts at `high` of which no word says that the input is damaged,
@@ -111,7 +111,12 @@ def bases(folder: Path) -> dict[str, Path]:
 
 def mutate(folder: Path, chance: random.Random, donors: list[Path]) -> str:
     """Mutate an incident in one or several of its files; return the way."""
-    kind = chance.choice(("structure", "structure", "bytes", "bytes", "lines", "lines", "files"))
+    kind = chance.choice(
+        ("structure", "structure", "bytes", "bytes", "lines", "lines", "files", "lies", "lies")
+    )
+    if kind == "lies":
+        mutations.lies(folder, chance)
+        return kind
     if kind == "files":
         for _ in range(chance.choice((1, 1, 3))):
             with suppress(OSError):  # a name that is taken

@@ -217,6 +217,62 @@ def files(folder: Path, chance: random.Random) -> None:
         os.mkfifo(path.with_name("pipe"))
 
 
+def lies(folder: Path, chance: random.Random) -> None:
+    """Make one rank's files say something consistent that is not so: counters, copies, swaps, gaps, clocks, lines."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+    dumps = [path for path in found if path.read_bytes()[:1] in (b"\x80", b"{")]
+    texts = [path for path in found if path not in dumps]
+    if len(dumps) > 1 and (not texts or chance.random() < 0.7):
+        path, other = chance.sample(dumps, 2)
+        what = chance.randrange(5)
+        if what == 0:
+            path.write_bytes(other.read_bytes())
+        elif what == 1:
+            one, two = path.read_bytes(), other.read_bytes()
+            path.write_bytes(two)
+            other.write_bytes(one)
+        else:
+            path.write_bytes(_lying(path.read_bytes(), what, chance))
+    elif texts:
+        path = chance.choice(texts)
+        path.write_bytes(_lying_lines(path.read_bytes(), chance))
+
+
+def _lying(data: bytes, what: int, chance: random.Random) -> bytes:
+    """Shift the sequence numbers of a dump (2), leave out an entry (3), or set its clock wrong (4)."""
+    is_json = data[:1] == b"{"
+    value = json.loads(data) if is_json else safe_pickle.load(data)
+    entries = value.get("entries") if isinstance(value, dict) else None
+    if not entries:
+        return data
+    if what == 3 and len(entries) > 2:
+        del entries[chance.randrange(1, len(entries) - 1)]
+    shift, clock = chance.choice((-1, 1)), chance.choice((-3600, 3600, 86400)) * 10**9
+    for entry in entries:
+        if what == 2 and isinstance(entry.get("collective_seq_id"), int):
+            entry["collective_seq_id"] += shift
+        if what == 4 and isinstance(entry.get("time_created_ns"), int):
+            entry["time_created_ns"] += clock
+    return json.dumps(value).encode() if is_json else pickle.dumps(value, protocol=4)
+
+
+def _lying_lines(data: bytes, chance: random.Random) -> bytes:
+    """Glue two lines together, repeat some, or put them in another order."""
+    rows = data.splitlines(keepends=True)
+    at, size = chance.randrange(len(rows)), chance.choice((1, 3, 10))
+    what = chance.randrange(3)
+    if what == 0:
+        rows[at] = rows[at].rstrip(b"\r\n")
+    elif what == 1:
+        rows[at:at] = rows[at : at + size]
+    else:
+        piece = rows[at : at + size]
+        rows[at : at + size] = []
+        place = chance.randrange(len(rows) + 1)
+        rows[place:place] = piece
+    return b"".join(rows)
+
+
 #: By name; each takes a file's bytes, a source of chance and another file's bytes.
 OF_A_FILE: dict[str, tuple[Callable[[bytes, random.Random, bytes], bytes], ...]] = {
     "bytes": BYTES,

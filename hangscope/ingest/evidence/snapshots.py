@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.claim import Claim, world_of
+from hangscope.ingest.evidence.consistency import copies, shifted_counters
 from hangscope.ingest.evidence.staleness import stale_among
 from hangscope.ingest.files.naming import rank_of_dump, says_rank
 from hangscope.ingest.recorder.members import MAX_RANKS
@@ -131,6 +132,11 @@ def choose(
                 hint="remove old dumps before a run, or give each attempt its own folder",
             )
         )
+    copied, why = copies(chosen.values())
+    for claim in copied:
+        stale.append(claim)
+        del chosen[claim.rank]
+    notes += [*why, *shifted_counters(chosen.values())]
     return chosen, unchanged, stale
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import compress
+from itertools import compress, pairwise
 from operator import ge, not_
 from typing import Any
 
@@ -185,14 +185,20 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def look_at_numbers(numbers: Sequence[int], found: Oddities) -> None:
-    """Look at the numbers of a dump's entries, oldest first: order, seq, p2p_seq and created of each, one after the other."""
+def look_at_numbers(numbers: Sequence[int], found: Oddities, *, whole: bool = True) -> None:
+    """Look at the numbers of a dump's entries, oldest first: order, seq, p2p_seq and created of each, one after the other.
+
+    A `whole` dump has all entries of the ring buffer; one of the calls in flight alone leaves out those between them.
+    """
     if numbers and min(numbers) < 0:
         found.add("a number of an entry", min(numbers))
     orders = numbers[0::4]
     back = next(_falls(orders), None)
     if back is not None:
         found.add("record_id", orders[back + 1])
+    elif whole and orders and orders[-1] - orders[0] >= len(orders) and not found.first:
+        before, after = next(pair for pair in pairwise(orders) if pair[1] - pair[0] > 1)
+        found.first = f"`record_id` {after} follows {before}"
     times = numbers[3::4]
     if times and min(times) <= 0 < max(times):
         found.add("time_created_ns", min(times))

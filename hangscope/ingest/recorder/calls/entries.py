@@ -87,8 +87,8 @@ class Entries:
         `numbers`: order, seq, p2p_seq and created of each, one after the other; `own`: the numbers of the sizes of those
         that have them; `cut`: whether other entries stand behind them.
         """
-        look_at_numbers(numbers, self.oddities)
         names, different = self.names.values(), dict.fromkeys(calls)
+        look_at_numbers(numbers, self.oddities, whole=any(call.state == State.DONE for call in different))
         members = any(name.ends_batch or name.backend == "gloo" for name in names) or any(
             call.is_p2p for call in different
         )

@@ -1,0 +1,71 @@
+"""Whether dumps agree with themselves and with each other. One that does not was changed, or copied, after it was written.
+
+What a recorder cannot have written is looked at where a dump is read (`recorder/odd_values.py`); here, what it can have
+written by itself and not together.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from hangscope.errors import Note
+from hangscope.incident import State
+from hangscope.ingest.evidence.claim import Claim
+
+_TIMES = 16  # of a rank's last calls; no two processes make two calls each in the same nanoseconds
+_HINT = "copy the dumps again from where the job wrote them"
+
+
+def copies(claims: Collection[Claim]) -> tuple[list[Claim], list[Note]]:
+    """Return the dumps whose calls were made in the same nanoseconds as another rank's, and a note for each.
+
+    One of them is the original, and nothing tells which: they are evidence of neither rank. Where all dumps are alike, the
+    times are no measurements, and nothing is returned.
+    """
+    alike: dict[bytes, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        created = np.frombuffer(claim.recording.columns["created"], np.int64)
+        if np.count_nonzero(created[-_TIMES:]) > 1:
+            alike[created[-_TIMES:].tobytes()].append(claim)
+    same = [group for group in alike.values() if len(group) > 1]
+    found = [claim for group in same for claim in group]
+    if len(found) * 2 > len(claims):
+        return [], []
+    notes = []
+    for group in same:
+        for claim, other in zip(group, [*group[1:], group[0]], strict=True):
+            text = f"has the calls of {other.file}, made in the same nanoseconds: one of them is a copy, and neither is used"
+            notes.append(Note("contradiction", text, claim.file, hint=_HINT))
+    return found, notes
+
+
+def shifted_counters(claims: Collection[Claim]) -> Iterator[Note]:
+    """Yield a note for each dump whose `pg_status` does not fit its entries.
+
+    The entries of a group hold its last call, so that `last_enqueued_collective` cannot be ahead of them. It may lag by
+    the call that is being launched, and `last_completed_collective` by what the watchdog has not seen yet, but both by the
+    same number means that the entries were renumbered.
+    """
+    for claim in claims:
+        recording = claim.recording
+        if not recording.status or not len(recording):
+            continue
+        group, seq, kind, state = (
+            np.frombuffer(recording.columns[name], recording.columns[name].typecode)
+            for name in ("group", "seq", "kind", "state")
+        )
+        counted = np.array([row[6] is None and row[1] != "gloo" for row in recording.kinds], bool)[kind]
+        for index, (local_id, name, desc) in enumerate(recording.groups):
+            enqueued, _, completed = recording.status.get(local_id, (-1, -1, -1))
+            rows = group == index
+            if enqueued < 1 or not rows.any() or not counted[rows].all():
+                continue
+            last, done = int(seq[rows].max()), int(seq[rows & (state == State.DONE)].max(initial=0))
+            ahead = last - enqueued
+            if ahead < 0 or (ahead and done - completed == ahead and completed > 0):
+                text = f"`pg_status` says that call {enqueued} on {desc or name or 'a group'} was the last one enqueued, and its entries end with {last}"
+                yield Note("contradiction", text, claim.file, hint=_HINT)
+                break
