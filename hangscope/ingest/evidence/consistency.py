@@ -22,8 +22,8 @@ _HINT = "copy the dumps again from where the job wrote them"
 def copies(claims: Collection[Claim]) -> tuple[list[Claim], list[Note]]:
     """Return the dumps whose calls were made in the same nanoseconds as another rank's, and a note for each.
 
-    One of them is the original, and nothing tells which: they are evidence of neither rank. Where all dumps are alike, the
-    times are no measurements, and nothing is returned.
+    One of them is the original, and nothing tells which: they are evidence of neither rank. Where others share the time
+    of their first call as well, the times are no measurements, and nothing is returned.
     """
     alike: dict[bytes, list[Claim]] = defaultdict(list)
     for claim in claims:
@@ -32,7 +32,9 @@ def copies(claims: Collection[Claim]) -> tuple[list[Claim], list[Note]]:
             alike[created[-_TIMES:].tobytes()].append(claim)
     same = [group for group in alike.values() if len(group) > 1]
     found = [claim for group in same for claim in group]
-    if len(found) * 2 > len(claims):
+    ranks = {claim.rank for claim in found}
+    others = [claim.first_created for claim in claims if claim.rank not in ranks]
+    if len(others) < 2 or len(set(others)) < len(others):
         return [], []
     notes = []
     for group in same:
