@@ -16,11 +16,12 @@ from hangscope.commands.doctor import doctor
 from hangscope.commands.endings import EXIT_ERROR, fail
 from hangscope.commands.env import env
 from hangscope.commands.explain import explain
+from hangscope.commands.exports.brief import brief
+from hangscope.commands.exports.table import table
+from hangscope.commands.exports.trace import trace
 from hangscope.commands.hook import hook
 from hangscope.commands.pack import pack
 from hangscope.commands.run import run
-from hangscope.commands.table import table
-from hangscope.commands.trace import trace
 from hangscope.errors import HangscopeError
 
 _EXAMPLES = """\b
@@ -66,7 +67,7 @@ def main() -> None:
     """Find the rank, the call, the line and the cause behind a frozen distributed PyTorch job."""
 
 
-for command in (analyze, table, trace, run, capture, doctor, env, hook, pack, diff, explain, demo):
+for command in (analyze, brief, table, trace, run, capture, doctor, env, hook, pack, diff, explain, demo):
     main.add_command(command)
 
 

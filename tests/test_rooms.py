@@ -32,8 +32,7 @@ ORDER = (
     ("causes",),
     ("verdict",),
     ("analysis", "table"),
-    ("report", "output"),
-    ("export",),
+    ("report", "output", "export"),
 )
 MOST_MODULES = 16  # of one folder
 

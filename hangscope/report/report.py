@@ -100,6 +100,12 @@ class Report:
 
         return render_text(self.document, color=color, width=width, verbose=verbose)
 
+    def to_brief(self, max_bytes: int = 16_000) -> str:
+        """Return what is needed to check the verdict, in at most so many bytes of UTF-8: see `hangscope brief`."""
+        from hangscope.export.brief import render_brief
+
+        return render_brief(self.document, None if self._redacted else self._analysis, max_bytes)
+
     def to_html(self) -> str:
         """Return the report as one self-contained HTML page."""
         from hangscope.report.html.render import render_html

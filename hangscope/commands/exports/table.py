@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from hangscope.commands.reading import read, reading_options, write_binary
+from hangscope.commands.exports.reading import read, reading_options, write_binary
+from hangscope.commands.options import max_bytes_option
 from hangscope.rankset import counted
 from hangscope.terminal import tell
 
@@ -22,6 +23,7 @@ Examples:
 """,
 )
 @reading_options
+@max_bytes_option
 @click.option(
     "-o", "--output", metavar="FILE", help="A .csv, .jsonl, .parquet or .txt file (default: text on stdout)."
 )

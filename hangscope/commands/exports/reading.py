@@ -12,7 +12,6 @@ from hangscope.commands.endings import end_in_order
 from hangscope.commands.options import (
     given,
     jobs_option,
-    max_bytes_option,
     max_unpacked_option,
     paths_argument,
     quiet_option,
@@ -29,7 +28,6 @@ _OPTIONS = (
     click.option("--world-size", type=click.IntRange(1), metavar="N", help="How many ranks the job had."),
     click.option("--attempt", metavar="N|all", help="Which restart attempt to analyze (default: the last)."),
     jobs_option,
-    max_bytes_option,
     max_unpacked_option,
     quiet_option,
 )

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from hangscope.commands.reading import read, reading_options, write_binary
+from hangscope.commands.exports.reading import read, reading_options, write_binary
+from hangscope.commands.options import max_bytes_option
 from hangscope.rankset import counted
 from hangscope.terminal import tell
 
@@ -20,6 +21,7 @@ Examples:
 """,
 )
 @reading_options
+@max_bytes_option
 @click.option("-o", "--output", metavar="FILE", required=True, help="Where the trace goes, e.g. trace.json.")
 @click.option("--all-ranks", is_flag=True, help="One process per rank, even above 64 ranks.")
 @click.option("--force", is_flag=True, help="Overwrite a file that is not a trace of hangscope.")

@@ -1,0 +1,1 @@
+"""The commands that write an analysis as something other than its report."""
