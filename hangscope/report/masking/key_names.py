@@ -91,7 +91,7 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     if last == "secrets" or (last == "id" and before[-2:] == ["access", "key"]):
         return Strength.SECRET
     is_variable = bool(before) and name.upper() == name
-    if last in ("key", "keys") and (last == "key" or "secret" in before):
+    if last in ("key", "keys") and (last == "key" or {"secret", "api"} & set(before)):
         if _SECRET_KEYS & set(before):
             return Strength.NOTHING if "public" in before else Strength.SECRET
         if _PLAIN_KEYS & set(before[-1:]):

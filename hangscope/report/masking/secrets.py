@@ -16,7 +16,7 @@ from hangscope.report.masking.token_forms import hide_accounts, hide_blobs, hide
 # Of names; searched in text without capitals, which takes a fifth of the time of ignoring case.
 _HINT = regex(
     r"key|token|secret|pass|dockerc|pwd|pw|psw|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|jwt|ticket|mysql|redis|mongo|ldap|zip -|"
-    r"api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
+    r"api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|\w@|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
     + "|".join(FOREIGN)
 )
 # A name in or without quotes, what parts it from its value, and how the value is quoted; quotes may be escaped.
@@ -38,6 +38,12 @@ _FOR = regex(
     + r"|secret|token|key)) {1,3}(?:for|of|pour|für|para) {1,3}[^\s:=][^\n:=]{0,79}[:=]\s{0,4}(\\*[\"'`]?)(?=\S)"
 )
 _QUOTED = regex(r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is |was )?(\\*[\"'`])(?=\S)")
+# Without quotes only what holds a digit: `password is XXXX1`, not `password is wrong`.
+_IS = regex(
+    r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is|was|ist|es|:) {1,3}()(?=[^\s\d]{0,80}\d)(?=\S{6})"
+)
+# An element of XML whose attribute names it: `<string name="password">XXXX</string>`.
+_ELEMENT = regex(r"(?:name|key|id)=[\"']([\w.-]{1,80})[\"']()[^<>\n]{0,80}>\s{0,8}(?=[^\s<])")
 # A row of a table: `| password | XXXX |`.
 _CELL = regex(r"(?<=[|│] )([\w.-]+)()\s{0,40}[|│]\s{1,40}(?=[^\s|│])")
 _ITEM = regex(r"\\{0,8}[\"'`]\s{0,4},\s{0,4}[bruf]?(\\{0,8}[\"'`])")  # from one item of a list to the next
@@ -73,7 +79,8 @@ def _without_named(text: str) -> str:
     text = hide_accounts(text)
     text = _hide(_hide(text, _OPTION) if "-" in text else text, _PAIR)
     text = _hide(text, _CELL) if "|" in text or "│" in text else text
-    return _SAID.sub(_without_said, _hide(_hide(text, _FOR), _QUOTED))
+    text = _hide(text, _ELEMENT) if ">" in text else text
+    return _SAID.sub(_without_said, _hide(_hide(_hide(text, _FOR), _QUOTED), _IS))
 
 
 def _without_said(match: re.Match[str]) -> str:
@@ -121,6 +128,8 @@ def _end(text: str, start: int, quote: str, name: str, limit: int) -> int:
     """Return where a value ends, `limit` at most: at its quote, or without one at a blank or at the next pair."""
     if quote:
         return _closing(text, start, quote, limit)
+    if text.startswith("[", start) and (end := text.find("]", start, limit)) > 0:
+        return min(end, _line_end(text, start, limit))
     if name.lower().endswith("authorization") and (scheme := _SCHEME.match(text, start)):
         if scheme.group()[0].lower() in "ad":  # many parts: Digest, AWS4-HMAC-SHA256
             return _line_end(text, start, limit)
