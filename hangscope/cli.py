@@ -20,6 +20,7 @@ from hangscope.commands.exports.brief import brief
 from hangscope.commands.exports.table import table
 from hangscope.commands.exports.trace import trace
 from hangscope.commands.hook import hook
+from hangscope.commands.mcp import mcp
 from hangscope.commands.pack import pack
 from hangscope.commands.run import run
 from hangscope.errors import HangscopeError
@@ -67,7 +68,22 @@ def main() -> None:
     """Find the rank, the call, the line and the cause behind a frozen distributed PyTorch job."""
 
 
-for command in (analyze, brief, table, trace, run, capture, doctor, env, hook, pack, diff, explain, demo):
+for command in (
+    analyze,
+    brief,
+    table,
+    trace,
+    run,
+    capture,
+    doctor,
+    env,
+    hook,
+    mcp,
+    pack,
+    diff,
+    explain,
+    demo,
+):
     main.add_command(command)
 
 

@@ -16,6 +16,7 @@ HOOKS = {
         "debug.py",
         "torch.distributed.debug (needs requests and tabulate): a page with the diagnosis in its server",
     ),
+    "agent": ("SKILL.md", "a skill for coding agents: when to use hangscope, and how to read its answers"),
     "trainer": ("trainer.py", "Hugging Face's Trainer, without another launcher"),
 }
 

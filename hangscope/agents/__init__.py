@@ -1,0 +1,1 @@
+"""What coding agents plug in: the tools of an MCP server."""
