@@ -33,4 +33,4 @@ def test_the_commands_of_the_skill_exist() -> None:
         if isinstance(p, click.Option)
         for flag in p.opts
     }
-    assert set(re.findall(r"(?<![\w-])--[a-z-]+", body)) <= options
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", body)) <= options
