@@ -17,7 +17,7 @@ from hangscope.ingest.evidence.pages import last_pages
 from hangscope.ingest.evidence.plausible_size import largest_world, left_out
 from hangscope.ingest.evidence.restarts import drop_copies
 from hangscope.ingest.evidence.told_size import size_in_content
-from hangscope.ingest.files.naming import attempt_of, rank_of_dump, ranks_of_a_row
+from hangscope.ingest.files.naming import attempt_of, rank_of_dump
 from hangscope.ingest.groups import GroupIndex
 from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.recorder.members import MAX_RANKS
@@ -92,14 +92,11 @@ def assemble(
 def _dumps(readings: Sequence[Reading], notes: list[Note]) -> list[Claim]:
     """Return which dump speaks for which rank, and add what the dumps themselves note."""
     claims = []
-    dumps = [r.file for r in readings if any(d.source == "flight_recorder" for d in r.recordings)]
-    row = ranks_of_a_row(dumps)
     for reading in readings:
         for recording in reading.recordings:
             if recording.source == "flight_recorder":
                 notes += [Note(n.code, n.message, reading.file, n.line, n.hint) for n in recording.notes]
-                place = row.get(reading.file)
-                claim = snapshots.claim_rank(reading.file, with_pending_checks(recording), notes, place)
+                claim = snapshots.claim_rank(reading.file, with_pending_checks(recording), notes)
                 if claim is not None:
                     claims.append(claim)
     return claims

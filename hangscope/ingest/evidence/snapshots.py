@@ -19,12 +19,9 @@ _MOMENT = 1.0  # seconds after a call in which nothing can be told to stand stil
 _OF_LOGS = (".err", ".out", ".log", ".stderr", ".stdout")
 
 
-def claim_rank(
-    file: str, recording: Recording, notes: list[Note], in_a_row: int | None = None
-) -> Claim | None:
-    """Return the recording with its rank: from the content where it is there, else from the file name, or its place in a row of files."""
+def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | None:
+    """Return the recording with its rank: from the content where it is there, else from the file name."""
     named = rank_of_dump(file)
-    named = in_a_row if named is None else named
     world = world_of(recording)
     if named is not None and world and named not in world and not says_rank(file):
         named = None  # a date or a job's number

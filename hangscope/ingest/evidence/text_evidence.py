@@ -18,7 +18,7 @@ from hangscope.incident import Group, RankRecord
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.misplaced_lines import misplaced
-from hangscope.ingest.evidence.numbered_logs import with_those_of_a_row, without_job_numbers
+from hangscope.ingest.evidence.numbered_logs import without_job_numbers
 from hangscope.ingest.evidence.restarts import without_earlier
 from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
 from hangscope.ingest.evidence.told_size import sizes
@@ -144,7 +144,6 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     text = TextEvidence()
     notes += misplaced(readings)
     readings, job_numbers = without_job_numbers(readings)
-    readings = with_those_of_a_row(readings)
     mapping = LocalRanks(readings)
     pids = {r.file: r.threads[0].pid for r in readings if r.threads and rank_of_log(r.file) == (None, None)}
     by_number = numbered({file: mapping.of_pid(pid) for file, pid in pids.items()}, pids)
@@ -178,7 +177,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     text.events = _of_attempt(merge_repeats(events), attempt, text, notes)
     text.leave_out(MAX_RANKS)
     _join_nccl(readings, text, notes)
-    text.events = _name_peers(with_victims(text.events))
+    text.events = with_victims(text.events)
     text.events += [r.log.excerpt for r in readings if r.log is not None and r.log.excerpt is not None]
     for event in text.events:
         if event.rank is not None and event.host:
@@ -186,21 +185,6 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     text.leave_out(MAX_RANKS)
     text.world_size = max([max(text.ranks(), default=-1) + 1, *(n for e in text.events for n in sizes(e))])
     return text
-
-
-def _name_peers(events: list[Event]) -> list[Event]:
-    """Give warnings that name a peer by its address the host of that address, where warnings of one host alone tell it as their own."""
-    hosts: dict[str, set[str]] = {}
-    for event in events:
-        if isinstance(event, NcclWarn) and event.address and event.host:
-            hosts.setdefault(event.address, set()).add(event.host)
-    known = {address: next(iter(names)) for address, names in hosts.items() if len(names) == 1}
-    return [
-        replace(e, peer_node=known[e.peer_host])
-        if isinstance(e, NcclWarn) and e.peer_node is None and e.peer_host in known
-        else e
-        for e in events
-    ]
 
 
 def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note]) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 
 from hangscope.dataclass import dataclass
 from hangscope.errors import Note
-from hangscope.ingest.evidence.actors import worlds_of_actors
 from hangscope.ingest.evidence.claim import Claim, world_of
 from hangscope.ingest.evidence.snapshots import claim_rank
 from hangscope.ingest.files.naming import attempt_of
@@ -42,13 +41,13 @@ class _Folder:
 
 
 def worlds(readings: Sequence[Reading]) -> dict[str, list[Reading]]:
-    """Return the readings of each world by the folders, or the actors in a log, that hold it; one entry where nothing tells of two.
+    """Return the readings of each world by the folders that hold it; one entry where nothing tells of two.
 
     What lies outside of these folders speaks of nobody knows whose ranks, and is left out where there are several worlds.
     """
     folders = _folders(readings)
     if not 1 < len(folders) <= _MOST:
-        return worlds_of_actors(readings)
+        return {"": list(readings)}
     apart: list[list[_Folder]] = []
     for one in folders.values():
         home = next((world for world in apart if not any(_two_worlds(one, other) for other in world)), None)
@@ -57,7 +56,7 @@ def worlds(readings: Sequence[Reading]) -> dict[str, list[Reading]]:
         else:
             home.append(one)
     if len(apart) == 1:
-        return worlds_of_actors(readings)
+        return {"": list(readings)}
     found: dict[str, list[Reading]] = {}
     for world in apart:
         names = sorted(folder.name for folder in world)
@@ -126,5 +125,5 @@ def chosen_note(names: Sequence[str], told: Sequence[str], chosen: int) -> Note:
     return Note(
         "several_worlds",
         f"{len(names)} jobs of their own lie here, each with ranks from 0: {what}. {names[chosen]} is analysed",
-        hint="give the folder or the log of one of them alone to analyze another",
+        hint="give the folder of one of them alone to analyze another",
     )

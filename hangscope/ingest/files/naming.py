@@ -9,8 +9,6 @@ A dump does not say which rank wrote it; torch appends the global rank to a pref
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable
 
 from hangscope.regex import regex
 
@@ -20,8 +18,6 @@ _LOCAL = regex(r"local[_-]?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _ATTEMPT = regex(r"(?:^|/)(?:attempt|restart)[_-]?(\d{1,9})(?:/(?:(\d{1,6})/)?|$)")
 _TRAILING = regex(r"(?<!\d)(\d{1,7})$")  # eight digits are a date
 _LEADING = regex(r"(\d{1,7})[._-][^\d/]*$")  # and no other number: `4.pipe_dump`
-_NUMBER = regex(r"\d{1,7}")
-_MOST_NUMBERS = 8  # the last ones of a path, each of which makes a key as long as the path
 #: `stack_traces/3.log`, as Ray Train's first hang detector names them
 _OF_A_RANK = regex(r"(?:^|/)(?:stack_traces|flight_recorder)/(\d{1,7})\.(?:log|txt|json)(?:\.gz|\.zst)?$")
 # not `train.log.1`, which is an older part of the same log
@@ -47,29 +43,6 @@ def rank_of_dump(path: str) -> int | None:
         if numbered:
             return int(numbered.group(1))
     return None
-
-
-def rows(paths: Iterable[str]) -> list[dict[int, str]]:
-    """Return the paths that differ in one number alone, by that number: `tp0_trace` and `tp1_trace`, `a/0/log` and `a/1/log`."""
-    found: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
-    for path in paths:
-        for number in list(_NUMBER.finditer(path))[-_MOST_NUMBERS:]:
-            found[path[: number.start()], path[number.end() :]].setdefault(int(number.group()), path)
-    return list(found.values())
-
-
-def ranks_of_a_row(paths: Iterable[str]) -> dict[str, int]:
-    """Return the ranks of dumps whose own names tell none, where they are a row that begins with 0 and has few gaps.
-
-    A date or a job's number begins no row.
-    """
-    nameless = rows(path for path in paths if rank_of_dump(path) is None)
-    return {
-        path: number
-        for row in nameless
-        if len(row) > 1 and min(row) == 0 and max(row) < 2 * len(row)
-        for number, path in row.items()
-    }
 
 
 def rank_of_log(path: str) -> tuple[int | None, int | None]:

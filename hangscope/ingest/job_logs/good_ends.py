@@ -19,7 +19,6 @@ from dataclasses import replace
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import WorkersEnded
-from hangscope.ingest.job_logs.launchers.exit_lines import of_one
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.regex import regex
 
@@ -47,6 +46,9 @@ _SCRIPT = regex(
     rf"(?i)^[\[(+]?(?:[\[\w./-]{{1,60}}[\]:,]{{0,2}} ){{0,4}}{_CODE}(?:, {_CODE}){{0,64}}"
     r"(?:,? (?:elapsed|after|in|took) [^,]{1,40})?[\])]?$"
 )
+_OF_ONE = regex(
+    r"(?i)\b(?:rank|proc(?:ess)?|worker|child|trainer|task)[ :=#_-]{0,2}\d"
+)  # of several, one ended so
 _LAUNCHER = regex(r"\b(?:torchrun|srun|mpirun|mpiexec|deepspeed|accelerate)\b")
 _LOAD = regex(r"Avg generation throughput: (\d{1,9}(?:\.\d{1,9})?) tokens/s, Running: (\d{1,9}) req")
 _DECODED = regex(r"Decode batch.{0,300}gen throughput \(token/s\): (\d{1,9}(?:\.\d{1,9})?)")
@@ -102,7 +104,7 @@ def _end(line: Line) -> WorkersEnded | None:
     all_of_them = _ALL.search(line.text)
     if all_of_them is not None and all_of_them[1] == all_of_them[2]:
         return line.event(WorkersEnded, everywhere=True, of_a_script=True)
-    if not _SCRIPT.match(line.text) or of_one(line.text):
+    if not _SCRIPT.match(line.text) or _OF_ONE.search(line.text):
         return None
     # a launcher ends with 0 where all its workers did
     return line.event(WorkersEnded, everywhere=_LAUNCHER.search(line.text) is not None, of_a_script=True)

@@ -9,18 +9,12 @@
     17:40:01 rank 3 epoch 2 finished
     [  12.4s] rank 3 epoch 2 finished
 
-Only lines of a program's own may be read so: `[Rank 3]` in a line of the watchdog's is a number within a group. A bare number counts
-where the lines of a text show that it counts ranks: epochs follow each other, ranks take turns.
-
-    [3] step 640 loss 1.25                    [GPU3] Epoch 2 | Steps 640
+Only lines of a program's own may be read so: `[Rank 3]` in a line of the watchdog's is a number within a group.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.regex import regex
@@ -36,41 +30,11 @@ _OWN = regex(
     # fields of a logger between bars, of which one is the rank
     r"|r(\d{1,5}) ?\| ?|(?:\| ?)?(?:[A-Z]{4,8} {0,4}\| ?)?(?i:rank)[ :=#_-]{0,2}(\d{1,5}) ?\| ?"
 )
-_MOST = 4096  # ranks
-_TURNS = 2  # times at least that a lower number follows a higher one
-_BARE = r"[\[(<](?:(?i:gpu|cuda|device|dev|worker)[ :#_-]?)?(\d{1,4})[\])>]:? (?!NCCL |is setting up )(?=[^\s\d\[{(]|\d{1,12} [a-z])"
-_NUMBER = regex(_BARE)
-_NUMBERS = regex(rf"^{_BARE}".encode(), re.MULTILINE)
-_RANKS = regex(rb"\[rank(\d{1,7})\]:")
 
 
-def counts_ranks(windows: Sequence[tuple[int, bytes]]) -> bool:
-    """Return whether the numbers that lines begin with are ranks: those from 0 on, or those that torch's prefixes tell.
-
-    Each number begins before any of them ends, or torch's prefixes tell the same ranks.
-    """
-    longest = max((data for _, data in windows), key=len, default=b"")
-    told = [int(number) for number in _NUMBERS.findall(longest)]
-    first, last = dict[int, int](), dict[int, int]()
-    for at, number in enumerate(told):
-        first.setdefault(number, at)
-        last[number] = at
-    numbers, turns = set(told), sum(b < a for a, b in pairwise(told))
-    if turns < _TURNS or not 1 < len(numbers) <= _MOST or numbers != set(range(len(numbers))):
-        return False
-    if max(first.values()) < min(last.values()):
-        return True
-    return numbers == {int(rank) for _, data in windows for rank in _RANKS.findall(data)}
-
-
-def by_itself(line: Line, bare: bool = False) -> Line:
-    """Return a line of a program's own without the rank that it begins with, as that rank's line; others as they are.
-
-    `bare`: a number alone is a rank.
-    """
+def by_itself(line: Line) -> Line:
+    """Return a line of a program's own without the rank that it begins with, as that rank's line; others as they are."""
     match = _OWN.match(line.text) if line.rank is None and line.source is None else None
-    if match is None and bare and line.rank is None and line.source is None and line.text == line.raw:
-        match = _NUMBER.match(line.text)
     if match is None:
         return line
     return replace(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.job_logs.own_rank import by_itself, counts_ranks
+from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.regex import regex
 
@@ -108,7 +108,6 @@ def printed(windows: Sequence[tuple[int, bytes]], file: str, own: bool) -> list[
 
     `windows` are (number of the first line, bytes) as `Scan` keeps them; two may overlap.
     """
-    bare = counts_ranks(windows)
     writers: dict[object, _Writer] = {}
     heard: set[object] = set()  # who has any line here
     parts = _apart(windows)
@@ -120,7 +119,7 @@ def printed(windows: Sequence[tuple[int, bytes]], file: str, own: bool) -> list[
         cut = data[-_OF_SEVERAL:]
         number += data.count(b"\n", 0, len(data) - len(cut))
         for offset, raw in enumerate(cut.split(b"\n")):
-            line = by_itself(_line(raw, number + offset, file), bare)
+            line = by_itself(_line(raw, number + offset, file))
             if line.rank is not None or line.origin:
                 heard.add(line.rank if line.rank is not None else line.origin)
             if (template := template_of(line)) and (line.rank is not None or line.origin):

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.events import Event
-from hangscope.ingest.job_logs.own_rank import by_itself, counts_ranks
+from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.regex import regex
 
@@ -104,7 +104,6 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
     `windows` are (number of the first line, bytes) as `log_scan.Scan` keeps them; the first line of each may
     be cut.
     """
-    bare = counts_ranks(windows)
     last: dict[tuple[str, str], Progress | LoopLength] = {}
     seen: set[tuple[bytes, bytes]] = set()
     candidates: dict[bytes, bool] = {}  # by the form of a line, which is the line with its digits made equal
@@ -124,11 +123,11 @@ def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Pro
                 if (key := unpaced.pop(before, None)) is not None:
                     last[key] = _paced(
                         last[key],
-                        _progress(by_itself(strip_prefix(raw.decode("utf-8", "replace"), 0, file), bare)),
+                        _progress(by_itself(strip_prefix(raw.decode("utf-8", "replace"), 0, file))),
                     )
                 continue
             number = first + data.count(b"\n", 0, match.start())
-            line = by_itself(strip_prefix(raw.decode("utf-8", "replace"), number, file), bare)
+            line = by_itself(strip_prefix(raw.decode("utf-8", "replace"), number, file))
             text = line.text.encode()
             prefixes[form] = _but_times(raw[: len(raw) - len(text)] if raw.endswith(text) else raw)
             own = (form, b"".join([raw[part] for part in prefixes[form]]))

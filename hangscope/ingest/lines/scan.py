@@ -24,7 +24,6 @@ from hangscope.ingest.lines.mend import LIMIT, mend
 from hangscope.ingest.lines.parser import BulkParser, LineParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.lines.records import unwrapped
-from hangscope.ingest.lines.sections import Sections
 from hangscope.ingest.lines.split import pieces
 
 BLOCK = 1 << 20
@@ -41,7 +40,7 @@ class Scan:
     """What a pass over one log gave: events by line, notes, `lines` and bytes (`size`) read, and the raw text just before errors.
 
     `windows` are (number of the first line, bytes) of up to 256 KiB before a first error and at the end of
-    the file: where the last line that a rank printed in peace is to be found. `head` is as much of its beginning.
+    the file: where the last line that a rank printed in peace is to be found.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -49,7 +48,6 @@ class Scan:
     lines: int = 0
     size: int = 0
     windows: list[tuple[int, bytes]] = field(default_factory=list)
-    head: bytes = b""
 
 
 def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser | type[LineParser]]) -> Scan:
@@ -65,7 +63,6 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser | type[LinePa
     first, second = next(blocks, None), next(blocks, None)
     if first is not None and second is None and len(first) <= LIMIT:
         first = run.mended(first)
-    run.head = first[:WINDOW] if first is not None else b""
     for block in chain((b for b in (first, second) if b is not None), blocks):
         number = run.block(block, number)
     run.notes.extend(Note("truncated", f"the log breaks off: {error}", file, number) for error in broken)
@@ -74,7 +71,7 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser | type[LinePa
 
 def _blocks(stream: BinaryIO, broken: list[str]) -> Iterator[bytes]:
     """Yield blocks of whole lines, without the records that hold them, each with three filler line feeds at its end; name in `broken` what ended the stream."""
-    carry, sections = b"", Sections()
+    carry = b""
     while True:
         try:
             data = stream.read(BLOCK)
@@ -88,10 +85,10 @@ def _blocks(stream: BinaryIO, broken: list[str]) -> Iterator[bytes]:
             carry += data
             continue
         cut = cut or len(data)
-        yield sections.block(unwrapped(carry + data[:cut])) + _FILLER
+        yield unwrapped(carry + data[:cut]) + _FILLER
         carry = data[cut:]
     if carry:
-        yield sections.block(unwrapped(carry)) + _FILLER
+        yield unwrapped(carry) + _FILLER
 
 
 class _Run:
@@ -110,7 +107,6 @@ class _Run:
         self.bytes = 0
         self.last_number = 0
         self.windows: list[tuple[int, bytes]] = []
-        self.head = b""
         self.before: tuple[int, bytes] = (1, b"")
         self.quiet_bytes = 0  # since the last error
         self.had_error = False
@@ -234,7 +230,7 @@ class _Run:
         number, data = self.before
         if data:
             self.windows.append((number - data.count(b"\n"), data))
-        return Scan(self.kept.events(), self.notes, self.last_number, self.bytes, self.windows, self.head)
+        return Scan(self.kept.events(), self.notes, self.last_number, self.bytes, self.windows)
 
 
 def _tail(data: bytes) -> bytes:

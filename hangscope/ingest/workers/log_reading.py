@@ -19,13 +19,11 @@ from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.kernel import KernelParser
 from hangscope.ingest.job_logs.launchers.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.launchers.exit_codes import ExitCodeParser
-from hangscope.ingest.job_logs.launchers.exit_lines import exit_events
 from hangscope.ingest.job_logs.launchers.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.launchers.horovod import HorovodParser
 from hangscope.ingest.job_logs.launchers.kubernetes import PodParser
 from hangscope.ingest.job_logs.launchers.ray import RayParser
 from hangscope.ingest.job_logs.printed import last_lines, printed
-from hangscope.ingest.job_logs.process_ids import process_events
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.forms import FormParser
 from hangscope.ingest.lines.parser import LineParser
@@ -59,7 +57,6 @@ _SIGNS = (
     b"NCCL", b"[rank", b"ProcessGroup", b"process_group_", b"torch.distributed", b"torch/distributed", b"TCPStore", b"TORCH_",
     b"orovod", b"opCount", b"distributed init", b"shm_broadcast", b"world_size", b"nranks", b"Communicators...", b"Comms ",
 )  # fmt: skip
-_SPEAKS = regex(rb"(?im)^\W{0,3}rank[ :#=_-]{0,2}(\d{1,5})\b")
 
 
 @dataclass(slots=True)
@@ -124,11 +121,9 @@ def read_log(
     own = rank is not None or local_rank is not None
     own_lines = printed(found.windows, file, own)
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
-    reading.of_a_job = any(map(_OF_A_JOB.search, signs)) or _several_speak(found.windows)
+    reading.of_a_job = any(map(_OF_A_JOB.search, signs))
     reading.tail = last_lines(found.windows) if own else ()
     ends = good_ends(found.windows, file)
-    ends += exit_events(found.windows, file)
-    ends += process_events([(1, found.head), *found.windows], file)
     reading.excerpt = excerpt(found.windows, found.size, file)
     told = [*found.events, *progress_events(found.windows, file), *ends, *own_lines]
     events = _of_spawned(sorted(told, key=lambda event: event.line))
@@ -158,11 +153,6 @@ def _of_spawned(events: list[Event]) -> list[Event]:
         if spawned and isinstance(event, RankException) and event.rank is None and event.local_rank is None:
             events[place] = replace(event, local_rank=before.local_rank)
     return events
-
-
-def _several_speak(windows: Sequence[tuple[int, bytes]]) -> bool:
-    """Return whether lines begin with the ranks of several processes, as programs and people write them."""
-    return len({int(n) for _, data in windows for n in _SPEAKS.findall(data)}) > 1
 
 
 class _Whose:

@@ -42,7 +42,6 @@ def _read_log(stream: BinaryIO, shown: str) -> tuple[Wire, LogReading]:
     from hangscope.ingest.nccl.log import NcclParser
     from hangscope.ingest.stacks.late import LateStackParser
     from hangscope.ingest.workers import log_reading
-    from hangscope.ingest.workers.shown_entries import BYTES_READ, shown_recordings
     from hangscope.ingest.workers.stack_ranks import placed
 
     nccl, late = NcclParser(), LateStackParser()
@@ -51,8 +50,6 @@ def _read_log(stream: BinaryIO, shown: str) -> tuple[Wire, LogReading]:
     told["log"] = to_fields(reading)
     told["threads"] = _thread_rows(placed(late.processes(), reading))
     told["notes"] = to_row(nccl.notes)
-    stream.seek(0)
-    told["recordings"] = [recording.to_wire() for recording in shown_recordings(stream.read(BYTES_READ))]
     told["nccl"] = {
         "recordings": [recording.to_wire() for recording in nccl.recordings()],
         "communicators": to_row(nccl.communicators()),

@@ -6,8 +6,8 @@ import pytest
 
 from hangscope.errors import Note
 from hangscope.ingest.assemble import assemble
-from hangscope.ingest.evidence.numbered_logs import with_those_of_a_row, without_job_numbers
-from hangscope.ingest.files.naming import rank_of_dump, ranks_of_a_row, rows
+from hangscope.ingest.evidence.numbered_logs import without_job_numbers
+from hangscope.ingest.files.naming import rank_of_dump
 from hangscope.ingest.workers.log_reading import read_log
 from hangscope.ingest.workers.reading import Reading
 
@@ -81,52 +81,3 @@ def test_a_bare_number_outside_the_world_is_no_rank() -> None:
     assert claim_rank("dump_241102", recording, notes) is None and [n.code for n in notes] == ["rank_unknown"]
     claim = claim_rank("dump_1", recording, [])
     assert claim is not None and claim.rank == 1
-
-
-def waited(rank: int | None) -> str:
-    who = "" if rank is None else f"[rank{rank}]: "
-    return f"step 4 loss 2.5\n{who}RuntimeError: [/x/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 9000ms for recv operation to complete\n"
-
-
-def of_a_row(*logs: tuple[str, str]) -> list[int | None]:
-    found = with_those_of_a_row([reading(name, text) for name, text in logs])
-    return [r.log.rank if r.log else None for r in found]
-
-
-QUIET = "step 4 loss 2.5\nstep 5 loss 2.4\n"
-
-
-def test_a_log_that_names_no_rank_stands_in_the_row_of_those_that_do() -> None:
-    row = [(f"trainer-{n}.txt", QUIET if n == 2 else waited(n)) for n in range(4)]
-    assert of_a_row(*row) == [0, 1, 2, 3]  # also for their lines that name no rank
-
-
-def test_a_row_goes_on_behind_the_ranks_that_its_logs_name() -> None:
-    row = [(f"pod-{n}.log", QUIET if n == 3 else waited(n)) for n in range(4)]
-    assert of_a_row(*row)[3] == 3
-    assert of_a_row(*row[:3], ("pod-4.log", QUIET))[3] is None  # a gap
-    assert of_a_row(*row[1:])[2] is None  # not from 0
-    few = [(f"pod-{n}.log", QUIET if n > 1 else waited(n)) for n in range(4)]
-    assert of_a_row(*few) == [None] * 4
-    sized = [(f"pod-{n}.log", OF_TWO.replace("1/4", "2/3") + waited(n)) for n in range(3)]
-    assert of_a_row(*sized, ("pod-3.log", QUIET))[3] is None  # the job has three ranks
-
-
-def test_a_row_from_zero_of_which_most_waited_is_the_job_where_nothing_else_tells_of_ranks() -> None:
-    row = [(f"gpu{n:02}.txt", QUIET if n == 1 else waited(None)) for n in range(4)]
-    assert of_a_row(*row) == [0, 1, 2, 3]
-    assert of_a_row(*row[1:]) == [None] * 3
-    rotated = [(f"run{n}.txt", waited(None) if n == 3 else QUIET) for n in range(4)]
-    assert of_a_row(*rotated) == [None] * 4
-
-
-def test_dumps_whose_names_tell_no_rank_are_those_of_a_row() -> None:
-    assert ranks_of_a_row([f"out/tp{n}_trace" for n in (0, 2, 3)]) == {
-        f"out/tp{n}_trace": n for n in (0, 2, 3)
-    }
-    for others in (["2026_dump", "2027_dump"], ["v0_dump"], ["a0_x", "b1_x"], ["rank0_x", "rank1_x"]):
-        assert ranks_of_a_row(others) == {}
-
-
-def test_a_path_full_of_numbers_makes_few_rows() -> None:
-    assert len(rows(["7a" * 2000 + "0_x"])) == 8

@@ -73,34 +73,3 @@ def test_a_few_numbers_are_not_the_tensor_of_the_others(
 ) -> None:
     lines = [timeout(rank, n=few if rank == 1 else many) for rank in range(4)]
     assert short(told(tmp_path, lines))[:2] == (cause, (1,))
-
-
-@pytest.mark.parametrize("head", ["[{}] ", "[GPU{}] ", "<{}> ", "[worker {}]: "])
-def test_a_bare_number_is_a_rank_where_ranks_take_turns(head: str) -> None:
-    data = "".join(f"{head.format(rank)}read shard {n}\n" for n in range(3) for rank in (2, 0, 1)).encode()
-    told = printed([(1, data)], "log", own=False)
-    assert [(t.rank, t.templates, t.counts) for t in told] == [
-        (r, ("read shard #",), (3,)) for r in (2, 0, 1)
-    ]
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        [0, 1, 2, 3],
-        [0, 0, 1, 1, 2, 2],
-        [0, 1, 0, 1, 2, 1, 2, 3, 2, 3],
-        [1, 2, 1, 2, 1, 2],
-        [0, 5, 0, 5, 0, 5],
-    ],
-)
-def test_a_bare_number_that_counts_something_else_is_no_rank(numbers: list[int]) -> None:
-    data = "".join(f"[{n}] loss went down\n" for n in numbers).encode()
-    assert {t.rank for t in printed([(1, data)], "log", own=False)} <= {None}
-
-
-def test_a_rank_that_is_told_by_torch_s_prefix_too_may_speak_once(tmp_path: Path) -> None:
-    lines = [f"[{rank}] 64 steps, loader empty" for rank in (2, 0, 3)]
-    lines += [f"[{rank}] saving" for rank in (0, 3, 2)] + ["[1] step 65 forward"]
-    lines += [timeout(rank, n=4) for rank in (0, 2, 3)] + [timeout(1, n=8_388_608)]
-    assert short(told(tmp_path, lines))[:2] == ("uneven_loader", (1,))
