@@ -18,6 +18,13 @@ _PROGRAM_ERRORS = (
     "device-side assert", "invalid argument", "invalid configuration", "invalid device ordinal", "no cuda-capable device",
     "no kernel image is available", "initialization error",
 )  # fmt: skip
+#: and for what a kernel does with memory that is not its own
+_MEMORY_ERRORS = (
+    "illegal memory access",
+    "misaligned address",
+    "unspecified launch failure",
+    "illegal instruction",
+)
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
 
@@ -39,10 +46,18 @@ def device_fault(case: Case) -> Match | None:
         "gpu_stall",
         [rank for rank in (first.rank,) if rank is not None],
         f"rank {first.rank} reported a device error: {_said(first)}",
-        f"Drain the GPU of rank {first.rank} and look at nvidia-smi -q -d ECC and the Xid lines of its host's kernel log; what other ranks report later follows from it.",
+        _remedy(first),
         strength=2,
         evidence=faults[:4],
     )
+
+
+def _remedy(event: Event) -> str:
+    """Return what to do about a device error: what a kernel did with memory is a matter of the program first."""
+    rank, text = event.rank, event.text.lower()
+    if any(words in text for words in _MEMORY_ERRORS):
+        return f"Rerun rank {rank}'s step with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer, which name the kernel; where it follows the GPU and not the code, drain that GPU. What other ranks report later follows from it."
+    return f"Drain the GPU of rank {rank} and look at nvidia-smi -q -d ECC and the Xid lines of its host's kernel log; what other ranks report later follows from it."
 
 
 def _said(event: Event) -> str:

@@ -23,9 +23,18 @@ def unused_parameters(case: Case) -> Match | None:
     ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
     told = ranks or sorted({e.group_rank for e in events if e.group_rank is not None})
     few = 0 < len(ranks) * 2 <= len(case.incident.ranks)
-    names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
+    lists = {(tuple(e.names), tuple(e.indices)) for e in named}
+    names = [*dict.fromkeys(n for e in named for n in e.names)] or [
+        f"index {i}" for i in dict.fromkeys(i for e in named for i in e.indices)
+    ]
     what = f" ({', '.join(names[:4])})" if names else ""
-    why = f"DDP reports parameters without a gradient{what}{f' on {who(told)}' if told else ''}; whether other ranks had one is not known"
+    alike = len(lists) == 1 and len(told) > 1
+    rest = (
+        "the same ones on all of them, so these ranks do not differ"
+        if alike
+        else "whether other ranks had one is not known"
+    )
+    why = f"DDP reports parameters without a gradient{what}{f' on {who(told)}' if told else ''}; {rest}"
     return answer(
         "gradient_sync_mismatch",
         ranks if few else (),

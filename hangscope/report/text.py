@@ -60,7 +60,8 @@ class _Screen:
             self.standing(verdict)
             self.notes(verdict)
             for advice in verdict.advice:
-                self.labelled("help", advice)
+                if not _says(verdict.explanation, advice):
+                    self.labelled("help", advice)
             for command in commands(document):
                 self.labelled("run now", command)
         else:
@@ -131,7 +132,10 @@ class _Screen:
             who = f" of {ranks_phrase(excluded.ranks)}" if excluded.ranks else ""
             self.labelled("ruled out", f"{excluded.cause}{who}: {excluded.because}")
         for wanted in verdict.collect if self.verbose else verdict.collect[:_COLLECT]:
-            self.labelled("collect", wanted.text)
+            if not _says(verdict.explanation, wanted.text) and not _says(
+                " ".join(verdict.advice), wanted.text
+            ):
+                self.labelled("collect", wanted.text)
 
     def fact(self, label: str, fact: Evidence) -> None:
         self.labelled(label, fact.text + (f"  [{fact.at}]" if fact.at else ""))
@@ -166,6 +170,11 @@ class _Screen:
 
     def paint(self, text: str, style: str) -> str:
         return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if self.color else text
+
+
+def _says(whole: str, part: str) -> bool:
+    """Return whether a text holds another one, whatever the case of its first letter."""
+    return part.rstrip(".").lower() in whole.lower()
 
 
 def _plain(text: str) -> str:

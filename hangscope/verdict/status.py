@@ -66,7 +66,7 @@ def ended_well(case: Case) -> bool:
     wait, and among them one of its.
     """
     statements = case.statements
-    if any(not _harmless_at_an_end(e) for e in trouble(case)):
+    if any(not harmless_at_an_end(e) for e in trouble(case)):
         return False
     told = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
     if statements.all(JobCompleted) or len(told) == 2:
@@ -85,7 +85,7 @@ def serves(case: Case) -> bool:
     if last is None or not last.well or case.graph.waiting:
         return False
     told = (e for e in _lines(case) if not isinstance(e, Progress))
-    harmless = all(isinstance(e, NoProgress) or _harmless_at_an_end(e) for e in trouble(case))
+    harmless = all(isinstance(e, NoProgress) or harmless_at_an_end(e) for e in trouble(case))
     return harmless and all(e.file == last.file and e.line <= last.line for e in told)
 
 
@@ -128,7 +128,7 @@ def _all_took_their_leave(case: Case) -> bool:
     return len(records) > 1
 
 
-def _harmless_at_an_end(event: Event) -> bool:
+def harmless_at_an_end(event: Event) -> bool:
     """Return whether jobs that end well print it: who leaves before rank 0 does may find its store gone, and NCCL its peers."""
     if isinstance(event, NcclWarn):
         return event.retrying or event.fault == "other"

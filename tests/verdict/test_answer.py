@@ -112,3 +112,59 @@ def test_the_rank_inside_what_wins_over_the_prefix_of_whoever_copied_it(tmp_path
 )
 def test_another_servers_port_is_not_the_stores(tmp_path: Path, line: str) -> None:
     assert answer(tmp_path, line, timeout(0)).cause != "init_hang"
+
+
+def test_what_witnesses_wait_for_is_no_advice_beside_a_cause_that_is_told(tmp_path: Path) -> None:
+    ecc = "[rank6]: RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    verdict = answer(tmp_path, ecc, *(timeout(r) for r in (0, 2, 4)))
+    assert verdict.culprit_ranks == (6,) and "timed out after" in verdict.explanation
+    assert "not shown" not in verdict.explanation and "Drain the GPU of rank 6" in verdict.explanation
+
+
+def test_versions_of_nccl_that_differ_ask_for_no_test_of_the_network(tmp_path: Path) -> None:
+    warning = "n2:8:9 [0] bootstrap.cc:411 NCCL WARN Mismatched NCCL version detected : rank 0 version 22703 rank 8 version 22602"
+    verdict = answer(tmp_path, warning)
+    assert "2.27.3" in verdict.explanation and "bandwidth" not in verdict.explanation
+
+
+def test_counters_in_dump_signals_name_the_rank_that_is_behind(tmp_path: Path) -> None:
+    lines = [timeout(3, seq=845)]
+    for rank, enqueued in ((9, 845), (12, 844), (14, 845)):
+        signal = f"Received a dump signal due to a collective timeout from  rank 3 and we will try our best to dump the debug info. Last enqueued NCCL work: {enqueued}, last completed NCCL work: 844."
+        lines.append(c10(rank, f"[{DEFAULT}Rank {rank}] {signal}"))
+    verdict = answer(tmp_path, *lines)
+    assert verdict.suspect_ranks == (12,) and "rank 12 has enqueued 844" in verdict.explanation
+
+
+def test_a_line_that_ray_repeated_counts_those_who_are_not_shown(tmp_path: Path) -> None:
+    verdict = answer(tmp_path, gather(4, 8, 64) + " timing out. [repeated 6x across cluster]")
+    assert "7 of 8 members" in verdict.explanation and not verdict.suspect_ranks
+
+
+def test_the_last_line_of_the_rank_that_did_not_time_out_is_quoted(tmp_path: Path) -> None:
+    verdict = answer(tmp_path, "[rank0] syncing out/step-5000 to s3", *(timeout(r) for r in (1, 2, 3)))
+    assert verdict.suspect_ranks == (0,) and "syncing out/step-5000" in verdict.explanation
+
+
+def test_one_collective_with_another_size_on_one_rank_names_it(tmp_path: Path) -> None:
+    verdict = answer(tmp_path, *(timeout(r, n=96 if r == 1 else 128) for r in range(4)))
+    assert verdict.suspect_ranks == (1,) and "different groups" not in verdict.explanation
+
+
+def test_a_signal_says_where_its_reason_stands(tmp_path: Path) -> None:
+    line = "E0311 18:40:03.701000 50090 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -11) local_rank: 2 (pid: 50102) of binary: python"
+    verdict = answer(tmp_path, line)
+    assert "pid 50102" in verdict.explanation and "core dump" in verdict.explanation
+    assert "out-of-memory" not in verdict.explanation
+
+
+def test_a_run_that_finished_is_called_so(tmp_path: Path) -> None:
+    verdict = answer(tmp_path, "step 10/10 loss 1.0", "Training finished in 3:12:44")
+    assert "nothing here shows a hang" in verdict.explanation and verdict.cause == "unknown"
+
+
+def test_ranks_that_lack_different_tensors_are_told_apart(tmp_path: Path) -> None:
+    head = "W horovod/common/stall_inspector.cc:107] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds."
+    lines = [head, "Missing ranks:", "0: [allreduce.conv1]", "1: [allgather.scores]", "2: [allgather.scores]"]
+    verdict = answer(tmp_path, *lines)
+    assert verdict.suspect_ranks == (0,) and "allgather.scores" in verdict.explanation

@@ -23,7 +23,7 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user
 
-_REASONS = {
+REASONS = {
     "preemption": "was preempted",
     "time_limit": "reached its time limit",
     "cancelled": "was cancelled",
@@ -72,7 +72,7 @@ def ended_from_outside(case: Case) -> Match | None:
     begun = case.solid or any(e.step is not None for e in statements.all(Progress))
     absent = set(case.incident.ranks) - traced(case.incident, statements)
     lost = sorted(absent) if event.reason in _UNTOLD and not begun and len(absent) == 1 else []
-    told = _REASONS.get(str(event.reason), "was terminated from outside")
+    told = REASONS.get(str(event.reason), "was terminated from outside")
     # People cancel jobs that are frozen, platforms end those that stand still, and calls that do not fit stop a job by themselves.
     doubtful = still is not False or event.signal == "SIGINT" or statements.all(CallFingerprint)
     rivals = []

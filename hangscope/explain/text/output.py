@@ -17,6 +17,7 @@ from hangscope.explain.text.sides import stood
 from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
+from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
@@ -34,7 +35,7 @@ from hangscope.knowledge.callsite import runs_backward, user_frames
 
 #: What a rank prints that was aborted, or had a part in a check of all.
 _INVOLVED: tuple[type[Event], ...] = (
-    GlooSizeMismatch, Terminate, MonitoredBarrier, MonitoredBarrierWitness, CallFingerprint,
+    GlooSizeMismatch, Terminate, MonitoredBarrier, MonitoredBarrierWitness, CallFingerprint, HcclTimeout,
 )  # fmt: skip
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})

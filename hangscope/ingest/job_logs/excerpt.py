@@ -33,6 +33,10 @@ _SHOWN = 160
 _TURNS_LOOKED_AT = 400  # lines
 _TURNS = 5
 _DIGITS = regex(r"\d[\d.,:]*")
+_COUNT = regex(
+    r"(?i)\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[ :=#\[(]{1,4}(\d{1,12})\b|\b(\d{1,12})/\d{1,12}\b(?= \[\d)"
+)
+_BARS = regex(r"[^\x20-\x7e]{1,200}|\s{2,200}")
 _LAUNCHER = regex(r"(?:slurmstepd|srun|mpirun|torchrun|W\d{4}|E\d{4}|\^C)\b")
 #: Sizes of the whole job; where there are two numbers it is their product.
 _SIZES = regex(
@@ -78,7 +82,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
 
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job. `complaint`: a line of a reporter's that says that it hangs. `logged`: some lines are a program's.
-    `broken`: of lines that took turns, numbers apart, which one did not come any more at the end.
+    `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
+    of lines that are alike but for their numbers, where the last of them is the end of the text.
     """
 
     stage: str = ""
@@ -87,6 +92,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     complaint: str = ""
     logged: bool = False
     broken: str = ""
+    moves: str = ""
 
 
 @cache
@@ -121,7 +127,7 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
     sizes = tuple(sorted({n for n in _sizes(lines) if 1 < n <= MAX_RANKS}))
     return line.event(
         Excerpt, stage=stage, stage_line=stage_line, sizes=sizes, complaint=complaint, logged=logged,
-        broken=_broken([text for _, text in ours]),
+        broken=_broken([text for _, text in ours]), moves=_moves([text for _, text in ours]),
     )  # fmt: skip
 
 
@@ -144,6 +150,25 @@ def _broken(lines: Sequence[str]) -> str:
         return ""
     last = quote(told[-1], _SHOWN)
     return f"'{behind[0][:80]}' came {len(behind)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
+
+
+def _moves(lines: Sequence[str]) -> str:
+    """Return `911/5000 to 912/5000` where the last line counts and an earlier one of its form counts less; else nothing."""
+    counted = [(match, _form(text)) for text in lines if (match := _COUNT.search(text))]
+    if not counted or not _COUNT.search(lines[-1]):
+        return ""
+    last, form = counted[-1]
+    alike = [match for match, other in counted[:-1] if other == form and _number(match) < _number(last)]
+    return f"{alike[0][0]} to {last[0]}" if alike else ""
+
+
+def _form(text: str) -> str:
+    """Return a line without its numbers and bars."""
+    return _BARS.sub("", _DIGITS.sub("#", text))
+
+
+def _number(match: re.Match[str]) -> int:
+    return int((match[1] or match[2]).replace(",", ""))
 
 
 def _stage(text: str) -> Stage | None:

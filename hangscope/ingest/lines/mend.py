@@ -1,7 +1,7 @@
 """Lines that a terminal broke, a quote marked or a page numbered, put back as they were printed.
 
 A paste of a terminal of 116 columns holds `NumelIn=112` and on the next line `4, NumelOut=1124`. A line that does not begin
-like one is joined with the one before it only where the join completes a form that is known, so nothing is joined on
+like one is joined with the one before it only where the join completes a form that is known, or where the lines before the breaks are as wide as the terminal and no other line is wider, so nothing is joined on
 suspicion. Line numbers stay those of the paste: a joined line has the number of its first part, and empty lines stand for the
 others.
 """
@@ -23,6 +23,12 @@ _PARTS = 16  # of one line
 _FULL = 0.75  # of the width that a broken line fills at least, where it is broken between words
 _INDENT = "    "
 _NUMBERED = 3  # lines that must be numbered on end before numbers are taken for those of a page
+
+_TERMINAL = 60  # characters, of the narrowest terminal that is looked for by its edge
+_EDGES = 2  # lines that reach the edge
+_MOST_FULL = 0.8  # of them that go on in the next line
+_TASK = regex(r"^ {0,6}\d{1,7}: ")
+_TABLE = regex(r"^\s*[|+│├╭╰└=*#-]|[|+│┤╮╯┘]\s*$")
 
 _WRITERS = 0.9  # of the lines that begin with a writer's name, where a collector put it before each
 
@@ -61,7 +67,7 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("connect to ", r"connect to \S{1,255}<\d{1,5}> returned [^\n]{3,200}\(\d{1,6}/\d{1,6}\)"),
         ("opCount", r"opCount [0-9a-f]{1,16} sendbuff \S{1,20} recvbuff \S{1,20} count \d{1,18} datatype \d{1,3} op \d{1,3} root \d{1,7} comm \S{1,20} \[nranks=\d{1,7}\] stream (?:0x[0-9a-f]{1,16}|\(nil\))"),
         (" - Init ", r"comm 0x[0-9a-f]{1,16} rank \d{1,7} nranks \d{1,7} [^\n]{0,200} - Init (?:START|COMPLETE)"),
-        ("CUDA error", r"thread terminated with exception: CUDA error: [a-z][^\n]{8,80}"),
+        ("CUDA error", r"thread terminated with exception: CUDA error: [a-z][a-z ]{8,80}"),
         ("DataLoader worker", r"DataLoader worker \(pid\(?s?\)? [\d, ]{1,200}\) (?:is killed by signal: \w{3,20}|exited unexpectedly)"),
         ("CANCELLED AT", r"\*\*\* (?:JOB|STEP) [^\n]{1,200} CANCELLED AT \S{10,40}(?: DUE TO [A-Z ]{3,40})? \*\*\*"),
         ("inconsistent", r"Rank \d{1,7} has \d{1,9} params, while rank \d{1,7} has inconsistent \d{1,9} params"),
@@ -100,7 +106,7 @@ def mend(data: bytes) -> Mended:
     if sum(writers.values()) >= max(_NUMBERED, _WRITERS * sum(1 for line in lines if line.strip())):
         # a collector put the writer's name before each line, and so no line is the rest of another: pdsh's `host: `
         return Mended("\n".join(lines).encode("utf-8", "surrogateescape"), 0)
-    joined = 0
+    joined = _join_at_width(lines, writers)
     at = 0
     widths: set[int] = set()
     while at < len(lines) - 1:
@@ -113,6 +119,38 @@ def mend(data: bytes) -> Mended:
             joined += count - 1
         at += count
     return Mended("\n".join(lines).encode("utf-8", "surrogateescape"), joined)
+
+
+def _join_at_width(lines: list[str], writers: Container[str]) -> int:
+    """Join in place what a terminal broke at its right edge; return how many breaks that were.
+
+    No line is wider than the edge, and nearly all lines that reach it are followed by one that does not begin like a line.
+    """
+    width = max(map(len, lines))
+    full = [n for n, line in enumerate(lines[:-1]) if len(line.rstrip()) >= width - 1]
+    broken = [n for n in full if _goes_on(lines[n], lines[n + 1], writers)]
+    if not _TERMINAL <= width <= _WIDTH or len(broken) < _EDGES or len(broken) < _MOST_FULL * len(full):
+        return 0
+    for n in reversed(broken):  # so that the rest of a rest is joined first
+        lines[n], lines[n + 1] = lines[n].ljust(width) + lines[n + 1], ""
+    return len(broken)
+
+
+def _goes_on(line: str, after: str, writers: Container[str]) -> bool:
+    """Return whether a line may be the rest of the one before it, and neither is of a table or of another bar of the same loop."""
+    own = _TASK.sub("", after, count=1)
+    if (
+        not own.strip()
+        or own.startswith("  ")
+        or line.rstrip()[-1:] in ".:"
+        or _BEGINS.match(own)
+        or _TABLE.search(line)
+        or _TABLE.match(after)
+    ):
+        return False
+    writer = _WRITER.match(after)
+    alike = line.split(maxsplit=1)[:1] == after.split(maxsplit=1)[:1]
+    return not alike and not (writer and writer[0] in writers)
 
 
 def _writers(lines: list[str]) -> Counter[str]:

@@ -60,10 +60,12 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser | type[LinePa
     number = 1
     broken: list[str] = []
     blocks = _blocks(stream, broken)
-    first, second = next(blocks, None), next(blocks, None)
+    first, second, third = (next(blocks, None) for _ in range(3))
+    if first is not None and second is not None and third is None and len(first) + len(second) <= LIMIT:
+        first, second = first[: -len(_FILLER)] + second, None  # its last line has no line feed
     if first is not None and second is None and len(first) <= LIMIT:
         first = run.mended(first)
-    for block in chain((b for b in (first, second) if b is not None), blocks):
+    for block in chain((b for b in (first, second, third) if b is not None), blocks):
         number = run.block(block, number)
     run.notes.extend(Note("truncated", f"the log breaks off: {error}", file, number) for error in broken)
     return run.finish()

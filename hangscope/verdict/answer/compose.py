@@ -1,6 +1,7 @@
 """One answer from all observations: what is shown, what it means, whom to look at, the one next thing to collect.
 
-It is given where there are no dumps: what dumps show is told by the verdict itself.
+It is given where there are no dumps: what dumps show is told by the verdict itself. One voice speaks: where the verdict names a
+cause, other lines add facts, and only what was read from the lines that it rests on may say what they mean.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from hangscope.causes.case import Case
 from hangscope.conclusion import Collect, Verdict
 from hangscope.explain.text.stop import find_stop
 from hangscope.regex import regex
-from hangscope.verdict.answer import checks, counters, course, named, waits, watchers
+from hangscope.verdict.answer import checks, counters, course, ends, named, places, waits, watchers
 from hangscope.verdict.answer.messages import messages
 from hangscope.verdict.answer.observation import Observation
 from hangscope.verdict.phrasing import EXPLANATION, SUMMARY, TITLE, as_sentence, fitting, sentence_case
@@ -21,19 +22,20 @@ Reader = Callable[[Case], Observation | None]
 
 #: What is read, the most telling first.
 READERS: tuple[Reader, ...] = (
-    named.barrier, named.horovod, checks.mismatch, checks.analyzer, counters.desync, counters.counters, waits.timeouts, watchers.dump_signals, watchers.observed_only, watchers.heartbeats,
-    watchers.engines, named.hccl, checks.warnings, named.store, named.announced,
+    ends.process, course.unfinished, ends.outside, places.stacks, named.barrier, named.horovod, checks.mismatch, checks.analyzer, counters.desync, counters.counters,
+    waits.timeouts, watchers.dump_signals, watchers.observed_only, watchers.heartbeats, watchers.engines, named.hccl, checks.warnings, waits.failed,
+    named.store, named.announced,
 )  # fmt: skip
 #: What counts where none of these says anything.
 LATER: tuple[Reader, ...] = (
-    course.unfinished,
     course.exceptions,
     course.waiting_exceptions,
     course.interrupted,
+    course.over,
 )
 _MOST = 3  # observations of one answer
 _LEAST_ROOM = 60
-_WORDS = regex(r"[\w.:]{4,}")
+_WORDS = regex(r"\w[\w.:]{2,80}\w")
 
 
 def observations(case: Case) -> list[Observation]:
@@ -52,37 +54,76 @@ def observations(case: Case) -> list[Observation]:
 def answered(case: Case, verdict: Verdict) -> Verdict:
     """Return a verdict on a text without dumps with its explanation, its suspects and what to collect, in an expert's order."""
     seen = observations(case)
-    proved = verdict.cause != "unknown" or any(s.proves for s in seen)
+    if verdict.cause != "unknown":
+        return _completed(case, verdict, seen)
     # A stop that no reader here reads is told by the verdict's own summary.
-    own = verdict.cause != "unknown" or (
-        not any(s.proves for s in seen) and find_stop(case.statements) is not None
-    )
-    if not seen and not own and (last := course.last_line(case, proved)) is not None:
+    if not any(s.proves for s in seen) and find_stop(case.statements) is not None:
+        return _completed(case, verdict, seen)
+    if (
+        not any(s.means or s.next for s in seen)
+        and (last := course.last_line(case)) is not None
+        and not case.stacks
+    ):
         seen = [last]
-    if not seen and not own:
-        return verdict
-    main = seen[0] if seen else Observation("")
-    nexts = _nexts(verdict, seen, own)
-    shown = [s.shows for s in seen[:_MOST]]
-    facts = [verdict.summary, *_new(shown, verdict)] if own else shown
-    means = [] if own and verdict.culprit_ranks and not main.means else [main.means]
-    tail = [*means, *(f"Next: {item.text}" for item in nexts[:1])]
-    if own and (not nexts or not main.next):
-        tail = [*means, *verdict.advice[:1]]
-    suspects = (verdict.suspect_ranks if own else ()) or main.suspects
-    steps = [*(verdict.advice if own else ()), *(sentence_case(item.text) for item in nexts)]
+    # Where ranks stood adds to an answer, and is none by itself.
+    return _told(case, verdict, seen) if any(s.means or s.next for s in seen) else verdict
+
+
+def _told(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
+    """Return the answer to a text that establishes no cause: its most telling lines speak."""
+    main = next(s for s in seen if s.means or s.next)
+    nexts = _nexts(seen)
+    facts = [main.shows, *(s.shows for s in seen if s is not main)][:_MOST]
+    tail = [main.means, *(f"Next: {item.text}" for item in nexts[:1])]
+    steps = [sentence_case(item.text) for item in nexts]
     if not _pasted(case):  # a job's own folder: what was not recorded can be recorded next time
         nexts = [*nexts, *verdict.collect]
         steps = [*steps[:2], *(text for text in verdict.advice if text not in steps)]
-    summary = verdict.summary if own else as_sentence(fitting([main.shows], SUMMARY - 1))
     return replace(
         verdict,
-        summary=summary,
-        title=verdict.title if own else sentence_case(fitting([main.shows], TITLE)),
+        summary=as_sentence(fitting([main.shows], SUMMARY - 1)),
+        title=sentence_case(fitting([main.shows], TITLE)),
         explanation=_paragraph([_course(case, facts)], facts, tail),
-        suspect_ranks=tuple(sorted({*verdict.culprit_ranks, *suspects})),
+        suspect_ranks=tuple(sorted({*verdict.culprit_ranks, *main.suspects})),
         collect=nexts or verdict.collect,
         advice=steps[:3],
+    )
+
+
+def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
+    """Return a verdict that speaks for itself, with the facts of other lines beside it."""
+    lines = {
+        (fact.source.file, fact.source.line)
+        for fact in (verdict.evidence[i] for i in verdict.deciding)
+        if fact.source is not None and fact.source.line
+    }
+    culprits = verdict.culprit_ranks
+    low = verdict.confidence == "low"
+    its = [s for s in seen if s.reads(lines) or (culprits and s.suspects == culprits and (s.blamed or low))]
+    if not its and not culprits and (not lines or verdict.category == "external"):
+        its = [
+            s for s in seen if s.proves
+        ]  # it rests on what several lines show together, or tells of the end alone
+    main = its[0] if its else Observation("")
+    # What names the same ranks by its own numbers says more than the claim.
+    told = _covers(main.shows, verdict.summary) or (main.blamed and main.suspects == culprits)
+    claim = [] if told else [verdict.summary]
+    shown = [s.shows for s in (*its, *(s for s in seen if s not in its))]
+    facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]
+    nexts = _nexts(its)
+    step = f"Next: {nexts[0].text}" if main.next is not None else "".join(verdict.advice[:1])
+    steps = [sentence_case(nexts[0].text)] if main.next is not None else [*verdict.advice[:2]]
+    if not _pasted(case):
+        nexts = [*nexts, *verdict.collect]
+        steps = [*steps, *verdict.advice]
+    elif low and not nexts:
+        nexts = [*verdict.collect]
+    return replace(
+        verdict,
+        explanation=_paragraph([_course(case, facts)], facts, [main.means, step]),
+        suspect_ranks=tuple(sorted({*culprits, *verdict.suspect_ranks, *main.suspects})),
+        collect=nexts,
+        advice=list(dict.fromkeys(steps))[:3],
     )
 
 
@@ -94,27 +135,29 @@ def _pasted(case: Case) -> bool:
 def _course(case: Case, facts: Sequence[str]) -> str:
     """Return how far the job was, unless a fact quotes the same line."""
     told = course.course(case)
-    quoted = told.partition("'")[2].rstrip("'")
+    quoted = told.partition("'")[2].rstrip("'…")
     return "" if quoted and any(quoted in fact for fact in facts) else told
 
 
-def _nexts(verdict: Verdict, seen: Sequence[Observation], own: bool) -> list[Collect]:
+def _nexts(seen: Sequence[Observation]) -> list[Collect]:
     """Return what to collect, the most useful first, each once."""
-    found: dict[str, Collect] = {}
-    for item in (s.next for s in seen):
-        if item is not None:
-            found.setdefault(item.text, item)
-    if own and verdict.culprit_ranks and not found:
-        return [*verdict.collect]
-    return list(found.values())[:3]
+    found = {item.text: item for s in reversed(seen) if (item := s.next) is not None}
+    return [*reversed(found.values())][:3]
 
 
-def _new(shown: Sequence[str], verdict: Verdict) -> Iterator[str]:
-    """Yield what is shown beyond the verdict's own summary: more than half of its words are new."""
-    known = set(_WORDS.findall(verdict.summary.lower()))
+def _covers(text: str, other: str) -> bool:
+    """Return whether a text holds nearly all of another one's words."""
+    words = set(_WORDS.findall(other.lower()))
+    return bool(text) and 4 * len(words - set(_WORDS.findall(text.lower()))) <= len(words)
+
+
+def _new(shown: Sequence[str], known: str) -> Iterator[str]:
+    """Yield what is shown beyond what is known: more than half of its words are new."""
+    seen = set(_WORDS.findall(known.lower()))
     for text in shown:
         words = set(_WORDS.findall(text.lower()))
-        if 2 * len(words - known) > len(words):
+        if 2 * len(words - seen) > len(words):
+            seen |= words
             yield text
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hangscope.causes.case import Case
 from hangscope.conclusion import Collect
 from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages
@@ -12,15 +10,15 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
 from hangscope.regex import regex
 from hangscope.verdict.answer.observation import Observation, who
+from hangscope.verdict.status import harmless_at_an_end, trouble
 
 _SHOWN = 110
-_TELLING = frozenset(
-    {"saving", "validation", "shutting down", "warming up"}
-)  # stages that say more than a step
+_TELLING = frozenset({"saving", "validation", "warming up"})  # stages that say more than a step
 #: What an error says whose process timed out or lost a peer; other errors that several ranks raise are no waits.
 _OF_A_WAIT = regex(
     r"(?i)tim(?:ed?|e)[ -]?out|timeout|clos(?:ed|ing)|reset by|refused|broken pipe|remote process|unreachable|no route"
 )
+_ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|done|ended|over)\b|all epochs")
 _INTERRUPT = "KeyboardInterrupt"
 
 
@@ -42,16 +40,40 @@ def stage_of(case: Case) -> Stage | None:
 
 
 def course(case: Case) -> str:
-    """Return a sentence on how far the job was; empty where nothing shows it."""
+    """Return a sentence on how far the job was; empty where no step, and no stage that says more than one, shows it."""
+    last, (told, stage) = _last_progress(case), (_excerpt(case), stage_of(case))
+    if stage is not None and told is not None and told.stage_line and stage.name in _TELLING:
+        return f"The job was {stage.phrase}: '{_short(told.stage_line)}'"
+    return f"The last progress that is shown: '{_short(last.text)}'" if last is not None else ""
+
+
+def _last_progress(case: Case) -> Progress | None:
+    """Return the last line that counts."""
     counted = [e for e in case.statements.all(Progress) if e.step is not None or e.epoch is not None]
-    last = max(counted, key=lambda e: (e.file, e.line), default=None)
-    told, stage = _excerpt(case), stage_of(case)
-    line = f": '{_short(told.stage_line)}'" if told is not None and told.stage_line else ""
-    if stage is not None and line and stage.name in _TELLING:
-        return f"The job was {stage.phrase}{line}"
+    return max(counted, key=lambda e: (e.file, e.line), default=None)
+
+
+def over(case: Case) -> Observation | None:
+    """Read the end of a job that ended well, or steps that go on to the end of the text, where no line tells of trouble."""
+    told = _excerpt(case)
+    if told is None or told.complaint or any(not harmless_at_an_end(e) for e in trouble(case)):
+        return None
+    ended = [
+        e for e in case.statements.all(Progress) if e.over or e.leaving or (e.done and _ALL.search(e.text))
+    ]
+    last = max(ended, key=lambda e: e.line, default=None)
     if last is not None:
-        return f"The last progress that is shown: '{_short(last.text)}'"
-    return f"The log last shows the job {stage.phrase}{line}" if stage is not None and line else ""
+        shows = f"the job ended: '{_short(last.text)}'"
+        means = "That is the end of a run that finished. What is printed after it (a store that is gone, communicators that are aborted, leaked semaphores) belongs to the shutdown: nothing here shows a hang."
+        text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
+        return Observation(shows, means, Collect((), "stack", text), events=(last,))
+    moved = _last_progress(case)
+    if moved is None or moved.step is None or not told.moves:
+        return None
+    shows = f"the steps go on to the end of the text ({told.moves})"
+    means = "Nothing here shows a stop: the job moved as long as it was watched."
+    text = "how long nothing was printed after that line; if minutes, a stack of every process (py-spy dump --pid PID)"
+    return Observation(shows, means, Collect((), "stack", text), events=(moved,))
 
 
 def interrupted(case: Case) -> Observation | None:
@@ -72,7 +94,7 @@ def interrupted(case: Case) -> Observation | None:
             "That is where a launcher always is, so it tells neither of a hang nor how long the silence was."
         )
     text = "how long nothing was printed; next time a stack of every worker (py-spy dump --pid PID) before the interrupt"
-    return Observation(shows, means, Collect((), "stack", text))
+    return Observation(shows, means, Collect((), "stack", text), events=tuple(raised))
 
 
 def exceptions(case: Case) -> Observation | None:
@@ -92,7 +114,7 @@ def exceptions(case: Case) -> Observation | None:
         else f"{subject} raised {first.type}{at}"
     )
     suspects = (first.rank,) if first.rank is not None else ()
-    return Observation(shows, "", None, suspects, True)
+    return Observation(shows, "", None, suspects, True, False, (first,))
 
 
 def waiting_exceptions(case: Case) -> Observation | None:
@@ -108,10 +130,10 @@ def waiting_exceptions(case: Case) -> Observation | None:
     shows = f"{who(ranks)} raised {first.type.rsplit('.', 1)[-1]}{at}: {_short(first.message)}"
     means = "That is the end of a wait and not the cause: the question is for whom it waited."
     text = "the lines of all other ranks before that moment: the first error, or the rank that prints none"
-    return Observation(shows, means, Collect((), "log", text), (), True)
+    return Observation(shows, means, Collect((), "log", text), (), True, False, tuple(told))
 
 
-def last_line(case: Case, proved: bool) -> Observation | None:
+def last_line(case: Case) -> Observation | None:
     """Quote the most telling last line, with the stage that it shows and what to collect at that stage."""
     told, stage = _excerpt(case), stage_of(case)
     if told is None:
@@ -120,11 +142,7 @@ def last_line(case: Case, proved: bool) -> Observation | None:
     where = f", where the job was {stage.phrase}" if stage is not None else ""
     shows = f"the most telling line is '{_short(told.text)}'{where}"
     said = f" The reporter writes: '{_short(complaint)}'." if complaint else ""
-    means = (
-        said.strip()
-        if proved
-        else f"Nothing here shows a stop by itself: no timeout, and no error of a rank.{said}"
-    )
+    means = f"Nothing here shows a stop by itself: no timeout, and no error of a rank.{said}"
     text = "a stack of every process (py-spy dump --pid PID), twice, a minute apart, and how long nothing was printed"
     wanted = Collect((), stage.what, stage.collect) if stage is not None else Collect((), "stack", text)
     return Observation(shows, means, wanted)
@@ -139,8 +157,3 @@ def unfinished(case: Case) -> Observation | None:
     means = "What used to follow did not come for anybody that is shown, so no rank stands out: the operation itself did not finish."
     text = "NCCL_DEBUG=INFO of every rank for that last operation: how far its communicator comes on each"
     return Observation(shows, means, Collect((), "log", text), (), True)
-
-
-def joined(sentences: Sequence[str]) -> str:
-    """Return sentences as a paragraph."""
-    return " ".join(f"{s[:1].upper()}{s[1:].rstrip('. ')}." for s in sentences if s.strip())

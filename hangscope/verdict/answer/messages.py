@@ -34,4 +34,6 @@ def _observation(entry: Known, events: Sequence[Message]) -> Observation:
     suspects = ranks if entry.culprit and len(ranks) == 1 else ()
     next_one = Collect(suspects, entry.collect_what, collect) if collect else None
     means = filled(entry.means, blanks) + versions
-    return Observation(filled(entry.says, blanks), means, next_one, suspects, entry.stops, bool(suspects))
+    return Observation(
+        filled(entry.says, blanks), means, next_one, suspects, entry.stops, bool(suspects), tuple(events)
+    )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from hangscope.causes.case import Case
 from hangscope.conclusion import Collect
 from hangscope.explain.text.group_size import world_size
+from hangscope.explain.text.known_messages import listed
 from hangscope.ingest.job_logs.announced import Announced
 from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
@@ -23,6 +25,11 @@ _LIMIT = regex(r"monitoredBarrier in (\d{1,12}) ?ms")
 _SENDER = regex(
     r"(?:^|/)broadcast_from/(\d{1,7})/\d{1,9}$"
 )  # vllm/distributed/utils.py, StatelessProcessGroup
+_TAG = regex(r"tag: ?\[([\w:.-]{1,100})\]|tag\[([\w:.-]{1,100})\]")
+_ERRNO = regex(r"\(errno: ([^()]{3,60})\)")
+_SECONDS = regex(r"after (\d{1,9}) seconds")
+_STALLED = regex(r"for more than (\d{1,9}) seconds")
+_OPS = ("broadcast", "allreduce", "allgather", "alltoall", "reducescatter")
 _OF_A_NODE = (2, 4, 8, 16)  # ranks
 
 
@@ -44,41 +51,68 @@ def barrier(case: Case) -> Observation | None:
     ):
         means = f"They are {len(absent)} consecutive ranks, which suggests one node (or half of one) that is down, stuck or cut off. {means}"
     text = f"the logs of {ranks_phrase(absent)}; if their host is alive, their stacks (py-spy dump)"
-    return Observation(shows, means, Collect(tuple(absent), "log", text), tuple(absent), True, True)
+    return Observation(
+        shows, means, Collect(tuple(absent), "log", text), tuple(absent), True, True, tuple(told)
+    )
 
 
 def horovod(case: Case) -> Observation | None:
     """Read without whom Horovod's tensors wait."""
     told = case.statements.all(HorovodStall)
-    missing = sorted({r for e in told for r in e.missing})
     if not told:
         return None
+    missing = sorted({r for e in told for r in e.missing})
+    by_rank = next((e.by_rank for e in reversed(told) if e.by_rank), ())
+    if not missing and len(by_rank) > 1:
+        return _at_odds(told, dict(by_rank))
     what = next((e.tensors for e in reversed(told) if e.tensors), ())
-    kinds = sorted(
-        {
-            op
-            for name in what
-            for op in ("broadcast", "allreduce", "allgather", "alltoall")
-            if op in name.lower()
-        }
-    )
+    kinds = sorted({op for name in what for op in _OPS if op in name.lower()})
     names = f" ({', '.join(what[:2])}{', ...' if len(what) > 2 else ''})" if what else ""
-    op = f"{kinds[0]} " if kinds else ""
+    limit = _STALLED.search(told[0].text)
+    span = f" for more than {limit[1]} s" if limit else ""
     if not missing:
-        shows = f"Horovod's stall check lists {op}tensors{names} that wait for different ranks"
-        return Observation(
-            shows,
-            "The ranks submit different tensors, or in different orders.",
-            Collect((), "stack", "a stack of every rank (py-spy dump)"),
-            (),
-            True,
-        )
-    shows = f"Horovod's stall check says that {ranks_phrase(missing)} {agree(missing, 'has', 'have')} not submitted {op}tensors{names} that the other ranks wait with"
+        shows = f"Horovod's stall check lists tensors{names} that wait for different ranks{span}"
+        means = "The ranks submit different tensors, or in different orders."
+        text = "a stack of every rank (py-spy dump), and which tensors each of them has submitted"
+        return Observation(shows, means, Collect((), "stack", text), (), True, False, tuple(told))
+    op = f"{kinds[0]} " if kinds else ""
+    shows = f"Horovod's stall check says that {ranks_phrase(missing)} {agree(missing, 'has', 'have')} not submitted {op}tensors{names}, for which the other ranks have waited{span}"
     means = f"{ranks_phrase(missing).capitalize()} {agree(missing, 'is', 'are')} still busy, skipped the call, or ended; which of these the warning cannot tell."
     if "broadcast" in kinds and 0 in missing:
         means += " Rank 0 usually is the source of a broadcast, so nobody goes on until it comes."
-    text = f"a stack of {ranks_phrase(missing)} now (py-spy dump): code that only this rank runs before the call (if rank == 0: data, download, checkpoint)"
-    return Observation(shows, means, Collect(tuple(missing), "stack", text), tuple(missing), True, True)
+    text = f"a stack of {ranks_phrase(missing)} now (py-spy dump): code that {agree(missing, 'this rank runs alone', 'only these ranks run')} before the call (if rank == 0: data, download, checkpoint)"
+    return Observation(
+        shows, means, Collect(tuple(missing), "stack", text), tuple(missing), True, True, tuple(told)
+    )
+
+
+def _at_odds(told: Sequence[HorovodStall], by_rank: Mapping[int, tuple[str, ...]]) -> Observation:
+    """Read ranks that lack different tensors: each side waits for what the other one has not submitted."""
+    sides: dict[tuple[str, ...], list[int]] = {}
+    for rank, names in sorted(by_rank.items()):
+        sides.setdefault(names, []).append(rank)
+    parts = [
+        f"{ranks_phrase(ranks)} {agree(ranks, 'has', 'have')} not submitted {', '.join(names[:3])}"
+        for names, ranks in sides.items()
+    ]
+    few, many = min(sides.values(), key=len), max(sides.values(), key=len)
+    theirs = next((names[0] for names, ranks in sides.items() if ranks is many), "")
+    suspects = tuple(few) if len(few) < len(many) else tuple(sorted(by_rank))
+    means = (
+        "Each side waits for what the other has not submitted: they are at different places of the program."
+    )
+    if len(few) < len(many):
+        means = f"Each side waits for the other: {ranks_phrase(few)} alone {agree(few, 'is', 'are')} where {theirs} is submitted, and the others are elsewhere."
+    text = f"a stack of {ranks_phrase(few)} and of one other rank (py-spy dump): which branch, validation or extra call leads {agree(few, 'it', 'them')} there"
+    return Observation(
+        f"Horovod's stall check: {'; '.join(parts[:3])}",
+        means,
+        Collect(suspects, "stack", text),
+        suspects,
+        True,
+        len(few) < len(many),
+        tuple(told),
+    )
 
 
 def announced(case: Case) -> Observation | None:
@@ -99,7 +133,7 @@ def announced(case: Case) -> Observation | None:
     if missing:
         shows += f"; {ranks_phrase(missing)} did not"
     text = "NODE_RANK (or SLURM_NODEID), MASTER_ADDR and WORLD_SIZE as each node was started with them"
-    return Observation(shows, means, Collect(missing, "other", text), missing)
+    return Observation(shows, means, Collect(missing, "other", text), missing, events=tuple(told))
 
 
 def hccl(case: Case) -> Observation | None:
@@ -109,41 +143,42 @@ def hccl(case: Case) -> Observation | None:
         return None
     ranks = sorted({e.peer_group_rank for e in told if e.peer_group_rank is not None})
     waited = sorted({e.rank for e in told if e.rank is not None})
-    shows = f"HCCL on {who(waited)} timed out waiting for remote {ranks_phrase(ranks)} of its group"
+    kinds = listed(sorted({e.what for e in told}))
+    tag = next((f", in {m[1] or m[2]}" for e in told if (m := _TAG.search(e.text))), "")
+    shows = f"HCCL on {who(waited)} timed out ({kinds}) waiting for remote {ranks_phrase(ranks)} of its group{tag}"
     means = "The rank that prints this is a witness; the remote one is to be looked at (the number counts within the group)."
     text = f"the plog and the stack of remote {ranks_phrase(ranks)}"
-    return Observation(shows, means, Collect((), "log", text), (), True)
+    return Observation(shows, means, Collect((), "log", text), (), True, False, tuple(told))
 
 
 def store(case: Case) -> Observation | None:
     """Read what a wait for the store, or for a key in it, was for."""
-    for barrier in case.statements.all(StoreBarrier):
-        if barrier.joined is not None and barrier.world_size and barrier.joined < barrier.world_size:
-            missing = barrier.world_size - barrier.joined
-            shows = (
-                f"{barrier.joined} of {barrier.world_size} ranks reached the store based barrier of the start"
-            )
-            means = f"{missing} rank{'s' if missing > 1 else ''} never came to init_process_group or to that group; which of them the barrier cannot tell."
-            text = (
-                "the first lines of every node's log: whose ranks never print that they wait in the barrier"
-            )
-            return Observation(shows, means, Collect((), "log", text), (), not barrier.waiting)
+    barriers = [e for e in case.statements.all(StoreBarrier) if e.joined is not None and e.world_size]
+    short = [e for e in barriers if (e.joined or 0) < (e.world_size or 0)]
+    if short:
+        first = short[0]
+        missing = (first.world_size or 0) - (first.joined or 0)
+        ranks = sorted({e.rank for e in short if e.rank is not None})
+        waited = (
+            f"; {ranks_phrase(ranks)} waited there and {agree(ranks, 'is a witness', 'are witnesses')}"
+            if ranks
+            else ""
+        )
+        shows = f"only {first.joined} of {first.world_size} ranks joined the store based barrier of the start{waited}"
+        means = f"{missing} rank{'s' if missing > 1 else ''} never came to init_process_group or to that group; which of them the barrier cannot tell."
+        if missing in _OF_A_NODE:
+            means += f" {missing} is as many as a node often has."
+        text = "the first lines of every node's log: whose ranks never print that they wait in the barrier"
+        return Observation(shows, means, Collect((), "log", text), (), not first.waiting, False, tuple(short))
     for e in case.statements.all(StoreTimeout):
         if e.joined is not None and e.expected:
-            shows = f"the store's host gave up waiting: {e.joined} of {e.expected} ranks joined"
+            limit = _SECONDS.search(e.text)
+            span = f" after {limit[1]} s" if limit else ""
+            shows = f"only {e.joined} of {e.expected} ranks joined when the store's host gave up{span}"
             missing = e.expected - e.joined
             means = f"{missing} process{'es' if missing > 1 else ''} never connected; which of them the store cannot tell."
-            return Observation(
-                shows,
-                means,
-                Collect(
-                    (),
-                    "log",
-                    "the first lines of every node's log: the node whose ranks print nothing is the one",
-                ),
-                (),
-                True,
-            )
+            text = "the first lines of every node's log: the node whose ranks print nothing is the one"
+            return Observation(shows, means, Collect((), "log", text), (), True, False, (e,))
     keyed = [e for e in case.statements.all(StoreTimeout) if e.key]
     if keyed:
         key = keyed[0].key or ""
@@ -157,9 +192,8 @@ def store(case: Case) -> Observation | None:
         )
         suspects = (peer,) if peer is not None else ()
         of = ranks_phrase(suspects) if suspects else "the ranks that print no such timeout"
-        return Observation(
-            shows, means, Collect(suspects, "log", f"the log of {of} up to that moment"), suspects, True
-        )
+        text = f"the log of {of} up to that moment"
+        return Observation(shows, means, Collect(suspects, "log", text), suspects, True, False, tuple(keyed))
     return _unreachable(case)
 
 
@@ -178,5 +212,9 @@ def _unreachable(case: Case) -> Observation | None:
     means = "This is a failure of the start and not of the training: nothing listens there, the address is wrong, or a firewall is between."
     if (first.store_host or "").startswith(("127.", "localhost")) and mesh:
         means = "The address is the loopback: if the ranks are on several hosts, processes advertise 127.0.0.1 and cannot reach each other."
-    text = "GLOO_SOCKET_IFNAME (or NCCL_SOCKET_IFNAME), MASTER_ADDR and what each host's own name resolves to, on every node"
-    return Observation(shows, means, Collect((), "other", text), (), True)
+    if (why := next((m for e in told if (m := _ERRNO.search(e.text))), None)) is not None:
+        shows += f" ({why[1].strip()})"
+    text = f"whether the process that serves {at} was started and listens there (ss -ltn), and from one of these hosts: nc -vz {first.store_host} {first.port or 'PORT'}"
+    if mesh:
+        text = "GLOO_SOCKET_IFNAME (or NCCL_SOCKET_IFNAME) and what each host's own name resolves to, on every node"
+    return Observation(shows, means, Collect((), "other", text), (), True, False, tuple(told))

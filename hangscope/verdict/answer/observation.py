@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from time import gmtime, strftime
 
 from hangscope.conclusion import Collect
 from hangscope.dataclass import dataclass
+from hangscope.events import Event
 from hangscope.rankset import ranks_phrase
 
 MOST_LISTED = 64  # ranks
@@ -15,7 +17,7 @@ MOST_LISTED = 64  # ranks
 class Observation:
     """What lines of one kind show, what that means, the ranks (global) that must contain the root cause, and what to collect next.
 
-    `proves`: the job stopped. `blamed`: `suspects` were named by others, and not only left over.
+    `proves`: the job stopped. `blamed`: `suspects` were named by others, and not only left over. `events` are the lines that were read.
     """
 
     shows: str
@@ -24,6 +26,11 @@ class Observation:
     suspects: tuple[int, ...] = ()
     proves: bool = False
     blamed: bool = False
+    events: tuple[Event, ...] = ()
+
+    def reads(self, lines: Collection[tuple[str, int | None]]) -> bool:
+        """Return whether it was read from one of these lines, each a file and a number."""
+        return any((e.file, e.line) in lines for e in self.events)
 
 
 def others_of(world: int | None, seen: Iterable[int]) -> tuple[int, ...]:
@@ -38,6 +45,11 @@ def who(ranks: Iterable[int], unnamed: str = "a process whose rank is not printe
     """Return ranks as the subject of a sentence."""
     named = tuple(ranks)
     return ranks_phrase(named) if named else unnamed
+
+
+def clock(stamp: float | None) -> str:
+    """Return the time of day of a stamp, empty where there is none."""
+    return strftime("%H:%M:%S", gmtime(stamp)) if stamp is not None else ""
 
 
 def lasted(milliseconds: int) -> str:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from time import gmtime, strftime
 
 from hangscope.causes.case import Case
 from hangscope.conclusion import Collect
 from hangscope.dataclass import dataclass
 from hangscope.explain.text.group_size import size_by_elements, world_size
 from hangscope.incident import group_label
-from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
+from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.c10d_names import is_default_group
-from hangscope.rankset import ranks_phrase
-from hangscope.verdict.answer.observation import Observation, lasted, others_of, who
+from hangscope.rankset import agree, ranks_phrase
+from hangscope.regex import regex
+from hangscope.verdict.answer.observation import Observation, clock, lasted, others_of, who
 
 _FIRST = 5  # collectives of a group that are still its start
 _LARGE = 2**31
 _OPS = {"coalesced": "a coalesced batch (usually the sends and receives of a pipeline)"}
 _POINT_TO_POINT = frozenset({"send", "recv", "coalesced"})
+_OF_A_ROOT = {
+    "broadcast": "its source", "scatter": "its source", "gather": "its destination", "reduce": "its destination",
+}  # fmt: skip
+_REPEATED = regex(
+    r"\[repeated (\d{1,7})x across cluster\]"
+)  # ray/_private/log_monitor.py and ray_logging: lines alike are shown once
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,11 @@ class Wait:
             return size
         return world if self.default or not self.group[0] else None
 
+    @property
+    def repeats(self) -> int:
+        """Return how many more times the line was printed, of which Ray shows one."""
+        return max((int(m[1]) for e in self.events if (m := _REPEATED.search(e.text))), default=0)
+
     def who(self) -> str:
         """Return who waited."""
         return who(self.ranks)
@@ -66,12 +78,8 @@ class Wait:
             sizes = " (one element)"
         elif e.numel_in and e.numel_in == e.numel_out:
             sizes = f" ({e.numel_in} elements)"
-        elif e.numel_in:
-            sizes = (
-                f" ({e.numel_in} elements in, {e.numel_out} out)"
-                if e.numel_out
-                else f" ({e.numel_in} elements)"
-            )
+        elif e.numel_in or e.numel_out:
+            sizes = f" ({e.numel_in or 0} elements in, {e.numel_out or 0} out)"
         return f"{_OPS.get(e.op, e.op)}{seq}{group}{sizes}"
 
 
@@ -91,9 +99,10 @@ def waits(case: Case) -> list[Wait]:
     for key in [
         key for key in found if not key[4]
     ]:  # the group of a line that names none is that of its peers' lines
-        named = [other for other in found if other[:4] == key[:4] and other[4]]
-        if len(named) == 1:
-            found[named[0]] = {**found.pop(key), **found[named[0]]}
+        named = [other for other in found if other[:2] == key[:2] and other[4]]
+        if len({other[4:] for other in named}) == 1:
+            whole = (*key[:4], *named[0][4:])
+            found[whole] = {**found.pop(key), **found.get(whole, {})}
     told = []
     for (*_, name, desc), by_rank in found.items():
         local = any(e.rank is None or e.rank_assumed for e in by_rank.values())
@@ -108,7 +117,7 @@ def timeouts(case: Case) -> Observation | None:
     if not told:
         return None
     if len(told) > 1:
-        return _several(case, told)
+        return _of_sizes(told) or _several(told)
     wait, world = told[0], world_size(case.statements)
     size = wait.size(world)
     number = ""
@@ -116,14 +125,51 @@ def timeouts(case: Case) -> Observation | None:
         number = f", so {size} ranks take part"
     elif size:
         number = f"; the job has {size} ranks"
-    shows = f"{wait.who()} timed out after {_span(wait)} in {wait.call()}{_clock(wait)}{number}{_status(case, wait)}{_place(case, wait)}"
-    seen = len(wait.ranks)
-    if size is not None and seen == size:
+    shows = f"{wait.who()} timed out after {_span(wait)} in {wait.call()}{_clock(wait)}{number}{_status(case, wait)}{_place(wait)}"
+    if size is not None and len(wait.ranks) == size:
         return _complete(wait, shows, size)
     whole = wait.default or size == world or (size is not None and not wait.group[0] and not wait.local)
-    missing = others_of(size, wait.ranks) if whole else ()
+    missing = others_of(size, wait.ranks) if whole and not wait.repeats else ()
+    if size is None and not wait.local:
+        missing = _silent(case, wait)
+    if len(missing) == 1 or (missing and size is None):
+        return _left_over(case, wait, shows, missing)
     text = _to_compare(wait, missing, size)
-    return Observation(shows, _meaning(wait, size, missing), Collect(missing, "log", text), missing, True)
+    return Observation(
+        shows, _meaning(wait, size, missing), Collect(missing, "log", text), missing, True, False, wait.events
+    )
+
+
+def _silent(case: Case, wait: Wait) -> tuple[int, ...]:
+    """Return the ranks whose own output is in this text, and that print no timeout: at most half as many as do."""
+    speak = case.statements.ranks(Printed) - {*wait.ranks, *case.statements.witnesses}
+    return tuple(sorted(speak)) if speak and 2 * len(speak) <= len(wait.ranks) else ()
+
+
+def _left_over(case: Case, wait: Wait, shows: str, missing: tuple[int, ...]) -> Observation:
+    """Return the answer where few ranks are left that did not time out with all others."""
+    last = {r: e for r in missing for e in case.statements.of(r, Printed)}
+    printed = {r: e.texts[e.numbers.index(max(e.numbers))] for r, e in last.items() if e.numbers}
+    whose = ranks_phrase(missing)
+    lead = "They are witnesses" if len(wait.ranks) > 1 else "Who prints this is a witness"
+    means = f"{lead}, and {whose} did not report that wait: {agree(missing, 'it', 'they')} may never have made the call, may have died, or may wait in it as well."
+    if len(printed) == 1:
+        rank, line = next(iter(printed.items()))
+        shows += f". The last that rank {rank} printed is '{' '.join(line.split())[:110]}'"
+    text = f"a stack of {whose} (py-spy dump), and {agree(missing, 'its', 'their')} log from that moment on"
+    return Observation(shows, means, Collect(missing, "stack", text), missing, True, False, wait.events)
+
+
+def failed(case: Case) -> Observation | None:
+    """Read in which call ranks were when NCCL reported an error of a peer to them."""
+    told = [e for e in case.statements.all(AsyncError) if e.op]
+    if not told or case.statements.all(WatchdogTimeout):
+        return None
+    e = told[0]
+    ranks = sorted({x.rank for x in told if x.rank is not None and (x.op, x.seq) == (e.op, e.seq)})
+    seq = f" seq {e.seq}" if e.seq is not None else ""
+    shows = f"{e.op}{seq} of {who(ranks)} failed with NCCL's {e.error} error"
+    return Observation(shows, "", None, (), True, False, tuple(told))
 
 
 def _span(wait: Wait) -> str:
@@ -138,24 +184,25 @@ def _clock(wait: Wait) -> str:
     e = min(wait.events, key=lambda e: e.stamp or 0.0)
     if e.stamp is None or e.ran_ms is None:
         return ""
-    since, until = (strftime("%H:%M:%S", gmtime(moment)) for moment in (e.stamp - e.ran_ms / 1000, e.stamp))
-    return f", from {since} to {until}"
+    return f", from {clock(e.stamp - e.ran_ms / 1000)} to {clock(e.stamp)}"
 
 
 def _status(case: Case, wait: Wait) -> str:
-    """Return how far the waiting ranks' own counters are, where they are printed."""
+    """Return how far a waiting rank's own counters are, where they are printed, and how often Ray left the line out."""
+    repeats = f"; the line was repeated {wait.repeats} times across the cluster" if wait.repeats else ""
     told = [e for e in case.statements.all(WatchdogStatus) if e.seq == wait.first.seq]
     if not told:
-        return ""
+        return repeats
     e = told[0]
     done = "nothing" if e.last_completed < 0 else str(e.last_completed)
     started = f", started {e.last_started}" if e.last_started is not None and e.last_started >= 0 else ""
     flying = e.last_enqueued - max(e.last_completed, 0)
     calls = f", {flying} collectives in flight" if flying > 1 else ""
-    return f"; it had enqueued {e.last_enqueued}{started} and completed {done}{calls}"
+    whose = "it" if len(wait.ranks) < 2 else who([e.rank] if e.rank is not None else [], "one of them")
+    return f"; {whose} had enqueued {e.last_enqueued}{started} and completed {done}{calls}{repeats}"
 
 
-def _place(case: Case, wait: Wait) -> str:
+def _place(wait: Wait) -> str:
     """Return what the number of the collective says of the moment."""
     seq = wait.first.seq
     if seq is not None and seq <= _FIRST:
@@ -171,60 +218,90 @@ def _meaning(wait: Wait, size: int | None, missing: Sequence[int]) -> str:
     )
     several = len(wait.ranks) > 1
     victims = f"{'They are witnesses' if several else 'A rank that prints this is a witness'}{label} and not the culprit"
+    root = ""
+    if (part := _OF_A_ROOT.get(wait.first.op)) and 0 not in wait.ranks:
+        root = f" A {wait.first.op} waits for {part}, usually rank 0, which is not shown."
     if wait.first.op in _POINT_TO_POINT:
         return f"{victims}: its partner in the exchange, usually the neighbouring pipeline stage, did not post its half, or the connection did not come up."
+    if wait.repeats:
+        told = len(wait.ranks) + wait.repeats
+        rest = (
+            f", so {told} of {size} members reported it and {size - told} did not"
+            if size and told < size
+            else ""
+        )
+        return f"{victims}{rest}: who did not come is a member of whom no such line is kept, and Ray's driver does not show which."
+    if size is None and several and wait.ranks == tuple(range(len(wait.ranks))) and not wait.group[0]:
+        return f"{victims}. If the job has these {len(wait.ranks)} ranks only, nobody is missing and the operation itself did not finish (transport, a GPU, or an earlier kernel); else the rank that did not come is one that is not shown here: the size of the group is not stated.{root}"
     if size is None:
-        return f"{victims}; the size of the group is not stated, so the rank that did not come is probably one that is not shown here."
-    rest = size - len(wait.ranks)
-    if rest == 1:
-        peer = ranks_phrase(missing) if missing else "the one other member"
-        return f"{victims}: {peer} may never have made the call, may have died, or may wait in it as well; its lines are not here."
-    root = ""
-    if wait.first.op == "broadcast" and 0 not in wait.ranks:
-        root = " A broadcast waits for its source, usually rank 0, which is not shown."
+        return f"{victims}; the size of the group is not stated, so the rank that did not come is probably one that is not shown here.{root}"
+    left = size - len(wait.ranks)
+    if left == 1:
+        return f"{victims}: the one other member may never have made the call, may have died, or may wait in it as well; its lines are not here."
     listed = f" ({ranks_phrase(missing)})" if missing else ""
-    return f"{victims}: {rest} of the {size} members{listed} are not shown, and which of them did not come cannot be told.{root}"
+    return f"{victims}: {left} of the {size} members{listed} are not shown, and which of them did not come cannot be told.{root}"
 
 
 def _to_compare(wait: Wait, missing: Sequence[int], size: int | None) -> str:
     seq = f" {wait.first.seq}" if wait.first.seq is not None else ""
-    whose = (
-        f"of {ranks_phrase(missing)}"
-        if missing
-        else f"of the other {size - len(wait.ranks)} members"
-        if size
-        else "of all other ranks"
-    )
+    whose = "of all other ranks"
+    if missing:
+        whose = f"of {ranks_phrase(missing)}"
+    elif size and not wait.repeats:
+        rest = size - len(wait.ranks)
+        whose = "of the one other member" if rest == 1 else f"of the other {rest} members"
+    root = _OF_A_ROOT.get(wait.first.op)
+    if root and 0 not in wait.ranks:
+        return f"the log and the stack of {root} (usually rank 0) first, then the watchdog lines {whose}"
+    if wait.repeats:
+        return "the files of every worker (/tmp/ray/session_latest/logs/worker-*.err): the one without this timeout"
     return f"the watchdog lines, or flight recorder dumps, {whose}: the one whose last enqueued number is below{seq or ' the others'}, or that printed no timeout"
 
 
 def _complete(wait: Wait, shows: str, size: int) -> Observation:
     means = f"These are all {size} members of the group, each in the same collective, so none is missing: the operation itself did not finish (transport, a GPU, or an earlier kernel on the stream). Nobody can be blamed by this."
-    text = "NCCL_DEBUG=INFO and the flight recorder of every rank: whether its kernel had started; then a bandwidth test between the hosts"
-    return Observation(shows, means, Collect(wait.ranks, "dump", text), (), True)
+    text = "NCCL_DEBUG=INFO and the flight recorder of every rank: whether its kernel had started; then a bandwidth test between the GPUs"
+    return Observation(shows, means, Collect(wait.ranks, "dump", text), (), True, False, wait.events)
 
 
-def _several(case: Case, told: Sequence[Wait]) -> Observation:
+def _of_sizes(told: Sequence[Wait]) -> Observation | None:
+    """Read timeouts in one collective of different sizes: who passes another one than most."""
+    if len({(w.first.op, w.first.seq, w.group) for w in told}) > 1 or told[0].first.numel_in is None:
+        return None
+    few, most = told[-1], told[0]
+    seq = f" seq {most.first.seq}" if most.first.seq is not None else ""
+    sizes = "; ".join(f"{w.who()} with {w.first.numel_in} elements" for w in told[:4])
+    shows = f"one collective, {most.first.op}{seq}, timed out with different sizes: {sizes}"
+    events = tuple(e for w in told for e in w.events)
+    odd = len(few.ranks) < len(most.ranks)
+    suspects = few.ranks if odd else tuple(sorted({r for w in told for r in w.ranks}))
+    means = f"Only the size differs, so the ranks do not disagree on the call but on what they put in{f': {few.who()} is the one' if len(few.ranks) == 1 and odd else ''}."
+    text = f"the shapes of that step on {ranks_phrase(suspects)} and one other rank: a last or shorter batch, a variable length, a branch"
+    return Observation(shows, means, Collect(suspects, "log", text), suspects, True, odd, events)
+
+
+def _several(told: Sequence[Wait]) -> Observation:
     """Read timeouts in several collectives: of one group they show where the ranks' programs part, or who is behind."""
     shown = "; ".join(f"{w.who()} timed out after {_span(w)} in {w.call()}" for w in told[:3])
     more = f"; {len(told) - 3} more such waits" if len(told) > 3 else ""
     names = {w.group for w in told}
     ranks = tuple(sorted({r for w in told for r in w.ranks}))
     apart = [w for w in told[1:] if set(w.ranks).isdisjoint(told[0].ranks)]
+    events = tuple(e for w in told for e in w.events)
     if len(names) > 1 or not apart:
         means = "They are collectives of different groups or moments, so one wait may be the consequence of another: the first to time out is nearest to the root cause."
         text = "the earliest timeout of every rank, with its group: follow which rank waits for which, back to the first one without a timeout"
-        return Observation(shown + more, means, Collect((), "log", text), (), True)
+        return Observation(shown + more, means, Collect((), "log", text), (), True, False, events)
     low, high = (pick(told, key=lambda w: w.first.seq or 0) for pick in (min, max))
     gap = (high.first.seq or 0) - (low.first.seq or 0)
-    unnamed = (
-        " (the lines do not name the group; different groups with their own counters are possible)"
-        if ("", "") in names
-        else ""
+    unnamed = ("", "") in names
+    maybe = (
+        "If this is one group (the lines do not name the group; different groups with their own counters are possible)"
+        if unnamed
+        else "In one group"
     )
     ahead = f"{high.who()} is {gap} collectives ahead and " if gap else ""
-    means = f"If this is one group{unnamed}, {ahead}the ranks run different collectives: their sequences parted earlier, and which side left the plan cannot be told."
-    text = "a rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which stops at the first collective that differs, or the flight recorder dumps of these ranks"
-    return Observation(
-        shown + more, means, Collect(ranks, "dump", text), ranks if len(ranks) <= 8 else (), True
-    )
+    means = f"{maybe}{',' if unnamed else ''} {ahead}the ranks run different collectives{'' if gap else ' at one number'}: a mismatch. Their sequences parted earlier, and which side left the plan cannot be told."
+    text = f"the code that {who(ranks, 'these ranks')} run there (a branch on the rank or the data); a rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL stops at the first collective that differs"
+    suspects = ranks if len(ranks) <= 8 else ()
+    return Observation(shown + more, means, Collect(ranks, "dump", text), suspects, True, False, events)

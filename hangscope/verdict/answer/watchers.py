@@ -10,9 +10,9 @@ from hangscope.explain.text.known_messages import listed
 from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
 from hangscope.rankset import agree, ranks_phrase
-from hangscope.verdict.answer.observation import Observation, who
+from hangscope.verdict.answer.observation import Observation, clock, who
 
-_NATIVE = "native stacks of all threads of {} (py-spy dump --native, or gdb -p PID) while it stands, and its host's kernel log (Xid)"
+_NATIVE = "native stacks of all threads of {} (py-spy dump --native, or gdb -p PID) while it stands, and the kernel log there (Xid)"
 
 
 def dump_signals(case: Case) -> Observation | None:
@@ -27,7 +27,8 @@ def dump_signals(case: Case) -> Observation | None:
     parts = [f"{ranks_phrase(first)} signalled a collective timeout of {agree(first, 'its', 'their')} own"]
     if receivers:
         parts.append(f"{ranks_phrase(receivers)} dumped only because of that signal")
-    equal = [e for e in told if e.last_enqueued is not None and e.last_enqueued == e.last_completed]
+    counted = [e for e in told if e.last_enqueued is not None]
+    equal = counted if all(e.last_enqueued == e.last_completed for e in counted) else []
     means = f"{ranks_phrase(first)} waited, which does not make {agree(first, 'it', 'them')} guilty."
     if equal:
         numbers = sorted({e.last_enqueued or 0 for e in equal})
@@ -35,7 +36,9 @@ def dump_signals(case: Case) -> Observation | None:
         parts.append(f"on the default group all that was enqueued is completed ({count} of {count})")
         means += " The default group is idle, so what timed out is a collective of another group (tensor, pipeline or expert parallel)."
     text = f"the line 'Watchdog caught collective operation timeout' of {ranks_phrase(first)}, which names the collective and its group, and the dumps of the members of that group"
-    return Observation("; ".join(parts), means, Collect(tuple(first), "log", text), (), True)
+    return Observation(
+        "; ".join(parts), means, Collect(tuple(first), "log", text), (), True, False, tuple(told)
+    )
 
 
 def observed_only(case: Case) -> Observation | None:
@@ -46,7 +49,8 @@ def observed_only(case: Case) -> Observation | None:
     shows = f"{ranks_phrase(idle)} only observed another rank's dump signal and had no collective of {agree(idle, 'its', 'their')} own overdue"
     means = f"A rank that others wait for looks like that: {agree(idle, 'it is', 'they are')} alive and outside of any collective."
     text = f"a stack of {ranks_phrase(idle)} (py-spy dump): what {agree(idle, 'it does', 'they do')} instead"
-    return Observation(shows, means, Collect(tuple(idle), "stack", text), tuple(idle), True)
+    seen = tuple(e for e in case.statements.all(DumpObserved) if e.rank in idle)
+    return Observation(shows, means, Collect(tuple(idle), "stack", text), tuple(idle), True, False, seen)
 
 
 def heartbeats(case: Case) -> Observation | None:
@@ -70,6 +74,9 @@ def heartbeats(case: Case) -> Observation | None:
     means = "A CUDA or NCCL call, or a lock such as the GIL, blocked that thread in its own process; this names no collective."
     suspects: tuple[int, ...] = tuple(named)
     earlier = [e for e in case.statements.all(WatchdogTimeout) if e.rank not in named]
+    first = min((e for e in stuck if e.stamp is not None), key=lambda e: e.stamp or 0.0, default=None)
+    if earlier and first is not None and first.stamp is not None and seconds:
+        shows += f", so since about {clock(first.stamp - seconds)}, which is near the timeout of {who(sorted({e.rank for e in earlier if e.rank is not None}))}"
     if earlier:
         means += " It was noticed beside the timeout of another rank, so it is more likely the aftermath of that collective than the origin."
         suspects = ()
@@ -81,13 +88,8 @@ def heartbeats(case: Case) -> Observation | None:
         means += f" It is often the aftermath of a collective that hung elsewhere: {who(named)} is where to look first, not yet the culprit."
     else:
         means += " No rank of them stands out."
-    return Observation(
-        shows,
-        means,
-        Collect(tuple(named), "stack", _NATIVE.format(who(named, "that process"))),
-        suspects,
-        True,
-    )
+    text = _NATIVE.format(who(named, "that process"))
+    return Observation(shows, means, Collect(tuple(named), "stack", text), suspects, True, False, tuple(told))
 
 
 def engines(case: Case) -> Observation | None:

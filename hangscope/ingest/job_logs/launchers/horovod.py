@@ -37,11 +37,13 @@ _OF_RANK = regex(r"^\s*(\d{1,7})!?: \[(\S.{0,4000})$")
 class HorovodStall(Event, same_by=("missing",)):
     """One report: `missing` are the ranks (global) without which none of the tensors in it can be reduced; empty where they differ.
 
-    Of a list that is cut off (`...`) as much counts as others show. `tensors` are the first few that wait.
+    Of a list that is cut off (`...`) as much counts as others show. `tensors` are the first few that wait, `by_rank`
+    those that each rank lacks, where the ranks differ.
     """
 
     missing: tuple[int, ...] = ()
     tensors: tuple[str, ...] = ()
+    by_rank: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
 @dataclass(slots=True)
@@ -94,7 +96,10 @@ class HorovodParser(LineParser):
         alike = len(kinds) == 1 and _alike([*report.held_up.values()])
         missing = tuple(sorted(kinds.pop())) if alike else ()
         tensors = tuple(dict.fromkeys(report.tensors))[:_TENSORS]
-        return [report.first.event(HorovodStall, missing=missing, tensors=tensors)]
+        lacks = (
+            () if alike else tuple((r, tuple(_names(told)[:_TENSORS])) for r, told in report.held_up.items())
+        )
+        return [report.first.event(HorovodStall, missing=missing, tensors=tensors, by_rank=lacks)]
 
 
 def _names(told: str) -> list[str]:

@@ -154,7 +154,7 @@ def _end(block: _Block, snapshot: RasSnapshot) -> None:
         snapshot.garbled += sum(1 for rank, _, _ in block.ranks if rank >= total)
         return  # 2.27 printed what stood in memory: neither these ranks nor the counts can be believed
     for rank, count, found in block.ranks:
-        event = replace(found, nranks=total)
+        event = replace(found, nranks=total, most=most)
         snapshot.counts.add((block.comm, op, rank, (count,)))
         snapshot.events.append(event if count < most else replace(event, what="ahead"))
     for ranks, count in block.groups:

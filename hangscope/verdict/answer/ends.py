@@ -1,0 +1,114 @@
+"""How a process or the whole job ended, as launchers and schedulers tell it: who, by what, when, what followed, and where its reason stands."""
+
+from __future__ import annotations
+
+from hangscope.causes.case import Case
+from hangscope.causes.ends.process import REASONS
+from hangscope.conclusion import Collect
+from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd
+from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.job_logs.faults import OomHost
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.regex import regex
+from hangscope.verdict.answer.observation import Observation, clock, who
+
+_ENDED_BY_LAUNCHER = frozenset({-15, 143})
+#: What a way of ending leaves, and where to look: signals by their names, `code` for an exit code.
+_LEAVES = {
+    "SIGKILL": ("No process can catch SIGKILL, so it left no traceback of its own: the kernel's out-of-memory killer, the cluster or a person sent it.", "the kernel log of {host} at that time (dmesg -T, oom-kill), and the memory that {whose} used before"),
+    "SIGSEGV": ("That is a fault of native code (an extension, a driver or NCCL) and not of a timeout.", "the core dump of {whose}, or a rerun with python -X faulthandler, which prints where it was"),
+    "SIGBUS": ("A bus error comes mostly of a full /dev/shm, or of a file on a mount that went away.", "df -h /dev/shm in the container of {whose}, and the kernel log of {host}"),
+    "SIGABRT": ("An abort follows a line that the process itself printed: an assertion, std::terminate, or the NCCL watchdog that gives up a wait.", "the last lines of {whose} before the abort"),
+    "code": ("An exit code without a signal follows a traceback or a message of the program, which is not in this text.", "the standard error of {whose}: the traceback before its end"),
+}  # fmt: skip
+_OTHER = ("", "the last lines of {whose}, and the kernel log of {host}")
+_JOB = regex(r"(?:JOB|STEP) ([\w.+]{1,40}) ON (\S{1,253}) CANCELLED AT (\S{10,40})")
+_SAYS_IT = frozenset({"preemption", "time_limit", "evicted"})
+
+
+def process(case: Case) -> Observation | None:
+    """Read the end of the process that failed first."""
+    told = [e for e in case.statements.all(Exit) if e.code and e.code not in _ENDED_BY_LAUNCHER]
+    deaths = case.statements.first_deaths
+    firsts = [d for d in deaths if isinstance(d.event, Exit)]
+    known = len(firsts) < len(deaths) or bool(
+        case.statements.all(OomHost)
+    )  # its reason is told by another line
+    if not told or known or (find_stop(case.statements) is not None and not firsts):
+        return None
+    first = firsts[0].event if firsts else next((e for e in told if e.first), told[0])
+    if not isinstance(first, Exit) or first.message or (not firsts and _all_alike(told)):
+        return None
+    how = f"was killed by signal {-first.code} ({first.signal})" if first.signal else ""
+    how = how or f"ended with exit code {first.code}"
+    moment = clock(first.time if first.time is not None else first.stamp)
+    at = f" at {moment}" if moment else ""
+    also = ", before all others by the launcher's word" if first.first else ""
+    means, text = _LEAVES.get(first.signal or "code", _OTHER)
+    if first.via == "deepspeed":
+        means += " The command that is printed is that of the worker started last, whichever failed."
+    whose = who([first.rank] if first.rank is not None else [], "that process")
+    text = text.format(whose=whose, host=first.host or "its host")
+    suspects = (first.rank,) if first.rank is not None else ()
+    shows = f"{_subject(first)} {how}{at}{also}{_swept(case, first)}"
+    return Observation(shows, means, Collect(suspects, "log", text), suspects, True, True, (first,))
+
+
+def _all_alike(told: list[Exit]) -> bool:
+    """Return whether several ends are told of which none is said to be the first."""
+    return len(told) > 1 and not any(e.first for e in told)
+
+
+def _subject(end: Exit) -> str:
+    parts = [f"local rank {end.local_rank}"] if end.local_rank is not None else []
+    parts += [f"pid {end.pid}"] if end.pid is not None else []
+    parts += [f"host {end.host}"] if end.host else []
+    subject = who([end.rank] if end.rank is not None else [])
+    return f"{subject} ({', '.join(parts)})" if parts else subject
+
+
+def _swept(case: Case, first: Exit) -> str:
+    """Return what the launcher did to the others after the first failure."""
+    ended = [e for e in case.statements.all(Exit) if e is not first and e.pid != first.pid and e.code < 0]
+    closed = case.statements.all(CleanupSignal)
+    pids = {e.pid for e in ended} | {e.pid for e in closed} - {None, first.pid}
+    if not pids:
+        return ""
+    names = {e.signal for e in ended} | {e.signal.removeprefix("Signals.") for e in closed}
+    names.discard(None)
+    signal = f" by {names.pop()}" if len(names) == 1 else ""
+    many = "another process" if len(pids) == 1 else f"{len(pids)} other processes"
+    return f"; {many} ended after it{signal}, which is the launcher's doing"
+
+
+def outside(case: Case) -> Observation | None:
+    """Read who ended the whole job from outside, and how far it was."""
+    told = case.statements.all(ExternalEnd)
+    broken = any(e.broken for e in case.statements.all(Excerpt))
+    if not told or broken or case.statements.first_deaths or find_stop(case.statements) is not None:
+        return None
+    first = next((e for e in told if e.reason in _SAYS_IT), told[0])
+    job = _JOB.search(first.text)
+    which = f": {job[1]} on {job[2]}" if job else ""
+    moment = clock(first.time if first.time is not None else first.stamp)
+    at = f", at {job[3].partition('T')[2] or job[3]}" if job else f" at {moment}" if moment else ""
+    steps = [e for e in case.statements.all(Progress) if e.step is not None and e.file == first.file]
+    last = max((e for e in steps if e.line < first.line), key=lambda e: e.line, default=None)
+    means = "That came from outside of the job; no line tells whether it had stood still before."
+    if last is not None:
+        means = f"That came from outside: step {last.step} is the last one that is printed before it, and no line tells of a stall or an error, so nothing here shows a freeze."
+    text = "how long before that moment the last step was printed: if one step's time, the job was healthy and needs a checkpoint on SIGTERM, or more time"
+    if first.reason == "time_limit" and last is None:
+        text = (
+            "the time of the last step before the limit, or stacks of all ranks: whether the job stood still"
+        )
+    return Observation(
+        f"the whole job {REASONS.get(str(first.reason), 'was terminated from outside')}{which}{at}",
+        means,
+        Collect((), "log", text),
+        (),
+        True,
+        False,
+        (first,),
+    )

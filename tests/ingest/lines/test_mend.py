@@ -1,0 +1,41 @@
+"""Lines that a terminal broke at its edge are put together; tables, progress bars and lines of equal width are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hangscope.ingest.lines.mend import mend
+from tests.text_lines import timeout, told
+
+WIDTH = 90
+
+
+def broken(line: str) -> list[str]:
+    return [line[i : i + WIDTH] for i in range(0, len(line), WIDTH)]
+
+
+def test_what_reaches_the_edge_goes_on_in_the_next_line() -> None:
+    lines = [
+        f"[rank{r}]: a message of no form that is known, whose words go on {'and on ' * 12}" for r in (0, 1)
+    ]
+    whole = mend("\n".join(part for line in lines for part in broken(line)).encode()).data.decode()
+    assert [line.rstrip() for line in whole.split("\n") if line] == [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"|   {n}  NVIDIA H100 80GB HBM3          On  |   00000000:1B:00.0 Off |                    0 |" for n in range(4)],
+        [f"step {n} loss 2.33 grad_norm 0.41 tokens per second 4100 memory 61 GiB lr 0.0001 tflops 390.1" for n in range(4)],
+        ["  File \"/workspace/train.py\", line 40, in step_of_the_training_loop_with_a_long_name_of_its_own", "    step()"] * 3,
+    ],
+)  # fmt: skip
+def test_lines_of_one_width_stay_apart(lines: list[str]) -> None:
+    assert not mend("\n".join(lines).encode()).joined
+
+
+def test_a_paste_without_a_last_line_feed_is_put_together(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text("\n".join(part for r in (0, 1) for part in broken(timeout(r))))
+    assert told(tmp_path, {}).verdict is not None
