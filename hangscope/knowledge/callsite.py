@@ -79,19 +79,21 @@ def user_frame(stack: Stack) -> Frame | None:
 
 @lru_cache(maxsize=65536)
 def runs_backward(kind: CallKind) -> bool:
-    """Return whether a call was made from autograd's backward pass, as far as its frames say."""
-    return any(_BACKWARD.match(f.name) and not is_user(f) for f in kind.stack)
+    """Return whether autograd's backward pass made a call by itself, and no function of the user's that it runs."""
+    inner = next((f for f in kind.stack if is_user(f) or _BACKWARD.match(f.name)), None)
+    return inner is not None and not is_user(inner)
 
 
 def is_gradient(kind: CallKind, frames_recorded: bool) -> bool:
     """Return whether a call is a gradient reduction.
 
     Either its stack runs through autograd, or it has none although the recorder kept frames elsewhere: on GPUs, DDP and
-    FSDP reduce from autograd's device thread, which has no Python frames.
+    FSDP reduce from autograd's device thread, which has no Python frames. They reduce flat buckets.
     """
     if kind.op not in _GRADIENT_OPS:
         return False
-    return runs_backward(kind) or (not kind.stack and frames_recorded and not kind.told)
+    flat = all(len(size) == 1 for size in kind.input_sizes)
+    return runs_backward(kind) or (not kind.stack and frames_recorded and not kind.told and flat)
 
 
 def calls_collectives(frame: Frame) -> bool:

@@ -61,7 +61,11 @@ def confidence(case: Case, match: Match) -> Confidence:
     """Return how sure a match is: what its rule establishes, or a proof, less every doubt."""
     proof = prove(case, match)
     rank = HIGH if proof.of_rank else match.strength
-    cause = HIGH if proof.of_cause else match.strength
+    cause = (
+        HIGH
+        if proof.of_cause
+        else max(match.strength, MEDIUM if proof.lines and proof.of_rank and not case.from_text else LOW)
+    )
     reasons = [_BY_STRENGTH[cause], *filter(None, [proof.of_rank])]
     for doubts in DOUBTS:
         if (doubts is text_alone and proof.sources) or (

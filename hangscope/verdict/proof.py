@@ -7,7 +7,6 @@ ranks; or a line that these ranks alone printed agrees with what their collectiv
 from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
-from hangscope.causes.difference import Difference
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Extra, Unseen
 from hangscope.explain.statements.odd_lines import OddLine
@@ -44,20 +43,12 @@ def prove(case: Case, match: Match) -> Proof:
         if lines
         else f"independent sources agree: {', '.join(sources)}"
     )
-    d = Difference(case)
-    # A rank whose loop ended makes the call after it as well, unless it is rank 0, which does alone what a library does for all.
-    own_branch = d.inside or (match.api is not None and match.culprits == (0,))
-    # What every step makes may be due: then its peers' call was left out as well as this one added.
-    added = own_branch and 2 * d.times_before(d.own) <= d.times_before(d.peer)
-    placed = match.cause == "model_mismatch" or added
-    by_lines = lines and placed and match.cause in _OF_THE_LINES and not case.from_text
-    missing = (
-        match.cause == _OF_THE_MISSING and isinstance(case.finding, Absent | Unseen) and "calls" in sources
-    )
+    missing = match.cause == _OF_THE_MISSING and isinstance(case.finding, Absent) and "calls" in sources
     alone = match.cause in _OF_THE_LINES and OUTPUT in sources and bool(_alone(case, match))
-    by_sources = bool(sources) and (match.strength == 2 or ((missing or alone) and not match.rivals))
-    by_lines, by_sources = by_lines and match.strength > 0, by_sources and match.strength > 0
-    return Proof(why, why if by_lines or by_sources else "", lines, bool(sources))
+    by_text = bool(sources) and (match.strength == 2 or ((missing or alone) and not match.rivals))
+    # Who is to blame is proved by calls: then the usual reading of these calls is the right one (measured, docs/score.md).
+    of_cause = match.strength > 0 and (not case.from_text or by_text)
+    return Proof(why, why if of_cause else "", lines, bool(sources))
 
 
 def _compared(case: Case, match: Match) -> bool:
@@ -65,6 +56,8 @@ def _compared(case: Case, match: Match) -> bool:
     finding, stuck = case.finding, case.finding.stuck
     if not isinstance(finding, Different | Extra) or finding.tie or finding.assumed or finding.guess:
         return False
+    if any(kind is not None and kind.of_a_thread for kind in (finding.own.kind, stuck.kind)):
+        return False  # threads of one rank have no order among them
     own, peer = case.stack_of(finding.own.kind, match.culprits), case.stack_of(stuck.kind, finding.waiting)
     inside = (
         {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set(finding.waiting)

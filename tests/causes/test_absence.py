@@ -24,7 +24,7 @@ def test_open_connections_show_that_a_rank_lives(tmp_path: Path) -> None:
     """A process that ends closes its connections at once; all peers of this one waited until their timeouts."""
     logs = {f"rank{r}": [f"[rank{r}]: step 5", *(raised(r, TIMED_OUT) if r != 2 else ())] for r in range(4)}
     report = judged(tmp_path, gloo_dumps(4, 2), **logs)
-    assert blame(report) == ("hang", "stuck_rank", (2,)) and level(report) == "medium"
+    assert blame(report) == ("hang", "stuck_rank", (2,)) and level(report) == "high"
 
 
 def test_a_closed_connection_does_not(tmp_path: Path) -> None:
