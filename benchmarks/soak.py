@@ -1,17 +1,19 @@
 """Whether jobs end under `hangscope run` as they do without it, whatever happens to the watcher and its folder.
 
-    python benchmarks/soak.py [--jobs 200] [--seed 1]
+    python benchmarks/soak.py [--jobs 200] [--seed 1] [--results FILE [--seconds 1800]]
 
-Each job is one of four launchers (a bash script, plain Python, torchrun with two gloo ranks, mp.spawn), prints its steps, saves a
-checkpoint and ends with 0 or 3. Each runs alone first, then under `hangscope run`; at a random moment its watcher is killed, or the
+Each job has one of five launchers (a bash script, plain Python; torchrun, mp.spawn and mpirun with two gloo ranks), prints its
+steps, saves a checkpoint and ends with 0 or 3. Each runs alone first, then under `hangscope run`; at a random moment its watcher is killed, or the
 folder is removed, filled, made read-only or slow. Compared are the exit code, what was printed and the checkpoint; afterwards no
 process of it may be left. Filling, read-only and slow disks need root (a tmpfs of its own, a preloaded library needs gcc).
-Prints a Markdown table; `| python docs/refresh.py soak` puts it into docs/live-safety.md.
+Prints a Markdown table; `| python docs/refresh.py soak` puts it into docs/live-safety.md. With `--results` each finished job is
+a line of FILE, and a later call with the same FILE continues there; `--seconds` stops it after that time.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -20,10 +22,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,7 +54,9 @@ if __name__ == "__main__":
         import torch.multiprocessing as mp
         mp.spawn(train, args=(2,), nprocs=2)
     else:
-        train(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
+        rank, world = (os.environ.get(name, os.environ.get("OMPI_COMM_WORLD_" + other, default))
+                       for name, other, default in (("RANK", "RANK", 0), ("WORLD_SIZE", "SIZE", 1)))
+        train(int(rank), int(world))
     sys.exit(code)
 """
 
@@ -67,6 +71,7 @@ LAUNCHERS: dict[str, Callable[[int], list[str]]] = {
     "python": lambda code: [sys.executable, "train.py", str(code)],
     "torchrun": _torchrun,
     "mp.spawn": lambda code: [sys.executable, "train.py", str(code), "spawn"],
+    "mpirun": lambda code: ["mpirun", "-n", "2", sys.executable, "train.py", str(code)],
 }
 
 
@@ -114,13 +119,15 @@ FAULTS: dict[str, tuple[Callable[[Disk, int], None] | None, dict[str, str]]] = {
 }
 
 
-@dataclass
-class Tally:
-    """The jobs of one fault."""
+@dataclass(frozen=True)
+class Result:
+    """How one job ended: whether it ended as it does alone, and whether it left no process running."""
 
-    jobs: int = 0
-    as_alone: int = 0
-    left: int = 0
+    number: int
+    launcher: str
+    fault: str
+    alike: bool
+    clean: bool
 
 
 def outcome(folder: Path, process: subprocess.Popen[bytes]) -> tuple[int, list[bytes], list[str]]:
@@ -140,11 +147,10 @@ def processes_in(folder: Path) -> list[int]:
     return found
 
 
-def run_job(
-    work: Path, number: int, dice: random.Random, shim: Path | None, own_disks: bool
-) -> tuple[str, str, bool, bool]:
-    """Run one job alone and watched; return its launcher and fault, whether both ended alike, and whether nothing was left."""
-    launcher, fault = dice.choice(list(LAUNCHERS)), dice.choice(list(FAULTS))
+def run_job(work: Path, number: int, dice: random.Random, shim: Path | None, own_disks: bool) -> Result:
+    """Run one job alone and watched, and compare how both ended."""
+    here = [name for name in LAUNCHERS if name != "mpirun" or shutil.which(name)]
+    launcher, fault = dice.choice(here), dice.choice(list(FAULTS))
     command = LAUNCHERS[launcher](dice.choice([0, 0, 3]))
     share, moment = dice.random(), 0.0  # of the time that the job takes alone
     ends = []
@@ -173,7 +179,7 @@ def run_job(
             f"job {number} ({launcher}, {fault} at {moment:.1f} s): alone {ends[0]}, watched {ends[1]}",
             file=sys.stderr,
         )
-    return launcher, fault, ends[0] == ends[1], not left
+    return Result(number, launcher, fault, ends[0] == ends[1], not left)
 
 
 def _run_once(
@@ -185,6 +191,9 @@ def _run_once(
         "OMP_NUM_THREADS": "1",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_port()),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
     }
     settings["TMPDIR"] = str(disk.path)
     happens, more = FAULTS.get(fault, (None, {}))
@@ -247,37 +256,50 @@ def _shim(work: Path) -> Path | None:
     return shim
 
 
+def run_jobs(count: int, seed: int, results: list[Result], keep: Path | None, seconds: float) -> None:
+    """Run the jobs that are not in `results` yet and add them, for `seconds` at most."""
+    deadline = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        work = Path(name)
+        shim, own_disks = _shim(work), os.geteuid() == 0
+        for number in sorted(set(range(count)) - {result.number for result in results}):
+            if time.monotonic() > deadline:
+                break
+            result = run_job(work, number, random.Random(f"{seed} {number}"), shim, own_disks)
+            results.append(result)
+            if keep is not None:
+                with open(keep, "a") as file:
+                    file.write(json.dumps(asdict(result)) + "\n")
+            print(f"{number + 1} of {count}: {result.launcher}, {result.fault}", file=sys.stderr)
+
+
+def table(results: list[Result]) -> str:
+    """Return the Markdown table."""
+    launched = Counter(result.launcher for result in results)
+    rows = [(fault, [r for r in results if r.fault == fault]) for fault in FAULTS]
+    rows.append((f"all ({', '.join(f'{n} {name}' for name, n in sorted(launched.items()))})", results))
+    lines = ["| fault | jobs | ended as without hangscope | left a process running |"]
+    lines.append("| --- | ---: | ---: | ---: |")
+    for name, of in rows:
+        alike, left = sum(r.alike for r in of), sum(not r.clean for r in of)
+        lines.append(f"| {name} | {len(of)} | {alike} | {left} |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Run the jobs and print the table; 0 if all ended as they do alone."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=Path, help="a file that keeps each finished job")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     wanted = parser.parse_args()
-    dice = random.Random(wanted.seed)
-    tallies: dict[str, Tally] = defaultdict(Tally)
-    launched: dict[str, int] = defaultdict(int)
-    with tempfile.TemporaryDirectory(prefix="soak-") as name:
-        work = Path(name)
-        shim, own_disks = _shim(work), os.geteuid() == 0
-        for number in range(wanted.jobs):
-            launcher, fault, alike, clean = run_job(work, number, dice, shim, own_disks)
-            tally = tallies[fault]
-            tally.jobs += 1
-            tally.as_alone += alike
-            tally.left += not clean
-            launched[launcher] += 1
-            print(f"{number + 1} of {wanted.jobs}: {launcher}, {fault}", file=sys.stderr)
-    print(
-        "| fault | jobs | ended as without hangscope | left a process running |\n| --- | ---: | ---: | ---: |"
-    )
-    for fault in FAULTS:
-        tally = tallies[fault]
-        print(f"| {fault} | {tally.jobs} | {tally.as_alone} | {tally.left} |")
-    total, alike, left = (sum(getattr(t, n) for t in tallies.values()) for n in ("jobs", "as_alone", "left"))
-    print(
-        f"| all ({', '.join(f'{n} {name}' for name, n in sorted(launched.items()))}) | {total} | {alike} | {left} |"
-    )
-    return 0 if alike == total and not left else 1
+    results: list[Result] = []
+    if wanted.results is not None and wanted.results.exists():
+        results = [Result(**json.loads(line)) for line in wanted.results.read_text().splitlines()]
+    run_jobs(wanted.jobs, wanted.seed, results, wanted.results, wanted.seconds)
+    print(table(results))
+    return 0 if all(result.alike and result.clean for result in results) else 1
 
 
 if __name__ == "__main__":
