@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hangscope.capture import leave_exception
-from hangscope.live.agent.hangscope_agent.agent import Agent
+from hangscope.live.agent.hangscope_agent.identity import Identity
 from tests.live.jobs import hangscope, started, until, write_job
 
 RANK = """
@@ -21,6 +21,7 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("torch", "pan
 assert sum(thread.name == "hangscope" for thread in threading.enumerate()) == 1
 
 def wait_here():
+    print('ready')
     time.sleep(300)
 
 wait_here()
@@ -78,6 +79,6 @@ def test_what_is_left_unasked_is_of_one_attempt(
     restarts: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", restarts)
-    agent = Agent.__new__(Agent)
-    agent.restart = 1
-    assert agent.of_attempt("stall") == where
+    identity = Identity.__new__(Identity)
+    identity.restart = 1
+    assert identity.of_attempt("stall") == where

@@ -1,0 +1,89 @@
+"""How far this process has come, and for how long it has made no progress; `hangscope run` reads it from an anonymous file."""
+
+import json
+import os
+import signal
+import time
+from typing import Any, Optional
+
+from .descriptor import Descriptor
+from .identity import Identity
+from .output import Output
+from .proc import STATUS_NAME
+from .recorders import calls_are_recorded, calls_were_made, frontier, initialized, recorders, will_join
+from .work import where_is_main_thread
+
+STATUS_SIZE = 800  # bytes
+
+
+class Progress:
+    """The progress of one process: by its calls if a recorder reports them, else by its stack and what it prints."""
+
+    def __init__(self, identity: Identity, output: Output) -> None:
+        self._identity, self._output = identity, output
+        self._status: Optional[Descriptor] = None
+        self._changes = self._moves = self._printed = self._heard = 0
+        self._token: Any = None
+        self._place: Any = None  # of the main thread
+        self._since = time.monotonic()
+        self.longest = 0.0  # s: the longest pause that ended
+
+    def open(self) -> None:
+        """Make the file. Raises OSError."""
+        self._status = Descriptor(os.memfd_create(STATUS_NAME))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._status is not None:
+            self._status.close()
+        self._status = None
+
+    def look(self) -> bool:
+        """Take note of how far the process has come and put it where the watcher finds it; return whether it went on."""
+        known = initialized()
+        place, work, at = where_is_main_thread()
+        if place != self._place:
+            self._place = place
+            self._moves += 1
+        tokens = [frontier(dump) for _, dump in recorders()] if known else []
+        has_calls = any(tokens)
+        by_calls = (has_calls and calls_are_recorded()) if known else will_join()
+        moved = self._moved_to(tokens if has_calls else [place, self._output.count])
+        if moved and known and by_calls and (self._changes or calls_were_made()):
+            self._changes += 1
+        rank, world = known or (self._identity.rank, 0)
+        if rank is not None:
+            self._tell(rank=rank, world=world, by_calls=by_calls, work=work, at=at[:200])
+        return moved
+
+    def _moved_to(self, token: Any) -> bool:
+        now = time.monotonic()
+        if token == self._token:
+            return False
+        if self._token is not None:
+            self.longest = max(self.longest, now - self._since)
+        self._token, self._since = token, now
+        return True
+
+    @property
+    def still(self) -> float:
+        """Return for how many seconds there was no progress."""
+        return time.monotonic() - self._since
+
+    def _tell(self, **statements: Any) -> None:
+        place = -1 if self._status is None else self._status.get()
+        if place < 0:
+            return
+        total = self._output.count
+        if statements["work"] != "import":  # what a library prints while it is loaded is no progress
+            self._printed += total - self._heard
+        self._heard = total
+        saves = signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, signal.SIG_IGN, None)
+        told = {
+            "changes": self._changes,
+            "moves": self._moves,
+            "printed": self._printed,
+            "saves": saves,
+            **statements,
+        }
+        os.pwrite(place, json.dumps(told).encode().ljust(STATUS_SIZE), 0)
