@@ -67,9 +67,10 @@ def analyze(
     wanted = _as_list(paths)
     redact = [redact] if isinstance(redact, str) else redact
     _check(world_size, jobs, attempt, redact)
-    if world_size is None and len(wanted) == 1 and (run := read_evidence(wanted[0])) is not None:
-        world_size = run.world_size
     notes: list[Note] = []
+    if len(wanted) == 1 and (run := read_evidence(wanted[0])) is not None:
+        world_size = run.world_size if world_size is None else world_size
+        notes += run.notes
     knowledge = knowledge_with(rules, notes)
     with find_files(wanted, notes, max_unpacked=max_unpacked) as files:
         interner = Interner()

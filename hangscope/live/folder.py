@@ -9,6 +9,7 @@ dumps/                         what torch's watchdog writes by itself
 capture_NN/                    one snapshot of the job while it was alive: stacks and recorders
 stall/ at_end/                 what ranks wrote unasked: when they stalled, and at an uncaught exception
 stalls.txt                     stalls that resolved themselves
+stalls/N/                      the captures of such a stall
 trigger                        its modification time asks all ranks of all nodes for a capture
 nodes/                         the nodes that take part
 attempt-N/                     the same again for each later run with this folder, from 2 on
@@ -23,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hangscope.dataclass import dataclass
+from hangscope.ingest.files.run_evidence import RESOLVED
 from hangscope.output import replace_file
 
 _MOST_ATTEMPTS = 10_000
@@ -98,6 +100,11 @@ class RunFolder:
     def trigger(self) -> Path:
         """Return the file that asks all ranks for a capture when it is touched."""
         return self.path / "trigger"
+
+    @property
+    def stalls(self) -> Path:
+        """Return the folder of the captures of stalls that resolved themselves."""
+        return self.path / RESOLVED
 
     def capture(self, number: int) -> Path:
         """Return the folder of one capture."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.ingest.files.sources import find_files
 from hangscope.live.folder import RunFolder
 from hangscope.live.look.status import Status
 from hangscope.live.watch.link import Link
@@ -185,7 +186,7 @@ def test_a_stall_that_resolves_itself_leaves_a_record(tmp_path: Path) -> None:
         ]
         return Look(time, ranks, 0)
 
-    stalls, patience = Stalls(tmp_path), Patience()
+    stalls, patience = Stalls(RunFolder(tmp_path)), Patience()
     work = ("train.py:9 in step", "data.py:4 in load", "train.py:9 in step")
     for time, changes in ((0, 1), (4, 1), (5, 2), (20, 2), (54, 2), (55, 3), (56, 4)):
         each = at(time, changes, *(work if time < 55 else ("train.py:1 in next",) * 3))
@@ -200,6 +201,23 @@ def test_a_stall_that_resolves_itself_leaves_a_record(tmp_path: Path) -> None:
     assert line.endswith(told)
 
 
+def test_captures_of_a_stall_that_resolves_itself_are_kept_and_are_no_evidence_of_another(
+    tmp_path: Path,
+) -> None:
+    folder = RunFolder(tmp_path / "left").make()
+    stalls = Stalls(folder)
+    for number in range(7):
+        folder.capture(1).mkdir()
+        (folder.capture(1) / "stack_rank_0.txt").write_text(f"stall {number}\n")
+        stalls.ended_by_look(look(0, 1), [folder.capture(1)])
+    assert sorted(path.name for path in folder.stalls.iterdir()) == ["3", "4", "5", "6", "7"]
+    (folder.path / "launcher" / "host.out").write_text("step 1\n")
+    with find_files([folder.path], []) as files, find_files([folder.stalls / "7"], []) as last:
+        assert [file.shown for file in files] == ["launcher/host.out", "stalls.txt"]
+        assert [Path(file.path).read_text() for file in last] == ["stall 6\n"]
+    assert (folder.path / "stalls.txt").read_text().endswith("no stacks (captured in stalls/7)\n")
+
+
 @pytest.mark.parametrize(
     ("status", "computing", "sent"),
     [("hang", set(), {"send": signal.SIGTERM}), ("no_hang", set(), None), ("hang", {7}, None)],
@@ -210,7 +228,7 @@ def test_a_job_is_ended_only_if_its_report_says_hang_and_no_rank_computes(
     ours, theirs = Link.pair()
     folder = RunFolder(tmp_path / "left").make()
     watcher = Watcher(theirs, Options(on_hang="kill", quiet=True), folder, os.getpid())
-    watcher.reporting.status, watcher.busy = status, computing
+    watcher.reporting.status, watcher.captures.busy = status, computing
     ours.send(ended=1)
-    watcher.end_frozen()
+    watcher.ending.of_hung_job()
     assert ours.receive() == sent

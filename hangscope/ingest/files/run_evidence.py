@@ -2,9 +2,10 @@
 
 A job goes on after its report, or is ended because of it: logs grow, stacks of the end are added. `evidence.json`, which
 `hangscope run` writes (live/watch/evidence.py), lists the files of the last report with their sizes then (bytes) and times (s since the epoch), and
-how many ranks the job had:
+how many ranks the job had, and what the run itself noted:
 
-    {"schema": "hangscope.evidence/1", "world_size": 8, "files": {"logs/restart_0/rank_0.err": [5120, 1795445195.2]}}
+    {"schema": "hangscope.evidence/1", "world_size": 8, "files": {"logs/restart_0/rank_0.err": [5120, 1795445195.2]},
+     "notes": [["not_watched", "rank 2 did not start here", ""]]}
 
 Of the run's own folders only these files are read, and no more of them than there was; what else lies there has been added
 by somebody, and is read as ever.
@@ -19,10 +20,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hangscope.dataclass import dataclass
+from hangscope.errors import Note
 
 NAME = "evidence.json"
 SCHEMA = "hangscope.evidence/1"
+RESOLVED = "stalls"  # the folder in a run's of what it captured before it went on: evidence only if it is given itself
 _MOST = 64 << 20  # bytes of the list
+_MOST_NOTES, _LONGEST = 100, 1000  # notes, and characters of one
 _OWN = frozenset(
     [
         "launcher",
@@ -43,10 +47,11 @@ _RANKS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RunEvidence:
-    """The files of a report, by their paths below its folder: (size in bytes, time of the last change)."""
+    """The files of a report, by their paths below its folder: (size in bytes, time of the last change); what the run noted."""
 
     files: Mapping[str, tuple[int, float]]
     world_size: int | None = None
+    notes: tuple[Note, ...] = ()
 
     def covers(self, path: str) -> bool:
         """Return whether a path below the folder is the run's own, so that only what is listed counts."""
@@ -67,6 +72,10 @@ def read_evidence(folder: str) -> RunEvidence | None:
         return RunEvidence(
             {path: (_size(size), float(written)) for path, (size, written) in data["files"].items()},
             world if isinstance(world, int) and 0 < world <= _RANKS else None,
+            tuple(
+                Note(*(str(word)[:_LONGEST] for word in (code, text)), hint=str(hint)[:_LONGEST])
+                for code, text, hint in data.get("notes", [])[:_MOST_NOTES]
+            ),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -108,7 +108,8 @@ class _Search:
                     folders.clear()
                     continue
                 visited.add(real)
-                folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))
+                passed = {".git", "__pycache__"} | ({run_evidence.RESOLVED} if "nodes" in folders else set())
+                folders[:] = sorted(f for f in folders if f not in passed)
                 if run_evidence.NAME in names and (listed := run_evidence.read_evidence(base)) is not None:
                     runs[base] = listed
                 links += [path for f in folders if os.path.islink(path := os.path.join(base, f))]

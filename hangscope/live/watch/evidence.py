@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from hangscope.errors import Note
 from hangscope.ingest.files.run_evidence import NAME, SCHEMA
 from hangscope.live.folder import leave
 
 
-def write_evidence(folder: Path, chosen: Iterable[Path], world_size: int) -> None:
-    """List the files at or below `chosen` as they are now. Raises OSError."""
+def write_evidence(folder: Path, chosen: Iterable[Path], world_size: int, notes: Sequence[Note] = ()) -> None:
+    """List the files at or below `chosen` as they are now, and what the run noted. Raises OSError."""
     files: dict[str, tuple[int, float]] = {}
     for top in chosen:
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             info = os.lstat(path)
             if stat.S_ISREG(info.st_mode):
                 files[path.relative_to(folder).as_posix()] = (info.st_size, info.st_mtime)
-    data = {"schema": SCHEMA, "world_size": world_size or None, "files": files}
+    data = {
+        "schema": SCHEMA,
+        "world_size": world_size or None,
+        "files": files,
+        "notes": [[note.code, note.message, note.hint] for note in notes],
+    }
     leave(folder / NAME, json.dumps(data).encode())

@@ -5,17 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from hangscope.errors import Note
 from hangscope.live.folder import RunFolder, leave
 from hangscope.live.look.processes import Process
 from hangscope.live.watch.evidence import write_evidence
 from hangscope.live.watch.nodes import Nodes
-
-if TYPE_CHECKING:
-    from hangscope.report.schema.document import WarningPart
+from hangscope.rankset import ranks_phrase
 
 _SUMMARY = 4000  # bytes; Kubernetes keeps 4,096 of a termination message
 
@@ -76,13 +73,12 @@ class Reporting:
 
         chosen = (self.folder.before_the_end() if ended else []) or [self.folder.path]
         try:
-            write_evidence(self.folder.path, chosen, self.world_size)
+            notes = [*self._ranks_elsewhere(), *(Note("not_watched", text) for text in self.problems)]
+            write_evidence(self.folder.path, chosen, self.world_size, notes)
         except OSError as error:
             self.say(f"the list of the evidence cannot be written: {error.strerror or error}")
         options = {"world_size": self.world_size} if self.world_size else {}
         report = analyze_safely([self.folder.path], deadline=deadline, **options)
-        if more := [*self._ranks_elsewhere(), *self._problems()]:
-            report.document = replace(report.document, warnings=(*report.document.warnings, *more))
         self.status = report.status
         if not self.quiet:
             with suppress(OSError, ValueError):
@@ -104,30 +100,17 @@ class Reporting:
         if late:
             self.say(f"without {', '.join(sorted(late))}, which did not answer in {wait:g} s")
 
-    def _problems(self) -> list[WarningPart]:
-        from hangscope.report.schema.document import WarningPart
-
-        return [
-            WarningPart(code="not_watched", file=None, line=None, message=text, hint="")
-            for text in self.problems
-        ]
-
-    def _ranks_elsewhere(self) -> list[WarningPart]:
+    def _ranks_elsewhere(self) -> list[Note]:
         """Return what the report says of ranks whose node does not share the folder, with how to join the nodes' evidence."""
-        from hangscope.rankset import ranks_phrase
-        from hangscope.report.schema.document import WarningPart
-
         logs = self.folder.path.glob("logs/restart_*/rank_*.*")
         left = {int(rank) for path in logs if (rank := path.stem.removeprefix("rank_")).isdecimal()}
         elsewhere = set(range(self.world_size)) - self.here - left
         if not elsewhere or len(elsewhere) == self.world_size or self.nodes.others():
             return []
         return [
-            WarningPart(
-                code="ranks_elsewhere",
-                file=None,
-                line=None,
-                message=f"{ranks_phrase(elsewhere)} of {self.world_size} left nothing on this node",
+            Note(
+                "ranks_elsewhere",
+                f"{ranks_phrase(elsewhere)} of {self.world_size} left nothing on this node",
                 hint=f"on each node `hangscope pack {self.folder.path} -o NODE.hangpack`, then `hangscope analyze *.hangpack`;"
                 " next time give all nodes one --dir on a shared disk",
             )

@@ -1,4 +1,4 @@
-"""Stalls that resolved themselves: each leaves a line in `stalls.txt`, with how long it took and where each rank was."""
+"""Stalls that resolved themselves: each leaves a line in `stalls.txt`, and the captures that were taken of it in `stalls/N/`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from hangscope.live.folder import RunFolder
 from hangscope.live.watch.progress import SHORT, Look
 from hangscope.rankset import ranks_phrase
 
-_WORTH = 30.0  # s: shorter ones are recorded only if somebody looked
+_WORTH = 30.0  # s: shorter ones are recorded only if they were captured
+_KEPT = 5  # stalls whose captures are kept, the last ones
 
 
 class Stalls:
     """What the job did before it went on."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / "stalls.txt"
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
         self._still = 0.0
         self._reported = False
         self._ranks: set[int] = set()
@@ -35,21 +38,31 @@ class Stalls:
             self._where = {rank.rank: rank.at for rank in look.ranks if rank.at}
 
     def ended_by_look(self, before: Look, captures: Sequence[Path]) -> None:
-        """Record a stall that ended while the job was looked at, and remove what was captured: it is of no one moment."""
+        """Record a stall that ended while the job was captured; `analyze` does not take its captures for evidence of another."""
         self._where = {rank.rank: rank.at for rank in before.ranks if rank.at}
-        self._write(self._still)
+        self._write(self._still, self._keep(captures))
         self._still = 0.0
-        for folder in captures:
-            shutil.rmtree(folder, ignore_errors=True)
 
-    def _write(self, seconds: float) -> None:
+    def _keep(self, captures: Sequence[Path]) -> str:
+        """Move captures aside, and return a clause that says where to."""
+        numbers = sorted(int(p.name) for p in self._folder.stalls.glob("*") if p.name.isdecimal())
+        target = self._folder.stalls / str(numbers[-1] + 1 if numbers else 1)
+        for capture in captures:
+            with suppress(OSError):
+                target.mkdir(mode=0o700, parents=True, exist_ok=True)
+                capture.rename(target / capture.name)
+        for number in numbers[: 1 - _KEPT]:
+            shutil.rmtree(self._folder.stalls / str(number), ignore_errors=True)
+        return f" (captured in {target.relative_to(self._folder.path)})" if target.exists() else ""
+
+    def _write(self, seconds: float, captured: str = "") -> None:
         ranks = defaultdict(list)
         for rank, place in self._where.items():
             ranks[place].append(rank)
         where = "; ".join(
             f"{ranks_phrase(sorted(found))} at {place}" for place, found in sorted(ranks.items())
         )
-        with open(self._file, "a") as file:
+        with suppress(OSError), open(self._folder.path / "stalls.txt", "a") as file:
             file.write(
-                f"{time.strftime('%F %T')} no progress for {seconds:.0f} s, then it went on: {where or 'no stacks'}\n"
+                f"{time.strftime('%F %T')} no progress for {seconds:.0f} s, then it went on: {where or 'no stacks'}{captured}\n"
             )

@@ -53,6 +53,7 @@ def test_the_folder_of_a_run_gives_its_verdict_again(tmp_path: Path) -> None:
     (tmp_path / "launcher").mkdir()
     reporting = Reporting(folder, Nodes(tmp_path), None, quiet=True)
     reporting.world_size = 4
+    reporting.problem("rank 3 did not start here")
     reporting.report(60.0, wait=0.0, hurry=lambda: True, ended=True)
     (tmp_path / "launcher" / "node.err").write_text(
         "slurmstepd: error: *** STEP 7.0 ON gpu01 CANCELLED AT 2026-11-23T10:00:00 ***\n"
@@ -65,3 +66,5 @@ def test_the_folder_of_a_run_gives_its_verdict_again(tmp_path: Path) -> None:
     first = json.loads(folder.json_report.read_text())
     again = json.loads(analyze(tmp_path).to_json())
     assert first["verdict"] is not None and again["verdict"] == first["verdict"]
+    assert "rank 3 did not start here" in [warning["message"] for warning in first["warnings"]]
+    assert again["warnings"] == first["warnings"]

@@ -1,0 +1,64 @@
+"""How a job ends: a hung one that the user wants killed, and ranks that outlive their launcher."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from hangscope.live.look.processes import send
+from hangscope.rankset import ranks_phrase
+
+if TYPE_CHECKING:
+    from hangscope.live.watch.watcher import Watcher
+
+_GRACE = 60.0  # s that a hung job has to end after SIGTERM; torchrun gives its ranks 30
+
+
+class Ending:
+    """The end of one job. `begun` says that somebody is ending it; `unheard` is a signal that only the launcher got."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self.begun = False
+        self.unheard: int | None = None
+
+    def of_hung_job(self) -> None:
+        """End the job, if the report says that it hangs and no rank computes."""
+        reporting, link, job = self._watcher.reporting, self._watcher.link, self._watcher.job
+        if computing := self._watcher.captures.busy:
+            ranks = ranks_phrase(job.ranks_of(computing))
+            return reporting.say(f"not ended: {ranks} may yet make progress (computing)")
+        if reporting.status != "hang":
+            return reporting.say(f"not ended: the report says {reporting.status}")
+        self.begun = reporting.settled = True  # what follows is our own doing
+        link.send(send=signal.SIGTERM)
+        self._wait(_GRACE)
+        if not self._watcher.is_over:
+            link.send(send=signal.SIGKILL)
+            self._wait(5.0)
+        for process in job.left():
+            send(process, signal.SIGKILL)
+
+    def _wait(self, patience: float) -> None:
+        deadline = time.monotonic() + patience
+        while not self._watcher.is_over and time.monotonic() < deadline:
+            self._watcher.hear()
+
+    def of_ranks_left(self) -> None:
+        """Wait until the ranks have ended whose launcher was ended first, as long as they need: they may be saving.
+
+        The scheduler decides how long that is, or the user, with a second signal. A launcher that a signal killed, such as a
+        shell, cannot have passed it on; then the ranks get it from here.
+        """
+        job, link = self._watcher.job, self._watcher.link
+        left = job.left()
+        if self.unheard is not None and self._watcher.ended == -self.unheard:
+            for process in left:
+                send(process, self.unheard)
+        if left:
+            ranks = ranks_phrase(sorted({p.rank for p in left if p.rank is not None}))
+            self._watcher.reporting.say(f"the launcher has ended; waiting for {ranks} (again: at once)")
+        while job.left() and not self._watcher.is_hurried():
+            link.send(wait=10)
+            time.sleep(0.2)

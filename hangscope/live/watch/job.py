@@ -1,0 +1,89 @@
+"""The processes of the command on this node: which there are, which are ranks, and how far they have come."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from hangscope.live.agent.hangscope_agent import proc
+from hangscope.live.folder import RunFolder
+from hangscope.live.look.processes import Process, cpu_seconds, job_of, of_run
+from hangscope.live.look.status import StatusReader
+from hangscope.live.watch.nodes import Nodes
+from hangscope.live.watch.progress import Look, written
+from hangscope.live.watch.reporting import Reporting
+from hangscope.live.watch.streams import Streams
+from hangscope.rankset import ranks_phrase
+
+_SEARCH = 5.0  # s between two searches for its processes, once it has started
+_START = 30.0  # s in which they are searched for more often
+_AGENTS = 15.0  # s after which a Python rank without an agent has none
+
+
+class Job:
+    """The command of one run and all processes below it."""
+
+    def __init__(self, folder: RunFolder, nodes: Nodes, reporting: Reporting, run: int) -> None:
+        self._folder, self._nodes, self._reporting = folder, nodes, reporting
+        self._statuses = StatusReader()
+        self._searched = -_SEARCH
+        self._agentless: set[int] = set()  # ranks' processes that had no agent at the last search
+        self.streams = Streams(run)
+        self.processes: list[Process] = []
+        self.pid = 0
+        self.since = time.monotonic()
+
+    @property
+    def age(self) -> float:
+        """Return the seconds since its start."""
+        return time.monotonic() - self.since
+
+    def search(self, *, now: bool = False) -> None:
+        """Search for its processes, if it is time for that, or `now`."""
+        gap = _SEARCH if self.age >= _START else 1.0
+        if self.pid and (now or time.monotonic() - self._searched >= gap):
+            self._searched = time.monotonic()
+            self.processes = job_of([self.pid])
+            self._reporting.saw(self.processes)
+            self._check_agents()
+
+    def _check_agents(self) -> None:
+        """Report ranks without an agent: Python was told to ignore the environment, or the launcher dropped it."""
+        without = {
+            p.pid: p.rank
+            for p in self.processes
+            if p.rank is not None
+            and p.is_rank
+            and "python" in os.path.basename(p.command[0])
+            and not proc.anonymous(p.pid, proc.STATUS_NAME)
+        }
+        before, self._agentless = self._agentless, set(without)
+        started = self.age >= _AGENTS
+        if ranks := sorted({rank for pid, rank in without.items() if pid in before and started}):
+            self._reporting.problem(
+                f"no agent in {ranks_phrase(ranks)} (python -I or -E, or a launcher that drops PYTHONPATH):"
+                " watched by what is written; stacks need py-spy"
+            )
+
+    def look(self) -> Look:
+        """Return how far its ranks have come now."""
+        found = [(p, self._statuses.read(p.pid)) for p in self.processes if p.worker_of is None]
+        ranks = [status for _, status in found if status is not None]
+        silent = [p for p, status in found if status is None and p.is_rank]
+        return Look(
+            time.monotonic(),
+            ranks,
+            self.streams.bytes,
+            {pid: cpu_seconds(pid) for pid in (*(r.pid for r in ranks), *(p.pid for p in silent))},
+            self._nodes.works_elsewhere(),
+            {p.pid: written(p.pid) for p in silent},
+            bool(found) and any(p.is_rank or p.is_launcher for p in self.processes),
+        )
+
+    def ranks_of(self, pids: set[int]) -> list[int]:
+        """Return the ranks of some processes."""
+        return sorted({p.rank for p in self.processes if p.pid in pids and p.rank is not None})
+
+    def left(self) -> list[Process]:
+        """Return the ranks of this run that are still there, whoever their parent is."""
+        return [p for p in of_run(str(self._folder.path), self._nodes.name) if p.is_rank]
