@@ -8,7 +8,7 @@ from hangscope.causes.mismatch import ROOTED, describe
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Extra
 from hangscope.incident import CallKind, Event, Stack, State
-from hangscope.ingest.job_logs.held import Held
+from hangscope.ingest.job_logs.held import Computing, Held
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
 
@@ -93,7 +93,9 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         evidence += [case.stands(rank)] if rank in frames else []
         evidence += [case.stands(rank, worker) for worker in _at_work_below(case, rank)]
         evidence += [
-            e for kind in (Held, DumpObserved, HeartbeatTimeout) for e in statements.of(rank, kind)[:1]
+            e
+            for kind in (Held, Computing, DumpObserved, HeartbeatTimeout)
+            for e in statements.of(rank, kind)[:1]
         ]
     frame = next(filter(None, frames.values()), None)
     whose, one = who(culprits), len(culprits) == 1
@@ -103,15 +105,22 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     if any(e.by == "stop" for r in culprits for e in statements.of(r, Held)):
         look = f"{whose} {'was' if one else 'were'} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
     recorded = len(seen) == len(culprits) and calls_stay_open(case) is not False
+    computing = {r for r in culprits if statements.of(r, Computing)}
+    what = "never entered"
+    if computing == set(culprits):
+        what = f"{'is' if one else 'are'} computing and {'has' if one else 'have'} not entered"
     return answer(
         "stuck_rank",
         culprits,
-        f"{whose} never entered {_awaited(case)}",
+        f"{whose} {what} {_awaited(case)}",
         look,
         "Move work that one rank does alone out of the step, or give that group a longer timeout and say why.",
-        strength=2 if frame is not None or recorded else 1,
+        strength=2 if (frame is not None or recorded) and not computing else 1,
         evidence=evidence,
         frame=frame,
+        rivals=[("slow_rank", "a rank that computes may still arrive: capture it again")]
+        if computing
+        else [],
     )
 
 

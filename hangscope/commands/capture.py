@@ -15,6 +15,7 @@ from hangscope.frames import Stack
 
 if TYPE_CHECKING:
     from hangscope.live.folder import RunFolder
+    from hangscope.live.look.activity import Activity
     from hangscope.live.look.capture import Taken
     from hangscope.live.look.processes import Process
     from hangscope.live.look.user import User
@@ -48,16 +49,18 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
     found = _processes(pids, job)
     open_program()
     shown, folder = _folder(found, pids, job, directory)
-    for number in range(2):
-        if number:
-            time.sleep(look.GAP)
+
+    def take(before: Activity | None) -> Taken:
         try:
-            taken = look.capture(folder, found, everywhere=bool(job))
+            return look.capture(folder, found, everywhere=bool(job), before=before)
         except OSError as error:
             raise UsageError(
                 f"{shown} cannot be written: {error.strerror or error}", "choose another --dir"
             ) from None
-    _say(taken, shown, quiet)
+
+    first = take(None)
+    time.sleep(look.GAP)
+    _say(take(first.activity), shown, quiet)
 
 
 def _processes(pids: tuple[int, ...], job: str | None) -> list[Process]:

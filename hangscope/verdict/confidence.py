@@ -19,6 +19,7 @@ from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence
+from hangscope.ingest.evidence.stack_owners import OF_NO_RANK
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.rankset import agree, ranks_phrase
@@ -101,8 +102,10 @@ def missing_inputs(case: Case) -> list[Collect]:
         )
         result.append(Collect(everybody, "dump", f"{why}: take them again a minute later"))
     if not case.statements.whereabouts:
-        how = "py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later"
-        result.append(Collect(everybody, "stack", f"no stacks: {how}"))
+        text = "no stacks: py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later"
+        if any(note.code == OF_NO_RANK for note in case.incident.notes):
+            text = "the stacks do not say which ranks they are of: `=== rank 3 ===` above each, or in stack_rank_3.txt"
+        result.append(Collect(everybody, "stack", text))
     logged = any(r.events or set(r.files) - {r.dump_file} for r in records)
     if not logged and not case.statements.kinds:
         result.append(

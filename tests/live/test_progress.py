@@ -12,6 +12,8 @@ import pytest
 
 from hangscope.ingest.files.sources import find_files
 from hangscope.live.folder import RunFolder
+from hangscope.live.look.activity import Work
+from hangscope.live.look.processes import Process
 from hangscope.live.look.status import Status
 from hangscope.live.watch.link import Link
 from hangscope.live.watch.nodes import Nodes
@@ -219,16 +221,24 @@ def test_captures_of_a_stall_that_resolves_itself_are_kept_and_are_no_evidence_o
 
 
 @pytest.mark.parametrize(
-    ("status", "computing", "sent"),
-    [("hang", set(), {"send": signal.SIGTERM}), ("no_hang", set(), None), ("hang", {7}, None)],
+    ("status", "rank", "moved", "is_ended"),
+    [
+        ("hang", None, None, True),
+        ("no_hang", None, None, False),
+        ("hang", 0, True, False),
+        ("hang", 0, False, True),  # it waits for rank 1, and spins
+        ("hang", 1, False, False),
+    ],
 )
 def test_a_job_is_ended_only_if_its_report_says_hang_and_no_rank_computes(
-    tmp_path: Path, status: str, computing: set[int], sent: dict[str, int] | None
+    tmp_path: Path, status: str, rank: int | None, moved: bool | None, is_ended: bool
 ) -> None:
     ours, theirs = Link.pair()
     folder = RunFolder(tmp_path / "left").make()
     watcher = Watcher(theirs, Options(on_hang="kill", quiet=True), folder, os.getpid())
-    watcher.reporting.status, watcher.captures.busy = status, computing
+    watcher.reporting.status, watcher.reporting.culprits = status, frozenset({1})
+    watcher.job.processes = [Process(7 + r, r, None, 2, ("python",)) for r in range(2)]
+    watcher.captures.work = {} if rank is None else {7 + rank: Work(0.9, moved)}
     ours.send(ended=1)
     watcher.ending.of_hung_job()
-    assert ours.receive() == sent
+    assert ours.receive() == ({"send": signal.SIGTERM} if is_ended else None)

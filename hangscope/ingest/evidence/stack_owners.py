@@ -6,17 +6,22 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from hangscope.errors import Note
+from hangscope.frames import Stack
 from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.workers.log_reading import only_writer
 from hangscope.ingest.workers.reading import Reading, Thread
 from hangscope.regex import regex
 
+OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known
+_SHOWN = 8  # places of processes of no known rank
 _NUMBER = regex(r"\d{1,7}")
 _NO_IDS: Mapping[str, int | None] = {}
 
 
-def owners(reading: Reading, mapping: LocalRanks, rank: int | None) -> tuple[dict[int, list[Thread]], int]:
-    """Return (threads by rank, number of processes of no known rank).
+def owners(
+    reading: Reading, mapping: LocalRanks, rank: int | None
+) -> tuple[dict[int, list[Thread]], list[list[Thread]]]:
+    """Return (threads by rank, threads of each process of no known rank).
 
     A process id that logs know decides; then what is known of the file, its name's `rank` or its only writer, which is
     that of the first process: others in the file are its children.
@@ -36,7 +41,7 @@ def owners(reading: Reading, mapping: LocalRanks, rank: int | None) -> tuple[dic
         rank = only_writer(reading.log)
     if rank is not None and rank not in placed and missed and missed[0][0] == 0:
         placed[rank] = missed.pop(0)[1]
-    return placed, len(missed)
+    return placed, [threads for _, threads in missed]
 
 
 def numbered(
@@ -65,12 +70,25 @@ def numbered(
     return counted
 
 
-def unplaced(file: str, placed: int, missed: int) -> list[Note]:
-    """Return the note on processes of no known rank, if there are any."""
+def unplaced(file: str, placed: int, missed: list[list[Thread]]) -> list[Note]:
+    """Return the note on processes of no known rank, if there are any, with where they are."""
     if not missed:
         return []
+    main = [thread.stack for threads in missed for thread in threads if _is_of_a_script(thread)]
+    places = list(dict.fromkeys(map(_place, main)))
+    where = f": they are at {'; '.join(places[:_SHOWN])}" if places else ""
     if not placed:
-        what = "its name does not say which rank's stacks it holds, so it was set aside"
-        return [Note("rank_unknown", what, file, hint="name it like stack_rank_3.txt")]
-    what = f"{missed} of the {placed + missed} processes in it are of no known rank, so their stacks were set aside"
+        what = f"neither its name nor its text says which rank's stacks it holds, so it was set aside{where}"
+        hint = "name it like stack_rank_3.txt, or write `=== rank 3 ===` above the stacks of each rank"
+        return [Note(OF_NO_RANK, what, file, hint=hint)]
+    what = f"{len(missed)} of the {placed + len(missed)} processes in it are of no known rank, so their stacks were set aside{where}"
     return [Note("rank_unknown", what, file, hint="logs that name their process ids place them")]
+
+
+def _is_of_a_script(thread: Thread) -> bool:
+    return bool(thread.stack) and thread.stack[-1].name == "<module>"
+
+
+def _place(stack: Stack) -> str:
+    inner, outer = stack[0], stack[-1]
+    return f"{inner}" + (f" (from {outer})" if inner != outer else "")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import Exit, ExitOk
 from hangscope.ingest.job_logs.faults import OomHost, Xid
-from hangscope.ingest.job_logs.held import Held
+from hangscope.ingest.job_logs.held import Computing, Held
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.messages import Message
 from hangscope.ingest.nccl.init import NcclInit
@@ -29,7 +29,7 @@ def with_victims(events: Sequence[Event]) -> list[Event]:
         pid = None
         if isinstance(event, Xid) and event.rank is None and event.victim_pid not in ranks:
             event = replace(event, rank=by_bus.get((event.host, _bus(event.device))))
-        if event.rank is None and isinstance(event, (Xid, OomHost, Held, Message)):
+        if event.rank is None and isinstance(event, (Xid, OomHost, Held, Computing, Message)):
             pid = event.victim_pid
         elif (
             event.rank is None and event.local_rank is None and isinstance(event, (Exit, ExitOk, WorkerDied))

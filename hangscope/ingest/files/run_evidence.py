@@ -72,13 +72,14 @@ def read_evidence(folder: str) -> RunEvidence | None:
         return RunEvidence(
             {path: (_size(size), float(written)) for path, (size, written) in data["files"].items()},
             world if isinstance(world, int) and 0 < world <= _RANKS else None,
-            tuple(
-                Note(*(str(word)[:_LONGEST] for word in (code, text)), hint=str(hint)[:_LONGEST])
-                for code, text, hint in data.get("notes", [])[:_MOST_NOTES]
-            ),
+            tuple(_note(*words) for words in data.get("notes", [])[:_MOST_NOTES]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _note(code: Any, text: Any, hint: Any) -> Note:
+    return Note(str(code)[:_LONGEST], str(text)[:_LONGEST], hint=str(hint)[:_LONGEST])
 
 
 def _size(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""What holds a process up by its own word or the kernel's: a debugger's prompt, and a task that does not wake.
+"""What a process that makes no progress does: it is held by a debugger, a signal or the kernel, or it computes.
 
     > /workspace/train/loss.py(66)forward()
     -> scale = scale / scale.sum()
@@ -7,9 +7,10 @@
     [881320.40] INFO: task python:9914 blocked for more than 120 seconds.
 
     process 9914 is stopped
+    process 9914 is computing: 98% of a processor, in Python code
 
 (CPython Lib/pdb.py, IPython's debugger; Linux kernel/hung_task.c, which looks at tasks in uninterruptible sleep;
-hangscope/live/look/kernel.py, one file for each rank.)
+hangscope/live/look/kernel.py and activity.py, one file for each rank.)
 """
 
 from __future__ import annotations
@@ -30,4 +31,18 @@ class Held(Event, same_by=("by", "victim_pid")):
         says(r"\btask \S{1,64}:(?P<victim_pid>\d{1,9}) blocked for more than \d{1,9} seconds", by="kernel"),
         says(r"^process (?P<victim_pid>\d{1,9}) is stopped$", by="stop"),
         says(r"^process (?P<victim_pid>\d{1,9}) is traced$", by="debugger"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computing(Event, same_by=("victim_pid",)):
+    """A rank used a processor between two captures. `share` is in percent; where is `in Python code`, or `in one place`, which may be a wait that spins."""
+
+    victim_pid: int
+    share: int
+    where: str | None = None
+    forms = (
+        says(
+            r"^process (?P<victim_pid>\d{1,9}) is computing: (?P<share>\d{1,3})% of a processor(?:, (?P<where>in Python code|in one place))?$"
+        ),
     )

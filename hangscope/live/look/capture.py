@@ -17,6 +17,7 @@ from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.folder import RunFolder, leave
 from hangscope.live.look import kernel
+from hangscope.live.look.activity import Activity, activity_of, leave_activity
 from hangscope.live.look.debug_server import ask_debug_server
 from hangscope.live.look.pipe import ask_pipe
 from hangscope.live.look.processes import Process
@@ -40,6 +41,7 @@ class Taken:
     folder: Path
     number: int
     own: bool
+    activity: Activity
     stacks: dict[int, str] = field(default_factory=dict)
     recorders: set[int] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
@@ -52,12 +54,14 @@ def capture(
     number: int | None = None,
     everywhere: bool = False,
     hurry: Callable[[], bool] = lambda: False,
+    before: Activity | None = None,
 ) -> Taken:
     """Take one capture of these processes, and of the ranks of other nodes that see the folder's trigger.
 
     `number` is that of a capture which another node has asked for; without it, this one asks: `everywhere` says that
-    other nodes are known to be there. `hurry` ends all waiting.
+    other nodes are known to be there. `hurry` ends all waiting; `before` is the activity of the capture before.
     """
+    activity = activity_of(processes)
     asked = folder.captures() + 1 if number is None else number
     target = folder.capture(asked)
     own = number is None
@@ -65,7 +69,9 @@ def capture(
         target.mkdir()
     except FileExistsError:
         own = False
-    taken = Taken(target, asked, own)
+    taken = Taken(target, asked, own, activity)
+    if before is not None:
+        leave_activity(target, processes, before, activity)
     foreign = {p.rank for p in processes if p.is_rank and p.rank is not None and not p.is_ours}
     processes = [process for process in processes if process.is_ours]
     ranks = [process for process in processes if process.is_rank]

@@ -17,7 +17,7 @@ class Status:
 
     `by_calls` says that its calls tell of its progress, or will, as soon as it makes some; else what it prints does.
     `changes` counts how often its frontier was seen to have moved, `printed` bytes that it printed outside of imports, `moves` how often its main thread was
-    seen at another place; `work` is the long work it is known to be in (import, compile, save), `at` the user's line; `saves`
+    seen at another place or running Python code; `work` is the long work it is known to be in (import, compile, save), `at` the user's line; `saves`
     says that the program handles SIGTERM itself.
     """
 

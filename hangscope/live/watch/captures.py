@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from hangscope.live.folder import RunFolder
+from hangscope.live.look.activity import Activity, Work
 from hangscope.live.look.capture import GAP, Taken, capture
 from hangscope.live.look.processes import Process
 from hangscope.live.watch.job import Job
-from hangscope.live.watch.progress import Patience, busy, mark_of
+from hangscope.live.watch.progress import Patience, mark_of
 from hangscope.live.watch.reporting import Reporting
 from hangscope.live.watch.stalls import Stalls
 
@@ -28,8 +29,9 @@ class Captures:
         self._folder, self._job, self._patience = folder, job, patience
         self._reporting, self._hurry = reporting, hurry
         self._answered = folder.captures()
+        self._activity: Activity | None = None  # at the last capture
         self.stalls = Stalls(folder)
-        self.busy: set[int] = set()  # processes of ranks that computed between the last two captures
+        self.work: dict[int, Work] = {}  # of the ranks' processes that computed between the last two captures
 
     def twice(self, over: Callable[[], bool], ending: bool) -> bool:
         """Take two captures, and return whether the job made no progress meanwhile.
@@ -53,7 +55,7 @@ class Captures:
         if {rank.pid for rank in before.ranks} - {rank.pid for rank in after.ranks} and ending:
             return True  # it took longer than a signal waits: the job is ending
         if mark_of(after) == mark_of(before) and self._patience.stands_still(time.monotonic()):
-            self.busy = busy(before, after)
+            self.work = after.activity.since(before.activity)
             return True
         self.stalls.ended_by_look(before, own)
         return False
@@ -63,10 +65,19 @@ class Captures:
     ) -> Taken | None:
         """Take one capture; a disk that is full or gone costs the capture, and never the job."""
         try:
-            return capture(self._folder, processes, number=number, everywhere=everywhere, hurry=self._hurry)
+            taken = capture(
+                self._folder,
+                processes,
+                number=number,
+                everywhere=everywhere,
+                hurry=self._hurry,
+                before=self._activity,
+            )
         except OSError as error:
             self._reporting.problem(f"no capture: {error.filename}: {error.strerror or error}")
-        return None
+            return None
+        self._activity = taken.activity
+        return taken
 
     def of_other_nodes(self) -> None:
         """Ask the ranks of other nodes, which may still wait for ours."""

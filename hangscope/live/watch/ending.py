@@ -24,11 +24,13 @@ class Ending:
         self.unheard: int | None = None
 
     def of_hung_job(self) -> None:
-        """End the job, if the report says that it hangs and no rank computes."""
+        """End the job, if the report says that it hangs and no rank computes; ranks that wait for others may spin."""
         reporting, link, job = self._watcher.reporting, self._watcher.link, self._watcher.job
-        if computing := self._watcher.captures.busy:
-            ranks = ranks_phrase(job.ranks_of(computing))
-            return reporting.say(f"not ended: {ranks} may yet make progress (computing)")
+        work = self._watcher.captures.work
+        culprits = {p.pid for p in job.processes if p.rank in reporting.culprits}
+        computing = {pid for pid, does in work.items() if does.moved is not False or pid in culprits}
+        if ranks := job.ranks_of(computing):
+            return reporting.say(f"not ended: {ranks_phrase(ranks)} may yet make progress (computing)")
         if reporting.status != "hang":
             return reporting.say(f"not ended: the report says {reporting.status}")
         self.begun = reporting.settled = True  # what follows is our own doing

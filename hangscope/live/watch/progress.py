@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from hangscope.dataclass import dataclass
+from hangscope.live.look.activity import Activity
 from hangscope.live.look.status import Status
 
 OWN_TIME = 1.5
 SHORT = 5.0  # s: less than that is a step
 START = 30.0  # s in which a job may show nothing at all, and its ranks may start
 WORK = 4.0
-_BUSY = 0.2  # of a processor, for a rank whose main thread moves to be at work
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,11 @@ class Look:
     elsewhere: int = 0
     silent: dict[int, int] = field(default_factory=dict)
     distributed: bool = True
+
+    @property
+    def activity(self) -> Activity:
+        """Return what main threads have done so far."""
+        return Activity(self.time, self.cpu, {status.pid: status.moves for status in self.ranks})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +136,8 @@ def busy(before: Look, now: Look) -> set[int]:
 
     The main thread used the processor and, as far as that is known, moved: it did not spin in a wait.
     """
-    moves = {status.pid: status.moves for status in before.ranks}
-    elapsed = max(1e-3, now.time - before.time)
-    ran = {pid for pid, used in now.cpu.items() if (used - before.cpu.get(pid, used)) / elapsed >= _BUSY}
-    return ran - {status.pid for status in now.ranks if status.moves <= moves.get(status.pid, status.moves)}
+    work = now.activity.since(before.activity)
+    return {pid for pid, does in work.items() if does.moved is not False}
 
 
 def written(pid: int) -> int:

@@ -27,6 +27,7 @@ class Reporting:
         self.missing: list[str] = []
         self.problems: list[str] = []  # what could not be watched
         self.status = ""  # of the last report
+        self.culprits: frozenset[int] = frozenset()
         self.settled = False  # a report names what froze: the ending that follows is no news
 
     def say(self, text: str) -> None:
@@ -80,6 +81,7 @@ class Reporting:
         options = {"world_size": self.world_size} if self.world_size else {}
         report = analyze_safely([self.folder.path], deadline=deadline, **options)
         self.status = report.status
+        self.culprits = frozenset(report.verdict.culprit_ranks if report.verdict is not None else ())
         if not self.quiet:
             with suppress(OSError, ValueError):
                 print(report.to_text(), file=sys.stderr, end="", flush=True)
@@ -91,9 +93,7 @@ class Reporting:
         except OSError as error:
             self.say(f"the report cannot be written: {error.strerror or error}")
             return
-        self.settled = (
-            report.status == "hang" and report.verdict is not None and bool(report.verdict.culprit_ranks)
-        )
+        self.settled = report.status == "hang" and bool(self.culprits)
         self.say(f"Wrote {self.folder.report}")
         for text in self.missing:
             self.say(f"not to be had: {text}")

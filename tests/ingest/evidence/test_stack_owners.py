@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from hangscope.ingest.evidence.stack_owners import numbered
@@ -61,3 +62,20 @@ def test_numbers_of_the_same_processes_at_another_time_count_once() -> None:
     same = {file: 70 + int(file[-5]) for file in files}
     assert numbered(_unknown(*files), same) == {file: int(file[-5]) for file in files}
     assert numbered(_unknown(*files), {**same, files[0]: 90}) == {}
+
+
+def test_stacks_of_no_known_rank_are_shown_and_said_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "pasted").write_text(
+        "".join(
+            f'Process {pid}: python train.py\n\nThread {pid} (idle): "MainThread"\n'
+            f"    {inner}\n    <module> (train.py:{line})\n"
+            for pid, inner, line in ((71, "load (data.py:6)", 10), (72, "all_reduce (c10d.py:3252)", 12))
+        )
+    )
+    report = analyze(tmp_path)
+    (note,) = report.warnings
+    assert "data.py:6 in load (from train.py:10 in <module>); c10d.py:3252 in all_reduce (from" in str(note)
+    assert report.verdict is None or report.verdict.culprit_ranks == ()
+    collect = json.loads(report.to_json())["missing"]
+    assert any("=== rank 3 ===" in text for text in collect)
+    assert not any("no stacks" in text for text in collect)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+from tests.conftest import FIXTURES, analyze
 from tests.text_lines import short, status, timeout, told
 
 PROMPT = ["> /workspace/train/loss.py(66)forward()", "-> scale = scale / scale.sum()", "(Pdb) "]
@@ -51,3 +53,18 @@ def test_a_capture_that_finds_a_rank_stopped_says_so(tmp_path: Path) -> None:
     report = told(tmp_path / "job", _waits(0, 2))
     assert short(report)[:2] == ("stuck_rank", (1,))
     assert report.verdict is not None and "kill -CONT" in report.verdict.advice[0]
+
+
+def test_a_rank_that_computes_may_yet_arrive(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    shutil.copytree(FIXTURES / "stuck_lock" / "dumps", job)
+    before = analyze(job).verdict
+    text = "process 9914 is computing: 98% of a processor, in Python code\n"
+    (job / "activity_rank_1.txt").write_text(text)
+    report = analyze(job)
+    after = report.verdict
+    assert before is not None and after is not None
+    assert (before.culprit_ranks, before.confidence) == ((1,), "high")
+    assert (after.culprit_ranks, after.confidence) == ((1,), "medium")
+    assert any(other.cause == "slow_rank" for other in after.alternatives)
+    assert str(report.document.headline).startswith("Rank 1 is computing and has not entered")

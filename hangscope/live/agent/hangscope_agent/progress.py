@@ -11,7 +11,7 @@ from .identity import Identity
 from .output import Output
 from .proc import STATUS_NAME
 from .recorders import calls_are_recorded, calls_were_made, frontier, initialized, recorders, will_join
-from .work import where_is_main_thread
+from .work import python_runs, where_is_main_thread
 
 STATUS_SIZE = 800  # bytes
 
@@ -42,7 +42,7 @@ class Progress:
         """Take note of how far the process has come and put it where the watcher finds it; return whether it went on."""
         known = initialized()
         place, work, at = where_is_main_thread()
-        if place != self._place:
+        if place != self._place or python_runs():
             self._place = place
             self._moves += 1
         tokens = [frontier(dump) for _, dump in recorders()] if known else []

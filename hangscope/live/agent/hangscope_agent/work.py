@@ -1,8 +1,9 @@
-"""Where the main thread is, and which work that takes its time it is known to be in."""
+"""Where the main thread is, which work that takes its time it is known to be in, and whether it runs Python code."""
 
 import os
 import sys
 import threading
+import time
 from typing import Tuple
 
 #: Parts of files that are on the stack during that work alone: what was compiled runs below `torch/_dynamo/eval_frame.py`.
@@ -17,6 +18,7 @@ WORK = (
     ("safetensors/", "save"),
     ("<frozen importlib._bootstrap", "import"),
 )
+_NAP = 0.0005  # s: long enough for the other thread to take the interpreter
 WAITING = "torch/distributed/distributed_c10d.py"  # above such work it waits for a rank that does it
 
 
@@ -43,3 +45,16 @@ def where_is_main_thread() -> Tuple[int, str, str]:
                 work = kind
         frame, depth = frame.f_back, depth + 1
     return place, "" if waits else work, at
+
+
+def python_runs() -> bool:
+    """Return whether another thread runs Python code: it gives the interpreter back after the switch interval only.
+
+    A thread that waits or spins in C code has given it up before.
+    """
+    for _ in range(3):
+        began = time.perf_counter()
+        time.sleep(_NAP)
+        if time.perf_counter() - began - _NAP < 0.8 * sys.getswitchinterval():
+            return False
+    return True
