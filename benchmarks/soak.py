@@ -3,7 +3,7 @@
     python benchmarks/soak.py [--jobs 200] [--seed 1] [--results FILE [--seconds 1800]]
 
 Each job has one of five launchers (a bash script, plain Python; torchrun, mp.spawn and mpirun with two gloo ranks), prints its
-steps, saves a checkpoint and ends with 0 or 3. Each runs alone first, then under `hangscope run`; at a random moment its watcher is killed, or the
+steps, saves a checkpoint and ends with 0 or 3. Each kind of job runs alone once, then all under `hangscope run`; at a random moment its watcher is killed, or the
 folder is removed, filled, made read-only or slow. Compared are the exit code, what was printed and the checkpoint; afterwards no
 process of it may be left. Filling, read-only and slow disks need root (a tmpfs of its own, a preloaded library needs gcc).
 Prints a Markdown table; `| python docs/refresh.py soak` puts it into docs/live-safety.md. With `--results` each finished job is
@@ -28,8 +28,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from soak_faults import FAULTS, Disk
+
 ROOT = Path(__file__).resolve().parents[1]
 SHIM = ROOT / "tests" / "live" / "scripts" / "failing_folder.c"
+_LONGEST = 180.0  # s for a job to end
 STEPS, STEP = 12, 0.15  # steps of a job, s of a step
 
 TRAIN = f"""
@@ -75,48 +78,16 @@ LAUNCHERS: dict[str, Callable[[int], list[str]]] = {
 }
 
 
-@dataclass
-class Disk:
-    """Where the folder of a run is: a tmpfs of its own if that can be had, which can then be filled and made read-only."""
-
-    path: Path
-    is_own: bool
-    shim: Path | None
-
-    def kill(self, pid: int) -> None:
-        """Kill the watcher, as soon as there is one."""
-        deadline = time.monotonic() + 10.0
-        while time.monotonic() < deadline:
-            with suppress(OSError):
-                for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                    if b"live.watch" in Path(f"/proc/{child}/cmdline").read_bytes():
-                        return os.kill(int(child), signal.SIGKILL)
-            time.sleep(0.02)
-
-    def remove(self, _: int) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.path / "left", ignore_errors=True)
-
-    def fill(self, _: int) -> None:
-        """Fill the disk."""
-        with suppress(OSError), open(self.path / "filler", "wb") as file:
-            file.write(bytes(4 << 20))
-
-    def fail(self, _: int) -> None:
-        """From now on every write is an error, or takes a second; as the environment of the job says."""
-        (self.path.parent / "now").touch()
+#: How a job ended: its exit code (124: not at all), the lines that it printed in order of text, and its checkpoints.
+End = tuple[int, list[bytes], list[str]]
 
 
-#: What happens; and the errno, or the delay, that the disk then has.
-FAULTS: dict[str, tuple[Callable[[Disk, int], None] | None, dict[str, str]]] = {
-    "none": (None, {}),
-    "watcher killed": (Disk.kill, {}),
-    "folder removed": (Disk.remove, {}),
-    "disk full": (Disk.fill, {}),
-    "read-only": (Disk.fail, {"FAIL_ERRNO": "30"}),
-    "input/output error": (Disk.fail, {"FAIL_ERRNO": "5"}),
-    "slow disk": (Disk.fail, {"FAIL_SLOW": "1"}),
-}
+@dataclass(frozen=True)
+class Alone:
+    """How a job ends without hangscope, and how long it takes (s)."""
+
+    end: End
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -130,9 +101,17 @@ class Result:
     clean: bool
 
 
-def outcome(folder: Path, process: subprocess.Popen[bytes]) -> tuple[int, list[bytes], list[str]]:
-    """Return how a job ended: its exit code, the lines that it printed in order of text, and its checkpoints."""
-    printed, _ = process.communicate(timeout=180)
+def outcome(folder: Path, process: subprocess.Popen[bytes]) -> End:
+    """Return how a job ended."""
+    try:
+        printed, _ = process.communicate(timeout=_LONGEST)
+    except subprocess.TimeoutExpired:
+        for pid in processes_in(folder):
+            with suppress(OSError):  # for whoever looks into it
+                subprocess.run(
+                    ["py-spy", "dump", "--pid", str(pid)], stdout=sys.stderr, timeout=20, check=False
+                )
+        return 124, [], []
     saved = [f"{path.name}: {path.read_text()}" for path in sorted(folder.glob("checkpoint_*"))]
     return process.returncode, sorted(printed.splitlines()), saved
 
@@ -147,44 +126,50 @@ def processes_in(folder: Path) -> list[int]:
     return found
 
 
-def run_job(work: Path, number: int, dice: random.Random, shim: Path | None, own_disks: bool) -> Result:
-    """Run one job alone and watched, and compare how both ended."""
+def run_job(
+    work: Path, number: int, dice: random.Random, shim: Path | None, own_disks: bool, alone: dict[str, Alone]
+) -> Result:
+    """Run one job watched, and compare how it ended with how it ends `alone` (by its command)."""
     here = [name for name in LAUNCHERS if name != "mpirun" or shutil.which(name)]
     launcher, fault = dice.choice(here), dice.choice(list(FAULTS))
     command = LAUNCHERS[launcher](dice.choice([0, 0, 3]))
-    share, moment = dice.random(), 0.0  # of the time that the job takes alone
-    ends = []
-    for kind in ("alone", "watched"):
-        folder = work / f"{number}-{kind}"
-        folder.mkdir()
-        (folder / "train.py").write_text(TRAIN)
-        (folder / "train.sh").write_text(f"{sys.executable} train.py $1\ncode=$?\necho over\nexit $code\n")
-        disk = Disk(folder / "disk", own_disks, shim)
-        disk.path.mkdir(mode=0o700)
-        if own_disks:
-            subprocess.run(
-                ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "none", str(disk.path)], check=True
-            )
+    share, key, clean = dice.random(), " ".join(command), True
+    if key not in alone:
         began = time.monotonic()
-        try:
-            ends.append(_run_once(folder, disk, command, fault if kind == "watched" else "", moment))
-        finally:
-            moment = share * (time.monotonic() - began)
-            left = _left_in(folder)
-            if own_disks:
-                subprocess.run(["umount", "-l", str(disk.path)], check=False)
-            shutil.rmtree(folder, ignore_errors=True)
-    if ends[0] != ends[1] or left:
+        end, _ = _run_in_folder(work / f"{number}-alone", command, "", 0.0, shim, own_disks)
+        alone[key] = Alone(end, time.monotonic() - began)
+    moment = share * alone[key].seconds
+    end, clean = _run_in_folder(work / f"{number}-watched", command, fault, moment, shim, own_disks)
+    if end != alone[key].end or not clean:
         print(
-            f"job {number} ({launcher}, {fault} at {moment:.1f} s): alone {ends[0]}, watched {ends[1]}",
+            f"job {number} ({key}, {fault} at {moment:.1f} s): alone {alone[key].end}, watched {end}",
             file=sys.stderr,
         )
-    return Result(number, launcher, fault, ends[0] == ends[1], not left)
+    return Result(number, launcher, fault, end == alone[key].end, clean)
 
 
-def _run_once(
-    folder: Path, disk: Disk, command: list[str], fault: str, moment: float
-) -> tuple[int, list[bytes], list[str]]:
+def _run_in_folder(
+    folder: Path, command: list[str], fault: str, moment: float, shim: Path | None, own_disks: bool
+) -> tuple[End, bool]:
+    """Run one command in a folder of its own; return how it ended, and whether it left no process."""
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN)
+    (folder / "train.sh").write_text(f"{sys.executable} train.py $1\ncode=$?\necho over\nexit $code\n")
+    disk = Disk(folder / "disk", own_disks, shim)
+    disk.path.mkdir(mode=0o700)
+    if own_disks:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "none", str(disk.path)], check=True)
+    try:
+        end = _run_once(folder, disk, command, fault, moment)
+    finally:
+        left = _left_in(folder)
+        if own_disks:
+            subprocess.run(["umount", "-l", str(disk.path)], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+    return end, not left
+
+
+def _run_once(folder: Path, disk: Disk, command: list[str], fault: str, moment: float) -> End:
     settings = {k: v for k, v in os.environ.items() if not k.startswith(("TORCH", "MASTER", "RANK", "WORLD"))}
     settings |= {
         "GLOO_SOCKET_IFNAME": "lo",
@@ -261,11 +246,11 @@ def run_jobs(count: int, seed: int, results: list[Result], keep: Path | None, se
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         work = Path(name)
-        shim, own_disks = _shim(work), os.geteuid() == 0
+        shim, own_disks, alone = _shim(work), os.geteuid() == 0, dict[str, Alone]()
         for number in sorted(set(range(count)) - {result.number for result in results}):
             if time.monotonic() > deadline:
                 break
-            result = run_job(work, number, random.Random(f"{seed} {number}"), shim, own_disks)
+            result = run_job(work, number, random.Random(f"{seed} {number}"), shim, own_disks, alone)
             results.append(result)
             if keep is not None:
                 with open(keep, "a") as file:

@@ -52,7 +52,7 @@ def test_stacks_named_by_a_job_number_are_of_no_rank() -> None:
         "out.98765", "stacks", "used", "", threads=[Thread("MainThread", (Frame("f", "a.py", 1),), True)]
     )
     incident = assemble([stacks, reading("rank1.log")])
-    assert incident.world_size == 2 and [n.code for n in incident.notes] == ["rank_unknown"]
+    assert incident.world_size == 2 and [n.code for n in incident.notes] == ["stacks_of_no_rank"]
 
 
 @pytest.mark.parametrize(
