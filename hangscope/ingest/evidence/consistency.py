@@ -22,8 +22,8 @@ _HINT = "copy the dumps again from where the job wrote them"
 def copies(claims: Collection[Claim]) -> tuple[list[Claim], list[Note]]:
     """Return the dumps whose calls were made in the same nanoseconds as another rank's, and a note for each.
 
-    One of them is the original, and nothing tells which: they are evidence of neither rank. Where others share the time
-    of their first call as well, the times are no measurements, and nothing is returned.
+    One of them is the original, and nothing tells which: they are evidence of neither rank. Where most dumps are alike, or
+    others share the time of their first call as well, the times are no measurements, and nothing is returned.
     """
     alike: dict[bytes, list[Claim]] = defaultdict(list)
     for claim in claims:
@@ -34,7 +34,7 @@ def copies(claims: Collection[Claim]) -> tuple[list[Claim], list[Note]]:
     found = [claim for group in same for claim in group]
     ranks = {claim.rank for claim in found}
     others = [claim.first_created for claim in claims if claim.rank not in ranks]
-    if len(others) < 2 or len(set(others)) < len(others):
+    if len(others) < max(2, len(found)) or len(set(others)) < len(others):
         return [], []
     notes = []
     for group in same:
