@@ -29,13 +29,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One fact behind a verdict. `stance` is for, against or missing; `kind` is dump, log, stack, exit or method."""
+    """One fact behind a verdict. `stance` is for, against or missing; `kind` is dump, log, stack, exit or method.
+
+    `quoted`: the text is a line of the source, as it was printed.
+    """
 
     kind: str
     text: str
     rank: int | None = None
     stance: str = field(default="for", kw_only=True)
     source: Source | None = None
+    quoted: bool | None = field(default=None, metadata=OMITTED, kw_only=True)
 
     @property
     def at(self) -> str:

@@ -168,7 +168,8 @@ def at(frame: Frame | None) -> str:
 
 def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: str = "for") -> Evidence:
     """Return a text event as evidence, with where it stands."""
-    return Evidence(kind, text or event.text, event.rank, Source(event.file, event.line), stance=stance)
+    source = Source(event.file, event.line)
+    return Evidence(kind, text or event.text, event.rank, source, stance=stance, quoted=text is None or None)
 
 
 def of_odd_line(odd: OddLine) -> Evidence:

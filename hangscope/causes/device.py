@@ -45,7 +45,7 @@ def device_fault(case: Case) -> Match | None:
     return answer(
         "gpu_stall",
         [rank for rank in (first.rank,) if rank is not None],
-        f"rank {first.rank} reported a device error: {_said(first)}",
+        f"rank {first.rank} reported a device error: {device_error(first)}",
         _remedy(first),
         strength=2,
         evidence=faults[:4],
@@ -60,11 +60,11 @@ def _remedy(event: Event) -> str:
     return f"Drain the GPU of rank {rank} and look at nvidia-smi -q -d ECC and the Xid lines of its host's kernel log; what other ranks report later follows from it."
 
 
-def _said(event: Event) -> str:
-    """Return the fault in its own words, without what is printed before it."""
+def device_error(event: Event) -> str:
+    """Return a device error in its own words, without what is printed before it."""
     if isinstance(event, CudaError):
         return event.error
-    return f"Xid {event.code} on {event.device}" if isinstance(event, Xid) else event.text[:120]
+    return f"Xid {event.code} on GPU {event.device}" if isinstance(event, Xid) else event.text[:120]
 
 
 def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
@@ -146,16 +146,17 @@ def network_fault(case: Case) -> Match | None:
     minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # the size is the program's own
     if isinstance(finding, Nothing) and (tier > 2 or (minor and not culprits)):
         return None
-    why = "the transport reported a fault"
-    if complete:
-        why = _joined(case)
+    why = _joined(case) if complete else ""
     nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
     where = f" between {' and '.join(nodes)}" if 1 < len(nodes) <= 4 else ""
     if len(nodes) == 1:
         where = f" {'of' if nodes[0] in {e.host for e in warnings} else 'towards'} {nodes[0]}"
     nics = sorted({str(e.nic) for e in first if e.nic})
-    why += f"; the transport reports {who(culprits)}" if culprits else ""
-    why += f", adapter {', '.join(nics[:3])}" if nics else ""
+    fault = "the transport reported a fault" + where
+    fault += (
+        f" ({', '.join([*([who(culprits)] if culprits else []), *nics[:3]])})" if culprits or nics else ""
+    )
+    why = "; ".join(filter(None, (why, fault if warnings or not why else "")))
     check = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
     if warnings:
         check = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
@@ -166,7 +167,7 @@ def network_fault(case: Case) -> Match | None:
     return answer(
         "network_stall",
         culprits,
-        why + where,
+        why,
         check,
         f"Compare {compare} can look the same.",
         # Who is at one end of a path alone may be the one that suffers.

@@ -12,6 +12,7 @@ from hangscope.explain.finding import Different
 from hangscope.incident import Event
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
 from hangscope.knowledge.callsite import in_constructor
+from hangscope.rankset import agree
 
 
 def unused_parameters(case: Case) -> Match | None:
@@ -64,7 +65,7 @@ def gradient_sets(case: Case) -> Match | None:
     if not d.cut_short and (d.ends_epochs or by_hand):
         return None  # it left the loop behind a whole step, the reductions of the next with it
     if other_buckets:
-        what = f"reduced gradient bucket {describe(d.own)} where the others reduced {describe(d.peer)}"
+        what = f"reduced another gradient bucket, {describe(d.own)}, than the others, {describe(d.peer)}"
     elif d.cut_short or missing or goes_on:
         what = f"skipped gradient reductions; the others are in {describe(d.peer)}"
     else:
@@ -95,9 +96,11 @@ def different_models(case: Case) -> Match | None:
         tie = sides[0][1] == sides[1][1]
         odd = [] if tie else sorted(r for r, side in by_rank.items() if side != sides[0][0])
         numbers = ", ".join(f"rank {r}: {own[r]}" for r in sorted(own)[:6])
-        why = f"{who(odd or sorted(sizes))} built parameters of other sizes than their peers"
+        why = f"{who(odd or sorted(sizes))} built parameters with other sizes than {agree(odd or sizes, 'its', 'their')} peers"
         if by_rank is own:
             why = f"the ranks built models with different numbers of parameters ({numbers})"
+            if len(odd) == 1:
+                why = f"rank {odd[0]} built a model with {own[odd[0]]} parameters, the others with {sides[0][0]}"
         return _models(odd, why, 1 if tie else 2, told_by[:4])
     finding = case.finding
     kinds = (finding.own.kind, finding.stuck.kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hangscope.causes.case import Case, Match, answer, who
+from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.difference import Difference
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Unseen
@@ -13,7 +13,7 @@ from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.rankset import agree
 
-_OVER = "exited the training loop early, by its own output"
+_OVER = "exited the training loop early, according to its own output"
 
 
 def left_the_loop(case: Case) -> Match | None:
@@ -78,5 +78,5 @@ def _by_its_call(d: Difference) -> Match | None:
     even = view is not None and len(view.members) == 2 * len(culprits)
     # In the loop's own function, the handler of an exception or an extra call of one rank looks the same.
     sure = int(not even and (len(culprits) > 1 or d.out_of_their_function))
-    where = f"{agree(culprits, 'it is', 'they are')} at {d.beyond} while the others are still iterating"
-    return _left(culprits, sure, f"exited the training loop early: {where}")
+    where = f"{at(d.beyond)}; the others are still in it"
+    return _left(culprits, sure, f"exited the training loop early{where}")

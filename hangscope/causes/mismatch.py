@@ -37,21 +37,28 @@ def describe(kind: CallKind | None) -> str:
 
 def _meeting(case: Case, d: Difference) -> str:
     """Return who called what where the others called something else; without whom where nobody is named."""
-    own, peer = describe(d.own), describe(d.peer)
+    own, peer = describe(d.own), describe(d.peer) if d.peer.op else "another collective"
     if own == peer:
-        lines = [f" at {frame}" if (frame := case.frame_of(kind)) else "" for kind in (d.own, d.peer)]
-        own, peer = f"{own}{lines[0]}", f"another {peer}{lines[1]}"
+        own, peer = f"{own}{at(case.frame_of(d.own))}", f"another one{at(case.frame_of(d.peer))}"
     culprits, view, seq = case.finding.culprits, case.finding.stuck.view, case.finding.stuck.seq
-    if not culprits:
-        return f"some ranks called {own}, others {peer}"
+    whose = who(culprits, "some ranks")
     seen = view.seen if view is not None and seq is not None else ()
-    peers = [r for r in seen if r not in culprits and view and seq and view.kind_of(r, seq) == d.peer]
+    alike = [r for r in seen if r not in culprits and view and seq and view.kind_of(r, seq) == d.peer]
+    peers = who(alike, "the others") if len(alike) < len(seen) - len(culprits) else "the others"
+    if not (d.own.op or d.own.stack):
+        return f"{whose} issued a collective that does not match {f'{peer} of {peers}' if d.peer.op else 'that of ' + peers}"
     if d.own.op == d.peer.op and d.differs in _FIXES:
-        given = [describe(kind)[len(kind.op) :].strip("()") or "nothing" for kind in (d.own, d.peer)]
-        return (
-            f"{who(culprits)} called {d.own.op} with {given[0]}, {who(peers, 'the others')} with {given[1]}"
-        )
-    return f"{who(culprits)} called {own} while {who(peers, 'the others')} called {peer}"
+        given = [_argument(kind, d.differs) for kind in (d.own, d.peer)]
+        return f"{whose} called {d.own.op} with {given[0]}, {peers} with {given[1]}"
+    return f"{whose} called {own} while {peers} called {peer}"
+
+
+def _argument(kind: CallKind, name: str) -> str:
+    """Return the sizes, or the element type, that a collective was called with."""
+    if name == "dtype":
+        return (kind.input_dtypes or kind.output_dtypes or ("other",))[0] + " elements"
+    sizes = [str(list(s)) for s in (kind.input_sizes or kind.output_sizes)[:3]]
+    return ", ".join(sizes) or "no tensor"
 
 
 _FIXES = {
@@ -72,11 +79,10 @@ def other_arguments(case: Case) -> Match | None:
     # A source and its receivers are two sides by their roles: that one of them has more ranks accuses nobody.
     roles = d.met_before and case.frame_of(d.own) != case.frame_of(d.peer)
     culprits = () if roles else finding.culprits
-    other = "the element type" if d.differs == "dtype" else "the size"
     return answer(
         f"{d.differs}_mismatch",
         culprits,
-        f"{_meeting(case, d)}: only {other} differs",
+        _meeting(case, d),
         _FIXES[d.differs].format(who(culprits)),
         strength=1 if roles or (d.same_site is None and d.differs == "shape") else 2,
         evidence=aspects(case),
@@ -95,10 +101,9 @@ def received_sizes(case: Case) -> Match | None:
     culprits = odd or sorted({pair.receiver for pair in _against_all(case, pairs)})
     # Every message differs from its buffer by the factor between two element types.
     types = not odd and all(e.expected and e.received / e.expected in (2, 4, 8) for e in events)
-    cause, whose = (
-        "shape_mismatch",
-        f"the buffer of {who(culprits, 'a rank')} does not match what the others sent",
-    )
+    first = events[0]
+    met = f"gloo received {first.received} bytes for a buffer of {first.expected}"
+    cause, why = "shape_mismatch", _met(pairs[0]).text if pairs else met
     rival = (
         "rank_conditional_collective",
         "a different collective on one rank gives a message of another size as well",
@@ -106,21 +111,17 @@ def received_sizes(case: Case) -> Match | None:
     if types:
         rival = ("dtype_mismatch", "another element type would give these sizes as well")
     elif alone:
-        cause, whose = (
-            "rank_conditional_collective",
-            f"{who(odd)} alone printed a line before it met a peer in a different collective",
-        )
+        cause = "rank_conditional_collective"
+        why = f"{who(odd)} met a peer in a different collective, after a line that it alone printed; {met}"
         rival = ("gradient_sync_mismatch", "a skipped backward pass leaves the same sizes")
     elif odd:
-        cause, whose = (
-            "collective_mismatch",
-            f"{who(odd)} {agree(odd, 'was', 'were')} in a different collective than the others",
-        )
+        cause = "collective_mismatch"
+        why = f"{who(odd)} {agree(odd, 'was', 'were')} in a different collective than the others; {met}"
         rival = ("rank_conditional_collective", "no line shows which collective it was")
     return answer(
         cause,
         culprits,
-        f"{whose}: gloo received a message of the wrong size",
+        why,
         "The process that gloo aborted is the receiver and may be a victim: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which prints the collective of each rank.",
         strength=0 if types or not culprits else 1,
         evidence=[*map(of_odd_line, alone), *map(_met, pairs), *received(case)],
@@ -135,7 +136,7 @@ def _met(pair: AbortedPair) -> Evidence:
         f" ({describe(kinds[0])})" if len(set(map(describe, kinds))) == 1 else ""
         for kinds in (pair.wanted, pair.sent)
     )
-    text = f"rank {pair.receiver} expected {pair.event.expected} bytes{own} and got {pair.event.received}{theirs} from {who(pair.senders)}"
+    text = f"rank {pair.receiver} expected {pair.event.expected} bytes{own} and received {pair.event.received}{theirs} from {who(pair.senders)}"
     return quote(pair.event, text)
 
 
@@ -200,7 +201,7 @@ def different_calls(case: Case) -> Match | None:
         "collective_order_mismatch" if crossed else "collective_mismatch",
         finding.culprits,
         f"{_meeting(case, d)}{' on another group' if crossed else ''}",
-        "Compare the two lines: every member must issue the same collectives in the same order; if one of them is in an exception handler, let the process die instead.",
+        "Compare the two lines: all ranks of a group must issue the same collectives in the same order; if one of them is in an exception handler, let the process die instead.",
         strength=int(not crossed),
         evidence=aspects(case),
     )

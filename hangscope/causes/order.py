@@ -74,13 +74,14 @@ def crossed_groups(case: Case) -> Match | None:
     skipped = change.skipped[0] if change.skipped else finding.stuck.kind
     opened, groups = case.graph.open_calls, case.incident.groups
     gid, view = finding.own.gid, finding.stuck.view
-    on = f" on group {groups[gid].label}" if gid is not None else ""
-    there = f" on group {view.group.label}" if view is not None and on else ""
+    first, second = describe(finding.own.kind), describe(skipped)
+    if gid is not None and view is not None:
+        first, second = f"group {groups[gid].label}", f"group {view.group.label}"
     shown = dict.fromkeys((*finding.culprits[:4], *finding.waiting))
     return answer(
         "collective_order_mismatch",
         finding.culprits,
-        f"{who(finding.culprits)} entered {describe(finding.own.kind)}{on} before {describe(skipped)}{there}; the others used the opposite order",
+        f"{who(finding.culprits)} entered {first} before {second}, the others in the opposite order",
         f"Make {who(finding.culprits)} enter these two groups in the order that the others use; issue no collective inside a branch that ranks take differently.",
         strength=2 if change.swapped else 1,
         evidence=[_in_calls(case, rank) for rank in shown if opened.get(rank)][:6],

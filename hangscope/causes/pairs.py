@@ -8,6 +8,7 @@ from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Unpaired
 from hangscope.incident import CallKind
 from hangscope.knowledge.callsite import user_frame
+from hangscope.rankset import agree
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 _TOGETHER = "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv."
@@ -66,16 +67,21 @@ def _left_out(case: Case) -> Match:
     finding, change = case.finding, case.finding.change
     rank, call = finding.culprits[0], change.skipped[0]
     wanted = _peered(case, rank, call)
-    shown = f"{change.votes} ranks of the same role issued {wanted} before {describe(finding.own.kind)}"
+    peers = f"{agree(finding.culprits, 'its', 'their')} {change.votes} counterparts"
     return answer(
         "p2p_mismatch",
         finding.culprits,
-        f"{who(finding.culprits)} skipped {wanted}, which {change.votes} ranks of the same role issued at that place",
+        f"{who(finding.culprits)} skipped {wanted}; {peers} issued theirs at that point",
         *_schedules(rank),
         strength=2 if change.proven else 1,
         frame=case.frame_of(call),
         frame_rank=rank,
-        evidence=[case.recorded(rank, f"{shown}; rank {rank} did not")],
+        evidence=[
+            case.recorded(
+                rank,
+                f"{change.votes} counterparts of rank {rank} issued their {call.op} before {describe(finding.own.kind)}; rank {rank} issued none",
+            )
+        ],
     )
 
 

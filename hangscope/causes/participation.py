@@ -22,7 +22,8 @@ def one_sided_call(case: Case) -> Match | None:
     if d.differs == "root" and not d.another_call:
         return None  # one call, of which some took another root
     culprits, edited = finding.culprits, finding.change.edit is not None
-    made, theirs, usual = describe(d.own), describe(d.peer), d.times_before(d.own)
+    made, usual = describe(d.own), d.times_before(d.own)
+    theirs = describe(d.peer) if d.peer.op else "another collective"
     skips = d.steps.skips
     strength, rivals = 0, list[tuple[str, str]]()
     if isinstance(finding, Extra):
@@ -34,7 +35,7 @@ def one_sided_call(case: Case) -> Match | None:
             strength, rivals = 0, [("uneven_loader", "one more batch leaves the same record")]
         what = f"skipped {_several(d.skipped)} and went on"
     elif d.too_soon and usual:
-        strength, what = 1, f"issued {made} steps before it was due"
+        strength, what = 1, f"issued {made} several steps early"
     elif d.added:
         strength, what = 2, f"issued an extra {_several(d.added)}"
     elif (d.same_site is not True or d.another_call) and (
@@ -43,10 +44,10 @@ def one_sided_call(case: Case) -> Match | None:
         # Where both calls are of the program, loops may merely have ended at different rounds.
         sure = d.inside and not usual  # who goes on as before may have a batch more
         strength = 2 if sure else int(0 in culprits or case.from_text)
-        line = case.frame_of(d.own)
-        what = f"called {made}{f' at {line}' if line else ''} while the others called {theirs}"
+        here, there = at(case.frame_of(d.own)), at(case.frame_of(d.peer))
+        what = f"called {made}{here} while the others called {theirs}"
         if d.own.op == d.peer.op:
-            what = f"called a different {d.own.op or 'collective'}{at(line)} than the others"
+            what = f"called {d.own.op or 'a collective'}{here}, the others another one{there}"
     else:
         return None
     odd = d.added[0] if d.added and not d.skipped else d.own
@@ -85,9 +86,8 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     seen = [r for r in culprits if records[r].seen and records[r].dump_file]
     stood = ((rank, statements.whereabouts.get(rank)) for rank in culprits)
     frames = {rank: user_frame(w.stack) for rank, w in stood if w is not None and not w.inside}
-    done = "has not enqueued the collective that its peers are blocked in"
     evidence: list[Evidence | Event] = [
-        case.recorded(rank, f"rank {rank} {_completed(case, rank)}{done}") for rank in seen[:8]
+        case.recorded(rank, f"rank {rank} {text}") for rank in seen[:8] if (text := _record(case, rank))
     ]
     for rank in culprits:
         evidence += [case.stands(rank)] if rank in frames else []
@@ -106,9 +106,9 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
         look = f"{whose} {'was' if one else 'were'} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
     recorded = len(seen) == len(culprits) and calls_stay_open(case) is not False
     computing = {r for r in culprits if statements.of(r, Computing)}
-    what = "never entered"
+    what = "never"
     if computing == set(culprits):
-        what = f"{'is' if one else 'are'} computing and {'has' if one else 'have'} not entered"
+        what = f"{'is' if one else 'are'} computing and {'has' if one else 'have'} not"
     return answer(
         "stuck_rank",
         culprits,
@@ -124,18 +124,21 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     )
 
 
-def _completed(case: Case, rank: int) -> str:
-    """Return that a rank has completed all that it enqueued, where its record shows that; else nothing."""
-    queues = case.incident.ranks[rank].queues.values()
-    states = {int(state) for queue in queues for state in queue.state}
-    return "has completed every collective that it enqueued and " if states == {int(State.DONE)} else ""
+def _record(case: Case, rank: int) -> str:
+    """Return what the record of a rank shows beside how far it came on the group of the collective; perhaps nothing."""
+    queues, stuck = case.incident.ranks[rank].queues.values(), case.finding.stuck
+    if {int(state) for queue in queues for state in queue.state} == {int(State.DONE)}:
+        return "has completed every collective that it enqueued"
+    far = stuck.view is not None and stuck.seq is not None and rank in stuck.view.seen
+    return "" if far else "has not enqueued the collective that its peers are blocked in"
 
 
 def _awaited(case: Case) -> str:
-    """Return the collective that the others are blocked in, as far as it is known."""
+    """Return `entered all_reduce seq 6`: what the others are waiting for, as far as it is known."""
     stuck = case.finding.stuck
     op = (stuck.kind.op if stuck.kind is not None else "") or "the next collective"
-    return f"{op} seq {stuck.seq}" if stuck.seq is not None else op
+    match = {"recv": "issued the send for ", "send": "issued the recv for "}.get(op, "entered ")
+    return match + (f"{op} seq {stuck.seq}" if stuck.seq is not None else op)
 
 
 def calls_stay_open(case: Case) -> bool | None:

@@ -130,7 +130,7 @@ _ENTRIES = (
         "the minority",
         "Which collectives differ at which seq.",
         "Whether a collective was inserted, skipped or exchanged: what follows it is not visible.",
-        "Compare the two lines; every member must issue the same collectives in the same order.",
+        "Compare the two lines; all ranks of a group must issue the same collectives in the same order.",
         "the lines of both collectives, from dumps with frames or TORCH_DISTRIBUTED_DEBUG=DETAIL",
     ),
     CauseText(
@@ -198,7 +198,7 @@ _ENTRIES = (
         "That no rank seen is missing from the collective and none issued another one.",
         "Which link failed, unless a transport error names it.",
         "Check NIC and cable of the named pair; compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX; run a pairwise bandwidth test.",
-        "NCCL_DEBUG=INFO of every member, or a bandwidth test over these hosts",
+        "the NCCL_DEBUG=INFO logs of the group's ranks, or a bandwidth test over these hosts",
         stack_tells=True,
     ),
     CauseText(

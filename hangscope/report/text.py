@@ -135,7 +135,7 @@ class _Screen:
             if not _says(verdict.explanation, wanted.text) and not _says(
                 " ".join(verdict.advice), wanted.text
             ):
-                self.labelled("collect", wanted.text)
+                self.labelled("next", wanted.text)
 
     def fact(self, label: str, fact: Evidence) -> None:
         self.labelled(label, fact.text + (f"  [{fact.at}]" if fact.at else ""))

@@ -57,6 +57,41 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True)
+class Issued:
+    """The same collective of several ranks: `call` is its op with its arguments, `place` the line that issued it."""
+
+    ranks: tuple[int, ...]
+    call: str
+    seq: int
+    place: str = ""
+
+    def phrase(self) -> str:
+        """Return `ranks 0-2 issued all_reduce([64] Float) seq 6 at train.py:11 in step`."""
+        return f"{ranks_phrase(self.ranks)} issued {self.call} seq {self.seq}" + (
+            f" at {self.place}" if self.place else ""
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far one rank is on one group, in seqs; `completed` is None where its record does not show completions."""
+
+    rank: int
+    group: str
+    enqueued: int
+    completed: int | None
+
+    def phrase(self) -> str:
+        """Return `rank 3 last enqueued seq 5 on group 0 (default_pg); last completed seq 5`."""
+        done = "completions were not recorded"
+        if self.completed is not None:
+            done = f"last completed seq {self.completed}" if self.completed else "it completed none"
+        if not self.enqueued:
+            return f"rank {self.rank} has enqueued nothing on group {self.group}"
+        return f"rank {self.rank} last enqueued seq {self.enqueued} on group {self.group}; {done}"
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
     """Which ranks of the job were seen; `size` is None where no input states it: then nothing is said of all ranks."""
 

@@ -78,10 +78,6 @@ def confidence(case: Case, match: Match) -> Confidence:
                 reasons.append(why)
             rank = rank if doubts in _OF_CAUSE else min(rank, most)
             cause = cause if doubts in _OF_RANK else min(cause, most)
-    dumps = case.finding.stuck.view is not None and any(r.dump_file for r in case.incident.ranks.values())
-    kinds = sorted({*(item.kind for item in match.evidence), *(("dump",) if dumps else ())})
-    if len(kinds) > 1:
-        reasons.append(f"independent evidence agrees: {', '.join(kinds)}")
     return Confidence(rank, cause, reasons)
 
 
@@ -92,40 +88,40 @@ def missing_inputs(case: Case) -> list[Collect]:
     unusable = (Absence.STALE, Absence.UNREADABLE)
     gone = [r.rank for r in records if r.dump_file is None or r.absence in unusable]
     if all(r.dump_file is None for r in records):
-        how = "keep TORCH_FR_BUFFER_SIZE at 2000 or more, and with gloo call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
-        result.append(Collect(everybody, "dump", f"no Flight Recorder dump: {how}"))
+        how = "set TORCH_FR_BUFFER_SIZE to 2000 or more; with gloo, call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
+        result.append(Collect(everybody, "dump", f"Collect the Flight Recorder dump of each rank: {how}"))
     elif gone:
-        result.append(Collect(tuple(gone), "dump", f"no usable dump of {ranks_phrase(gone)}"))
+        text = f"Collect the Flight Recorder {agree(gone, 'dump', 'dumps')} of {ranks_phrase(gone)}: none was usable"
+        result.append(Collect(tuple(gone), "dump", text))
     if case.incident.momentary:
-        why = (
-            "the dumps were written within a second of the last call, or show calls made since others before"
-        )
-        result.append(Collect(everybody, "dump", f"{why}: take them again a minute later"))
+        why = "these were written within a second of the last collective, or at different moments"
+        result.append(Collect(everybody, "dump", f"Take the dumps again a minute later: {why}"))
     if not case.statements.whereabouts:
-        text = "no stacks: py-spy dump --pid PID on each rank, or faulthandler.dump_traceback_later"
+        text = "Take a stack of each rank: py-spy dump --pid PID, or faulthandler.dump_traceback_later"
         if any(note.code == OF_NO_RANK for note in case.incident.notes):
-            text = "the stacks do not say which ranks they are of: `=== rank 3 ===` above each, or in stack_rank_3.txt"
+            text = "Say which ranks the stacks are of: write `=== rank 3 ===` above each, or name the files stack_rank_3.txt"
         result.append(Collect(everybody, "stack", text))
     logged = any(r.events or set(r.files) - {r.dump_file} for r in records)
     if not logged and not case.statements.kinds:
-        result.append(
-            Collect(everybody, "log", "no logs: one file per rank (torchrun --log-dir DIR --tee 3)")
-        )
+        text = "Collect one log per rank: torchrun --log-dir DIR --tee 3"
+        result.append(Collect(everybody, "log", text))
     return result
 
 
 def next_files(case: Case, missing: Sequence[Collect]) -> list[Collect]:
     """Return what to fetch next, what is missing of the suspects first."""
-    records = case.incident.ranks
+    records, ended = case.incident.ranks, {death.rank for death in case.statements.deaths}
+    ended.update(case.statements.left_quietly)
     unseen = tuple(
         r
         for r in case.explanation.suspects
-        if r not in records or records[r].dump_file is None or r in case.graph.early
+        if (r not in records or records[r].dump_file is None or r in case.graph.early) and r not in ended
     )
     if not unseen:
         return [*missing]
-    why = "the chain of waits ends at ranks whose state at the freeze was not collected"
-    first = Collect(unseen, "dump", f"{why}: fetch the dumps or stacks of {ranks_phrase(unseen)} first")
+    what = "dump or a stack" if len(unseen) == 1 else "dumps or stacks"
+    why = f"the others are waiting for {agree(unseen, 'it', 'them')}"
+    first = Collect(unseen, "dump", f"Fetch the {what} of {ranks_phrase(unseen)} first: {why}")
     return [first, *missing]
 
 

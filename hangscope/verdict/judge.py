@@ -77,7 +77,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     reasons = sure.reasons
     verdict = verdicts.named(case, best, (LEVELS[sure.rank], LEVELS[sure.cause]), wanted)
     others = rivals(case, best, matches[1:], verdict)
-    verdict = replace(verdict, alternatives=others.alternatives)
+    verdict = replace(verdict, alternatives=[a for a in others.alternatives if a.cause != verdict.cause])
     if best.cause == "slow_rank" and not isinstance(case.finding, Late):
         status = "inconclusive" if damage(case, best) else "no_hang"
         return Judgement(status, verdict, reasons, missing, set_aside, ruled_out=others.ruled_out)

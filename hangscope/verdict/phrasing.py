@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hangscope.conclusion import Verdict
+from hangscope.conclusion import Evidence, Verdict
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.rankset import ranks_phrase
 from hangscope.regex import regex
@@ -22,8 +22,14 @@ from hangscope.verdict.claims import Act, Blocked
 TITLE, SUMMARY, EXPLANATION = 80, 240, 900
 _SHOWN = 190  # of a quoted fact
 _NO_TITLE = 12  # characters that say nothing yet
-_BREAKS = ("; ", ": ", ", ", " while ", " (")
-_SIZES = regex(r"\((?:\[[\d, ]*\][, ]*)+\w*\)")
+_BREAKS = ("; ", ": ", " while ", ", ", " in the ")
+#: What a text that is too long leaves out first: sizes of tensors, then remarks in parentheses, at last lines of code.
+_LESS = (
+    regex(r"\((?:\[[\d, ]*\][, ]*)+\w*\)"), regex(r" \((?![\w./<>-]+:\d+\))[^()]*\)"), regex(r" \([^()\s]+:\d+\)"),
+)  # fmt: skip
+_PLACED = regex(r"\([^()\s]+:\d+\)")
+_WORDS = regex(r"[\w.:]{4,}")
+_PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")
 
 
 def worded(verdict: Verdict, act: Act, blocked: Blocked) -> Verdict:
@@ -40,15 +46,13 @@ def worded(verdict: Verdict, act: Act, blocked: Blocked) -> Verdict:
 def title(verdict: Verdict, act: Act) -> str:
     """Return who did what and where, in at most 80 characters: `Rank 3 skipped all_reduce (train.py:87)`."""
     claim = sentence_case(act.what.rstrip("."))
-    named = act.place and act.place.strip(" ()") not in claim
-    for text in (claim, _SIZES.sub("", claim)):
-        if named and len(text) + len(act.place) <= TITLE:
-            return text + act.place
-        if len(text) <= TITLE:
-            return text
-    short = clauses(_SIZES.sub("", claim), TITLE - (len(act.place) if named else 0))
+    place = act.place if not _PLACED.search(claim) else ""
+    for end in (place, ""):
+        if short := condensed(claim, TITLE - len(end)):
+            return short + end
+    short = clauses(claim, TITLE)
     if not short.endswith("…"):
-        return short + (act.place if named else "")
+        return short
     who = ranks_phrase(verdict.culprit_ranks) + ": " if verdict.culprit_ranks else ""
     return clauses(sentence_case(who + CATALOG[verdict.cause].title), TITLE)
 
@@ -56,10 +60,17 @@ def title(verdict: Verdict, act: Act) -> str:
 def explanation(verdict: Verdict, claim: str, blocked: Blocked) -> str:
     """Return what the evidence shows, what that means and what to do next, in at most 900 characters."""
     shown = (verdict.evidence[i] for i in verdict.deciding[:2])
-    facts = [cited(fact.text) for fact in shown if fact.text.lower() not in claim.lower()]
+    known = set(_WORDS.findall(f"{claim} {blocked.phrase()}".lower()))
+    facts = [cited(fact) for fact in shown if _adds(fact.text, known)]
     steps = [*(item.text for item in verdict.collect[:1] if verdict.confidence == "low"), *verdict.advice[:1]]
     start = fitting([claim, blocked.phrase()], EXPLANATION // 2)
     return fitting(map(as_sentence, (start, *facts, *suspects(verdict), *steps[:1])), EXPLANATION, " ")
+
+
+def _adds(text: str, known: set[str]) -> bool:
+    """Return whether at least half of the words of a text are new."""
+    words = set(_WORDS.findall(_PREFIX.sub("", text).lower()))
+    return 2 * len(words - known) >= max(1, len(words))
 
 
 def suspects(verdict: Verdict) -> list[str]:
@@ -70,10 +81,13 @@ def suspects(verdict: Verdict) -> list[str]:
     return [f"The root cause is among {ranks_phrase(verdict.suspect_ranks)}"]
 
 
-def cited(text: str) -> str:
-    """Return a fact as short as an explanation quotes it, on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else line[: _SHOWN - 1].rsplit(" ", 1)[0] + "…"
+def cited(fact: Evidence) -> str:
+    """Return a fact as short as an explanation quotes it, on one line; a line of a file with who printed it."""
+    line = " ".join(fact.text.split())
+    line = _PREFIX.sub("", line) if fact.quoted else line
+    line = line if len(line) <= _SHOWN else line[: _SHOWN - 1].rsplit(" ", 1)[0] + "…"
+    whose = f"rank {fact.rank}" if fact.rank is not None else "the log"
+    return f'{whose} reports: "{line}"' if fact.quoted else line
 
 
 def fitting(parts: Iterable[str], limit: int, joint: str = "; ") -> str:
@@ -86,12 +100,28 @@ def fitting(parts: Iterable[str], limit: int, joint: str = "; ") -> str:
 
 
 def clauses(text: str, limit: int) -> str:
-    """Return a text that fits: cut before one of its clauses, else between two words, with a mark."""
-    if len(text) <= limit:
-        return text
+    """Return a text that fits: condensed, or cut before one of its clauses, else between two words, with a mark."""
+    if short := condensed(text, limit):
+        return short
+    for detail in _LESS[:-1]:
+        text = detail.sub("", text)
     ends = [text.rfind(mark, _NO_TITLE, limit) for mark in _BREAKS]
-    whole = [end for end in ends if end > 0 and text.count("(", 0, end) == text.count(")", 0, end)]
+    whole = [end for end in ends if end > 0 and not _inside(text[:end])]
     return text[: max(whole)] if whole else text[: limit - 1].rsplit(" ", 1)[0] + "…"
+
+
+def condensed(text: str, limit: int) -> str:
+    """Return a text, or its first sentence, without as many details as it takes to fit; empty where it does not."""
+    head = text.partition("; ")[0]
+    shorter = [text, text if _inside(head) else head]
+    for detail in _LESS:
+        shorter.append(detail.sub("", shorter[-1]))
+    return next((short for short in shorter if len(short) <= limit), "")
+
+
+def _inside(text: str) -> bool:
+    """Return whether text ends inside of brackets or a quotation."""
+    return any(text.count(a) > text.count(b) for a, b in ("()", "[]", "{}")) or text.count('"') % 2 == 1
 
 
 def sentence_case(text: str) -> str:
@@ -102,4 +132,4 @@ def sentence_case(text: str) -> str:
 def as_sentence(text: str) -> str:
     """Return a text as a sentence, with a capital and a full stop."""
     text = sentence_case(text.strip())
-    return text if text.endswith((".", "!", "?", "…", ".)")) else text + "."
+    return text if text.endswith((".", "!", "?", "…", ".)", '."', '…"')) else text + "."

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
 from hangscope.dataclass import dataclass
-from hangscope.explain.finding import Absent, Different, Extra, Unseen
+from hangscope.explain.finding import Absent, Different, Extra, Source, Unseen
 from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.knowledge.callsite import user_frame
+from hangscope.rankset import ranks_phrase
 
-OUTPUT = "output"
+CALLS, OUTPUT = "the recorded collectives", "the program's output"
+#: What names a rank, in words.
+_SOURCES = {
+    Source.CALLS: CALLS, Source.OWN_WORDS: "the errors that ranks printed", Source.REPORT: "a report on all ranks",
+    Source.HINT: "an indirect sign", Source.SILENCE: "the missing output", Source.OUTPUT: OUTPUT,
+}  # fmt: skip
 _PEERS = 2  # that were seen in the collective in which the named ranks are not
 #: Causes that the two lines of a comparison show, where they are those of a library's call or of the loop itself.
 _OF_THE_LINES = frozenset({"rank_conditional_collective", "model_mismatch"})
@@ -39,11 +45,12 @@ def prove(case: Case, match: Match) -> Proof:
     if not match.culprits or not (lines or sources):
         return Proof(lines=lines)
     why = (
-        "the named ranks and their peers are at different lines of one step"
+        f"{ranks_phrase(match.culprits)} and the others are at different lines of one step"
         if lines
-        else f"independent sources agree: {', '.join(sources)}"
+        else f"{', '.join(sources[:-1])} and {sources[-1]} name the same rank"
+        + ("s" if len(match.culprits) > 1 else "")
     )
-    missing = match.cause == _OF_THE_MISSING and isinstance(case.finding, Absent) and "calls" in sources
+    missing = match.cause == _OF_THE_MISSING and isinstance(case.finding, Absent) and CALLS in sources
     alone = match.cause in _OF_THE_LINES and OUTPUT in sources and bool(_alone(case, match))
     by_text = bool(sources) and (match.strength == 2 or ((missing or alone) and not match.rivals))
     # Who is to blame is proved by calls: then the usual reading of these calls is the right one (measured, docs/score.md).
@@ -71,11 +78,7 @@ def _sources(case: Case, match: Match) -> list[str]:
     named = set(match.culprits)
     if isinstance(case.finding, Unseen) and not match.strength:
         return []  # who left no record is silent in every source
-    agree = {
-        w.source.name.lower().replace("_", " ")
-        for w in case.explanation.weighed
-        if set(w.finding.culprits) == named
-    }
+    agree = {_SOURCES[w.source] for w in case.explanation.weighed if set(w.finding.culprits) == named}
     if _alone(case, match):
         agree.add(OUTPUT)
     return sorted(agree) if len(agree) > 1 else []

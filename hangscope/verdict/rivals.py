@@ -64,9 +64,9 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
             continue
         seen.add((cause, ranks))
         left = blocked_without(replay, ranks) if case.graph.waiting else ()
-        because = _excluded(case, match, verdict, cause, ranks) or (
-            left[0] if left and _accounts(verdict) else ""
-        )
+        # The same ranks account for the same waits, whatever they did.
+        fewer = left and _accounts(verdict) and ranks != verdict.culprit_ranks
+        because = _excluded(case, match, verdict, cause, ranks) or (left[0] if fewer else "")
         if because:
             ruled_out.append(RuledOut(cause, ranks, because))
         elif cause != verdict.cause or ranks:

@@ -19,6 +19,7 @@ from hangscope.incident import CallKind
 from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.rankset import ranks_phrase
+from hangscope.verdict.claims import Issued, Reached
 from hangscope.verdict.rivals import blocked_without
 
 MOST = 40  # facts that are listed
@@ -54,15 +55,13 @@ def _calls(case: Case) -> Iterator[Evidence]:
             if kind is not None or enqueued >= seq:
                 sides[kind].append(rank)
         for kind, ranks in sorted(sides.items(), key=lambda side: (-len(side[1]), side[1]))[:6]:
-            frame = case.frame_of(kind)
-            at = f" at {frame}" if frame else ""
-            yield case.recorded(ranks[0], f"{ranks_phrase(ranks)}: {describe(kind)} seq {seq}{at}")
+            claim = Issued(tuple(ranks), describe(kind), seq, str(case.frame_of(kind) or ""))
+            yield case.recorded(ranks[0], claim.phrase())
         for rank in [r for r in finding.culprits if reached.get(r, seq) < seq][:4]:
             member, done = view.members[rank], view.completed(rank) or 0
             told = member.queue.tells_completion and (not member.unknown or done >= reached[rank])
-            completed = f"last completed {done}" if told else "completions were not recorded"
-            text = f"rank {rank}: last enqueued seq {reached[rank]}, {completed} on group {view.group.label}"
-            yield case.recorded(rank, text)
+            claimed = Reached(rank, view.group.label, reached[rank], done if told else None)
+            yield case.recorded(rank, claimed.phrase())
     if (change := finding.change.edit) is not None:
         edit = change.edit
         how, number = ("more" if edit.kind == "extra" else "fewer"), edit.length

@@ -102,4 +102,4 @@ def test_who_logs_several_steps_too_soon_left_out_no_backward(tmp_path: Path) ->
     write_all(recorders, tmp_path)
     report = analyze(tmp_path)
     assert blame(report) == ("hang", "rank_conditional_collective", (1,))
-    assert "steps before it was due" in said(report)
+    assert "several steps early" in said(report)

@@ -242,7 +242,7 @@ def _dumped(folder: Path, seconds: float, op: str | None = None) -> Report:
 def test_dumps_that_were_written_within_a_moment_of_the_last_call_show_no_standstill(tmp_path: Path) -> None:
     report = _dumped(tmp_path, 0.2)
     assert (report.status, report.verdict and report.verdict.culprit_ranks) == ("inconclusive", ())
-    assert "within a second of the last call" in " ".join(report.to_text().split())
+    assert "within a second of the last collective" in " ".join(report.to_text().split())
 
 
 @pytest.mark.parametrize("seconds", [5.0, -400.0])

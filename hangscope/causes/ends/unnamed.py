@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case, Match, answer, who
+from hangscope.causes.device import device_error
 from hangscope.events import Event
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.statements.statements import INTERRUPTS
@@ -82,7 +83,7 @@ def _plain(case: Case) -> Match | None:
         told += case.warned(*(fault for fault in kinds if isinstance(fault, str)))
         told = [e for e in told if not (isinstance(e, OomCuda) and e.implausible)]
         if events := [e for e in told if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
-            why = f"{what} ({events[0].text[:120]})" if cause == "gpu_stall" else what
+            why = f"{what}: {device_error(events[0])}" if cause == "gpu_stall" else what
             return _match(cause, events, why, advice, strength=strength)
     return None
 
