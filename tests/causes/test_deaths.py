@@ -392,6 +392,30 @@ def test_who_says_behind_its_error_that_it_is_done_survived_it(tmp_path: Path) -
     assert short(told(tmp_path / "died", lines[:-1]))[:2] == ("crashed_rank", (1,))
 
 
+@pytest.mark.parametrize(
+    ("where", "cause"), [("fit", "crashed_rank"), ("read", "rank_conditional_collective")]
+)
+def test_an_error_that_took_a_rank_away_from_its_peers_counts_though_it_was_caught(
+    tmp_path: Path, where: str, cause: str
+) -> None:
+    """It left `fit`, in which they wait, and waits in its handler; one from `read` parted nobody."""
+
+    def traceback(prefix: str, frames: list[tuple[str, int]], error: str) -> list[str]:
+        lines = ["Traceback (most recent call last):"]
+        for name, line in frames:
+            lines += [f'  File "/w/train.py", line {line}, in {name}', f"    {name}_more()"]
+        return [prefix + line for line in [*lines, error]]
+
+    for rank in range(3):
+        lines = ["step 1", "step 2"]
+        if rank == 1:
+            lines += ["ERROR failed", *traceback("", [("main", 40), (where, 23)], "ValueError: no column 7")]
+        ends = [("main", 45)] if rank == 1 else [("main", 40), ("fit", 25)]
+        lines += traceback(f"[rank{rank}]: ", ends, CLOSED)
+        (tmp_path / f"rank{rank}.log").write_text("\n".join(lines) + "\n")
+    assert short(analyze(tmp_path))[:2] == (cause, (1,))
+
+
 def test_whom_mpirun_calls_the_first_ended_the_job(tmp_path: Path) -> None:
     lines = ["The first process to do so was:", "", "  Process name: [[40112,1],2]", "  Exit code:    3"]
     assert short(told(tmp_path, lines)) == ("crashed_rank", (2,), "high")

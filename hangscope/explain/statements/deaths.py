@@ -7,6 +7,7 @@ victims, whatever their exit code says.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from math import inf
 
 from hangscope.dataclass import dataclass
@@ -36,7 +37,7 @@ from hangscope.ingest.torch_logs.c10d import (
 )
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
-from hangscope.knowledge.callsite import user_frame
+from hangscope.knowledge.callsite import is_user, user_frame
 from hangscope.regex import regex
 
 _ABORTS = frozenset({-6, 134})  # by SIGABRT, as a launcher or a shell tells it
@@ -250,8 +251,21 @@ def _went_on(event: Event, statements: Statements) -> bool:
         logged = not event.text.startswith(_PREFIX)
         raised = [e for e in statements.of(event.rank, RankException) if e.symptom]
         by_library = user_frame(event.frames) is None
-        later += [e for e in raised if by_library or (logged and e.text.startswith(_PREFIX))]
+        if not _left_its_peers(event, raised, statements):
+            later += [e for e in raised if by_library or (logged and e.text.startswith(_PREFIX))]
     return any(e.file == event.file and max(e.line, *_numbers(e)) > event.line for e in later)
+
+
+def _left_its_peers(event: RankException, raised: Sequence[RankException], statements: Statements) -> bool:
+    """Return whether an error took a rank out of a function in which its peers wait, and it waits outside that itself.
+
+    Then the error is what parted them, whatever its handler did next.
+    """
+    passed = {(frame.file, frame.name) for frame in event.frames if is_user(frame)}
+    own = {(frame.file, frame.name) for later in raised for frame in later.frames}
+    peers = [e for e in statements.all(RankException) if e.symptom and e.rank != event.rank]
+    left = passed - own
+    return bool(raised) and any((frame.file, frame.name) in left for e in peers for frame in e.frames)
 
 
 def _numbers(event: Event) -> tuple[int, ...]:
