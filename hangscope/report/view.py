@@ -38,8 +38,8 @@ from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import clean
 from hangscope.verdict.claims import Scope
-from hangscope.verdict.phrasing import SUMMARY, fitting, sentence_case
-from hangscope.verdict.status import ended_well
+from hangscope.verdict.phrasing import SUMMARY, clauses, fitting, sentence_case
+from hangscope.verdict.status import ended_well, last_answer, serves
 
 _WINDOWS = 200
 _BRANCHES = 1000
@@ -120,6 +120,9 @@ def _headline(analysis: Analysis) -> str:
         dumped = [record.dump_file is not None for record in analysis.incident.ranks.values()]
         if any(dumped) and ended_well(analysis.case):
             return "No hang: the launcher reports that the job ended without an error; the dumps are from a moment before."
+        if serves(analysis.case):
+            answer = clauses(last_answer(analysis.case), 110)
+            return f"No hang: the server answers in its last lines ('{answer}'); what it waited for before, such as a shared-memory broadcast block, has come."
         if not dumped or not all(dumped):
             return "No hang: the job ended without an error."
         return "No hang: nothing is pending, and all ranks have completed the same collectives."

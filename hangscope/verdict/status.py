@@ -79,6 +79,12 @@ def ended_well(case: Case) -> bool:
     return False in told and free < max([2, *hosts.values()])
 
 
+def last_answer(case: Case) -> str:
+    """Return the last line of a server that tells of its load; empty where there is none."""
+    last = max(case.statements.all(Served), key=lambda e: (e.file, e.line), default=None)
+    return " ".join(last.text.split()) if last is not None else ""
+
+
 def serves(case: Case) -> bool:
     """Return whether a server answers in the last line that tells of its load, behind all that tells of a wait."""
     last = max(case.statements.all(Served), key=lambda e: (e.file, e.line), default=None)

@@ -168,3 +168,25 @@ def test_ranks_that_lack_different_tensors_are_told_apart(tmp_path: Path) -> Non
     lines = [head, "Missing ranks:", "0: [allreduce.conv1]", "1: [allgather.scores]", "2: [allgather.scores]"]
     verdict = answer(tmp_path, *lines)
     assert verdict.suspect_ranks == (0,) and "allgather.scores" in verdict.explanation
+
+
+def test_what_a_server_waited_for_before_it_came_up_is_over(tmp_path: Path) -> None:
+    waits = "(EngineCore_DP0 pid=41) INFO 06-02 17:47:03 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds."
+    verdict = answer(tmp_path, waits, "(APIServer pid=37) INFO:     Application startup complete.")
+    assert "finished its start" in verdict.explanation and "holding the others up" not in verdict.explanation
+
+
+def test_an_idle_gpu_beside_busy_ones_is_pointed_at(tmp_path: Path) -> None:
+    rows = []
+    for gpu, (watts, percent) in enumerate(((131, 100), (128, 100), (70, 0))):
+        rows += [
+            f"|   {gpu}  NVIDIA H100 80GB HBM3          On  |   00000000:1{gpu}:00.0 Off |                    0 |",
+            f"| N/A   39C    P0            {watts:>3}W /  700W |   61204MiB /  81559MiB |    {percent:>3}%      Default |",
+        ]
+    explanation = answer(tmp_path, "it hangs, nvidia-smi:", *rows).explanation
+    assert "GPU 2 is at 0 %" in explanation and "stack of the process on GPU 2" in explanation
+
+
+def test_a_description_alone_gets_an_answer_that_claims_nothing(tmp_path: Path) -> None:
+    verdict = answer(tmp_path, "My 8 GPU job hangs after the first epoch and prints nothing. Any idea?")
+    assert "description alone" in verdict.explanation and verdict.confidence == "low"

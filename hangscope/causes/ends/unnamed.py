@@ -14,6 +14,7 @@ from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
+from hangscope.ingest.job_logs.messages import Message, table
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
 from hangscope.ingest.torch_logs.store import FsdpOrder
@@ -137,8 +138,9 @@ def _exception(case: Case) -> Match | None:
     events += [e for e in statements.all(Terminate) if not is_symptom(e.type or "", e.what)]
     events += statements.all(WorkerDied)
     events = [e for e in events if e.rank is None]
-    if not events:
-        return None
+    waits = [e for e in statements.all(Message) if table()[e.id].stops and not table()[e.id].follows]
+    if not events or any(e.file == events[0].file and e.line < events[0].line for e in waits):
+        return None  # what is raised behind a known message of a wait follows from it
     first = events[0]
     name, message = "", first.text
     if isinstance(first, RankException):

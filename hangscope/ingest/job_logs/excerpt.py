@@ -61,7 +61,7 @@ _TELLING = regex(
     r"(?i)\w(?:error|exception)\b|\bfail(?:ed|ure)?\b|\btim(?:ed|e)[ -]?out\b|\bfatal\b|\babort|\bkilled\b|\bdied\b|\blost\b|\bunreachable\b|\brefused\b|\bcannot\b|\bunable\b|keyboardinterrupt"
 )
 _NOISE = regex(
-    r"^(?:frame #\d|\s*at |#\d|\s*File \"|\s*$|[-=*~^_\s]+$|\.{2,}$|Extension modules:|```)|(?i:warnings?\.warn|deprecat)"
+    r"^(?:frame #\d|\s*at |#\d|\s*File \"|\s*$|[-=*~^_+|\s]+$|\s{0,4}[|+].{0,300}[|+]\s{0,4}$|\.{2,}$|Extension modules:|```)|(?i:warnings?\.warn|deprecat)"
 )
 
 
@@ -119,9 +119,10 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
             stage, stage_line = found.name, "" if _TELLING.search(text) else quote(text, _SHOWN)
         elif _COMPLAINS.search(text) and not _LOGGED.search(text):
             complaint = complaint or quote(text, _SHOWN)
-    ours = [(n, text) for n, text in lines if not _NOISE.search(text) and quote(text, _SHOWN) != complaint]
+    written = [(n, text) for n, text in lines if not _NOISE.search(text)]
+    ours = [(n, text) for n, text in written if quote(text, _SHOWN) != complaint]
     telling = [(n, text) for n, text in ours if _TELLING.search(text)]
-    number, text = (telling or ours or [last])[-1]
+    number, text = (telling or ours or written or [last])[-1]
     line = Line(file, number, text, text)
     logged = any(_LOGGED.search(text) for _, text in ours)
     sizes = tuple(sorted({n for n in _sizes(lines) if 1 < n <= MAX_RANKS}))

@@ -22,6 +22,7 @@ from hangscope.ingest.job_logs.engines import process_of
 from hangscope.ingest.lines.forms import integer
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.nccl.hccl import ToldRank
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.regex import regex
 
@@ -31,6 +32,7 @@ else:  # the same parser, before it was part of Python
     import tomli as tomllib
 
 _LONGEST = 120
+_OF_THE_LINE = frozenset({"literal", "pattern", "example"})  # what finds it, and one line that it finds
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +86,17 @@ class MessageParser(LineParser):
 
     def __init__(self) -> None:
         self._forms = _forms()
-        self.literals = tuple(literal.encode() for literal, _, _ in self._forms)
+        self._told = ToldRank()
+        self.literals = (*(literal.encode() for literal, _, _ in self._forms), ToldRank.literal)
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Return at most one event per entry."""
         found: dict[str, Event] = {}
+        rank = self._told.of(line)
         for literal, pattern, known in self._forms:
             if literal in line.text and known.id not in found and (match := pattern.search(line.text)):
                 found[known.id] = _message(known, line, match)
-        return [*found.values()]
+        return [replace(e, rank=rank) if e.rank is None else e for e in found.values()]
 
 
 @cache
@@ -113,7 +117,7 @@ def _entries() -> tuple[dict[str, Any], ...]:
 
 
 def _known(entry: Mapping[str, Any]) -> Known:
-    return Known(**{name: value for name, value in entry.items() if name not in ("literal", "pattern")})
+    return Known(**{name: value for name, value in entry.items() if name not in _OF_THE_LINE})
 
 
 def _message(known: Known, line: Line, match: re.Match[str]) -> Event:

@@ -60,18 +60,31 @@ class HcclWarn(NcclWarn):
     )
 
 
+class ToldRank:
+    """Keeps the rank that a process of Ascend's told last, which holds for the few lines behind it."""
+
+    literal = b", RankID:"
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[int, int]] = {}  # by writer: the rank, and the number of the line
+
+    def of(self, line: Line) -> int | None:
+        """Return whose line it is: by its prefix, or by the last line of that writer that told."""
+        if match := _RANK.search(line.text):
+            self._told[line.origin] = (int(match[1]), line.number)
+        rank, number = self._told.get(line.origin, (None, 0))
+        return line.rank if line.rank is not None else rank if line.number - number <= _LINES else None
+
+
 class HcclParser(FormParser):
     """Reads HCCL's messages; the rank of their process stands in a line before them."""
 
     def __init__(self) -> None:
         super().__init__(sys.modules[__name__])
-        self.literals = (*self.literals, b", RankID:")
-        self._open: dict[str, tuple[int, int]] = {}  # by writer: the rank, and for how many lines it holds
+        self.literals = (*self.literals, ToldRank.literal)
+        self._told = ToldRank()
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Return what a line says, as the word of the rank that its writer told last."""
-        self._open = {writer: (rank, left - 1) for writer, (rank, left) in self._open.items() if left > 1}
-        if match := _RANK.search(line.text):
-            self._open[line.origin] = (int(match[1]), _LINES)
-        rank = line.rank if line.rank is not None else self._open.get(line.origin, (None, 0))[0]
+        rank = self._told.of(line)
         return [replace(event, rank=rank) for event in super().feed(line)]

@@ -16,6 +16,7 @@ from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.excerpt import excerpt
 from hangscope.ingest.job_logs.good_ends import good_ends
+from hangscope.ingest.job_logs.gpu_table import GpuTableParser
 from hangscope.ingest.job_logs.kernel import KernelParser
 from hangscope.ingest.job_logs.launchers.deepspeed import DeepSpeedParser
 from hangscope.ingest.job_logs.launchers.exit_codes import ExitCodeParser
@@ -105,7 +106,7 @@ def read_log(
         FormParser(engines), FormParser(announced), FormParser(held), messages.MessageParser(), wrapper.WrapperParser(), HcclParser(),
         TracebackParser, table, ExitCodeParser, PodParser, AbortParser, DesyncParser, FailedStackParser,
         StoreBarrierParser, AnalyzerParser, AnalyzerTableParser, LastErrorParser, ServiceThreadParser, DebugPageParser,
-        DeepSpeedParser, RayParser, HorovodParser, KernelParser, AccelerateCheckParser, detail, *extra,
+        DeepSpeedParser, RayParser, HorovodParser, KernelParser, AccelerateCheckParser, GpuTableParser, detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)

@@ -32,6 +32,7 @@ LATER: tuple[Reader, ...] = (
     course.waiting_exceptions,
     course.interrupted,
     course.over,
+    watchers.gpus,
 )
 _MOST = 3  # observations of one answer
 _LEAST_ROOM = 60
@@ -48,7 +49,8 @@ def observations(case: Case) -> list[Observation]:
     found += [seen for seen in later if not (found and seen.proves)]
     found += [seen for entry, seen in known if entry.follows]
     found += [seen for entry, seen in known if entry.benign and seen.means]
-    return found
+    moving = course.moving(case)
+    return [*found, moving] if moving is not None else found
 
 
 def answered(case: Case, verdict: Verdict) -> Verdict:
@@ -141,8 +143,11 @@ def _course(case: Case, facts: Sequence[str]) -> str:
 
 def _nexts(seen: Sequence[Observation]) -> list[Collect]:
     """Return what to collect, the most useful first, each once."""
-    found = {item.text: item for s in reversed(seen) if (item := s.next) is not None}
-    return [*reversed(found.values())][:3]
+    found: dict[str, Collect] = {}
+    for item in (s.next for s in seen):
+        if item is not None:
+            found.setdefault(item.text, item)
+    return [*found.values()][:3]
 
 
 def _covers(text: str, other: str) -> bool:

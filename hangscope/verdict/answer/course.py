@@ -5,6 +5,8 @@ from __future__ import annotations
 from hangscope.causes.case import Case
 from hangscope.conclusion import Collect
 from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages
+from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
@@ -19,6 +21,7 @@ _OF_A_WAIT = regex(
     r"(?i)tim(?:ed?|e)[ -]?out|timeout|clos(?:ed|ing)|reset by|refused|broken pipe|remote process|unreachable|no route"
 )
 _ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|done|ended|over)\b|all epochs")
+_STARTED = "server_started"  # of knowledge/messages
 _INTERRUPT = "KeyboardInterrupt"
 
 
@@ -49,31 +52,57 @@ def course(case: Case) -> str:
 
 def _last_progress(case: Case) -> Progress | None:
     """Return the last line that counts."""
-    counted = [e for e in case.statements.all(Progress) if e.step is not None or e.epoch is not None]
+    failed = {(e.file, e.line) for e in trouble(case)}  # two writers share a line now and then
+    words = {e.complaint for e in case.statements.all(Excerpt) if e.complaint}
+    told = (
+        e
+        for e in case.statements.all(Progress)
+        if (e.file, e.line) not in failed and not any(_short(e.text) == _short(text) for text in words)
+    )
+    counted = [e for e in told if e.step is not None or e.epoch is not None]
     return max(counted, key=lambda e: (e.file, e.line), default=None)
 
 
 def over(case: Case) -> Observation | None:
-    """Read the end of a job that ended well, or steps that go on to the end of the text, where no line tells of trouble."""
-    told = _excerpt(case)
-    if told is None or told.complaint or any(not harmless_at_an_end(e) for e in trouble(case)):
+    """Read the end of a job that ended well, or a server that came up behind what it waited for, where no line tells of trouble."""
+    told = _calm(case)
+    if told is None:
         return None
     ended = [
         e for e in case.statements.all(Progress) if e.over or e.leaving or (e.done and _ALL.search(e.text))
     ]
-    last = max(ended, key=lambda e: e.line, default=None)
-    if last is not None:
+    if last := max(ended, key=lambda e: e.line, default=None):
         shows = f"the job ended: '{_short(last.text)}'"
         means = "That is the end of a run that finished. What is printed after it (a store that is gone, communicators that are aborted, leaked semaphores) belongs to the shutdown: nothing here shows a hang."
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
         return Observation(shows, means, Collect((), "stack", text), events=(last,))
-    moved = _last_progress(case)
-    if moved is None or moved.step is None or not told.moves:
+    notices = case.statements.all(Notice)
+    started = max((e for e in notices if e.id == _STARTED), key=lambda e: e.line, default=None)
+    if started is None or any(e.line > started.line for e in notices):
+        return None
+    shows = f"the server finished its start: '{_short(started.text)}'"
+    means = "What is reported before it (a wait for a shared-memory block, compilation, graph capture) was over by then: nothing here shows a hang."
+    text = "only if requests are not answered now: a stack of every worker (py-spy dump --native) while one is open"
+    return Observation(shows, means, Collect((), "stack", text), events=(started,))
+
+
+def moving(case: Case) -> Observation | None:
+    """Read steps that go on to the end of the text, where no line tells of trouble."""
+    told, moved = _calm(case), _last_progress(case)
+    if told is None or not told.moves or moved is None or moved.step is None:
         return None
     shows = f"the steps go on to the end of the text ({told.moves})"
     means = "Nothing here shows a stop: the job moved as long as it was watched."
     text = "how long nothing was printed after that line; if minutes, a stack of every process (py-spy dump --pid PID)"
     return Observation(shows, means, Collect((), "stack", text), events=(moved,))
+
+
+def _calm(case: Case) -> Excerpt | None:
+    """Return the text as a whole, where nobody complains in it and no line tells of trouble."""
+    told = _excerpt(case)
+    # A warning of no progress is over where something follows.
+    harmful = [e for e in trouble(case) if not (isinstance(e, NoProgress) or harmless_at_an_end(e))]
+    return told if told is not None and not told.complaint and not harmful else None
 
 
 def interrupted(case: Case) -> Observation | None:
@@ -114,7 +143,11 @@ def exceptions(case: Case) -> Observation | None:
         else f"{subject} raised {first.type}{at}"
     )
     suspects = (first.rank,) if first.rank is not None else ()
-    return Observation(shows, "", None, suspects, True, False, (first,))
+    wanted = None
+    if not first.frames:  # whoever pasted the last line alone
+        text = f"the traceback above that line, which is not in this text, of {who(suspects, 'that process')}"
+        wanted = Collect(suspects, "log", text)
+    return Observation(shows, "", wanted, suspects, True, True, (first,))
 
 
 def waiting_exceptions(case: Case) -> Observation | None:
@@ -143,6 +176,9 @@ def last_line(case: Case) -> Observation | None:
     shows = f"the most telling line is '{_short(told.text)}'{where}"
     said = f" The reporter writes: '{_short(complaint)}'." if complaint else ""
     means = f"Nothing here shows a stop by itself: no timeout, and no error of a rank.{said}"
+    if _short(told.text) == _short(complaint):
+        shows = f"there is the reporter's description alone: '{_short(complaint)}'"
+        means = "It holds no line of the job itself, so it shows neither where it stands nor who is missing."
     text = "a stack of every process (py-spy dump --pid PID), twice, a minute apart, and how long nothing was printed"
     wanted = Collect((), stage.what, stage.collect) if stage is not None else Collect((), "stack", text)
     return Observation(shows, means, wanted)

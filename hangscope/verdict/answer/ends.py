@@ -16,7 +16,7 @@ from hangscope.verdict.answer.observation import Observation, clock, who
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
 #: What a way of ending leaves, and where to look: signals by their names, `code` for an exit code.
 _LEAVES = {
-    "SIGKILL": ("No process can catch SIGKILL, so it left no traceback of its own: the kernel's out-of-memory killer, the cluster or a person sent it.", "the kernel log of {host} at that time (dmesg -T, oom-kill), and the memory that {whose} used before"),
+    "SIGKILL": ("No process can catch SIGKILL, so it left no traceback of its own: the kernel's out-of-memory killer, the cluster or a person sent it.", "the kernel log of {host} at that time (dmesg -T, oom-kill), and how much memory {whose} had"),
     "SIGSEGV": ("That is a fault of native code (an extension, a driver or NCCL) and not of a timeout.", "the core dump of {whose}, or a rerun with python -X faulthandler, which prints where it was"),
     "SIGBUS": ("A bus error comes mostly of a full /dev/shm, or of a file on a mount that went away.", "df -h /dev/shm in the container of {whose}, and the kernel log of {host}"),
     "SIGABRT": ("An abort follows a line that the process itself printed: an assertion, std::terminate, or the NCCL watchdog that gives up a wait.", "the last lines of {whose} before the abort"),

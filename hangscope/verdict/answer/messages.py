@@ -27,6 +27,7 @@ def messages(case: Case) -> Iterator[tuple[Known, Observation]]:
 
 
 def _observation(entry: Known, events: Sequence[Message]) -> Observation:
+    """Return an entry in sentences; one that establishes a cause tells all that its verdict rests on."""
     blanks = blanks_of(events)
     ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
     collect = filled(entry.collect, blanks)

@@ -16,6 +16,7 @@ from hangscope.ingest.torch_logs.c10d_names import is_default_group
 from hangscope.rankset import agree, ranks_phrase
 from hangscope.regex import regex
 from hangscope.verdict.answer.observation import Observation, clock, lasted, others_of, who
+from hangscope.verdict.status import trouble
 
 _FIRST = 5  # collectives of a group that are still its start
 _LARGE = 2**31
@@ -142,7 +143,8 @@ def timeouts(case: Case) -> Observation | None:
 
 def _silent(case: Case, wait: Wait) -> tuple[int, ...]:
     """Return the ranks whose own output is in this text, and that print no timeout: at most half as many as do."""
-    speak = case.statements.ranks(Printed) - {*wait.ranks, *case.statements.witnesses}
+    failed = {e.rank for e in trouble(case)}
+    speak = case.statements.ranks(Printed) - {*wait.ranks, *failed}
     return tuple(sorted(speak)) if speak and 2 * len(speak) <= len(wait.ranks) else ()
 
 

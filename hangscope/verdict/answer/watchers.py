@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from hangscope.causes.case import Case
 from hangscope.conclusion import Collect
 from hangscope.explain.text.known_messages import listed
 from hangscope.ingest.job_logs.engines import EngineTimeout
+from hangscope.ingest.job_logs.gpu_table import GpuUse
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
-from hangscope.rankset import agree, ranks_phrase
+from hangscope.rankset import agree, compress, ranks_phrase
 from hangscope.verdict.answer.observation import Observation, clock, who
 
+_IDLE, _BUSY = 5, 90  # percent
 _NATIVE = "native stacks of all threads of {} (py-spy dump --native, or gdb -p PID) while it stands, and the kernel log there (Xid)"
 
 
@@ -135,3 +138,45 @@ def _schedulers(told: list[EngineTimeout], writers: str, seconds: str) -> Observ
         means = "Its last batch did not come back: a collective or kernel did not return, or another rank left this one waiting."
     text = "the stacks that the watchdog prints for each process (py-spy blocks), and a replay of the last batch without CUDA graphs"
     return Observation(shows, means, Collect((), "stack", text), (), True)
+
+
+def gpus(case: Case) -> Observation | None:
+    """Read nvidia-smi's table: who spins in a kernel, and who is idle beside them."""
+    told = sorted(case.statements.all(GpuUse), key=lambda e: e.gpu)
+    if len({e.gpu for e in told}) < 2:
+        return None
+    idle, busy = ([e for e in told if test(e.percent)] for test in (_IDLE.__ge__, _BUSY.__le__))
+    if len(idle) + len(busy) < len(told) or not (idle or busy):
+        return None
+    parts = [
+        f"{_cards(some)} {agree([e.gpu for e in some], 'is', 'are')} at {_range(e.percent for e in some)} %{_power(some)}"
+        for some in (busy, idle)
+        if some
+    ]
+    shows = f"nvidia-smi: {'; '.join(parts)}"
+    if idle and len(idle) < len(busy):
+        means = f"A busy GPU that draws far less than its limit spins in a collective and waits. The process on {_cards(idle)} is in none: it is stuck on the CPU, has ended, or has not come to that call; it holds the others up."
+        text = f"a stack of the process on {_cards(idle)} (its pid is in nvidia-smi's list; py-spy dump --pid PID), and its log"
+    elif busy:
+        means = "All of them run a kernel; with little power that is the wait in a collective, and the table does not tell for whom: another node, or an operation that does not end."
+        text = "stacks of all processes (py-spy dump), and the flight recorder's dumps: which collective each rank is in"
+    else:
+        means = "None of them computes: their processes are on the CPU (data, a lock, the rendezvous), or have ended."
+        text = "a stack of every process (py-spy dump --pid PID): what each of them waits for"
+    return Observation(shows, means, Collect((), "stack", text), events=tuple(told))
+
+
+def _cards(told: Sequence[GpuUse]) -> str:
+    numbers = [e.gpu for e in told]
+    return f"GPU{agree(numbers, '', 's')} {compress(numbers)}"
+
+
+def _range(numbers: Iterable[int]) -> str:
+    found = sorted(numbers)
+    return str(found[0]) if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
+
+
+def _power(told: Sequence[GpuUse]) -> str:
+    watts, limits = [e.watts for e in told if e.watts is not None], {e.limit for e in told if e.limit}
+    of = f" of {limits.pop()} W" if len(limits) == 1 else " W"
+    return f" ({_range(watts)}{of})" if watts else ""
