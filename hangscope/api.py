@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ def analyze(
     redact: Collection[str] = (),
     rules: Rules | None = None,
     source: str | os.PathLike[str] | None = None,
+    store: str | None = None,
+    report_path: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int, int, int], None] | None = None,
 ) -> Report:
@@ -52,7 +55,8 @@ def analyze(
     archives may unpack to, in bytes; `full_table` keeps rows for
     calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `rules` is
     a TOML file of a site's own rules, or several (docs/knowledge.md), besides those of HANGSCOPE_RULES; `source` is a folder with
-    the job's code, from which the page quotes the lines that matter; `executor` reads on any
+    the job's code, from which the page quotes the lines that matter; `store` is a file or a postgresql:// URL that remembers incidents
+    (docs/history.md; default: HANGSCOPE_STORE, "" for none), `report_path` where the report will be, for the store and the ticket; `executor` reads on any
     `concurrent.futures.Executor` instead of children; `progress(files, of, bytes, of)` is called as reading goes on.
 
     Never raises for bad inputs: they become `report.warnings`. Raises NoInputError when nothing at all could be read,
@@ -93,6 +97,13 @@ def analyze(
     analysis = _analysed(readings, notes, knowledge, world_size, attempt)
     folder = SourceFolder(Path(source)) if source is not None else None
     document = build_document(analysis, __version__, redacted=redact, source=folder)
+    if report_path is not None:
+        place = os.path.abspath(report_path)
+        document = replace(document, report_path=os.path.basename(place) if "paths" in redact else place)
+    if store := os.environ.get("HANGSCOPE_STORE", "") if store is None else store:
+        from hangscope.history.remember import remember
+
+        document = remember(document, analysis, store, wanted, redact)
     return Report(document, analysis, full_table=full_table, redacted=redact)
 
 

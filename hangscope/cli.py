@@ -19,6 +19,7 @@ from hangscope.commands.explain import explain
 from hangscope.commands.exports.brief import brief
 from hangscope.commands.exports.table import table
 from hangscope.commands.exports.trace import trace
+from hangscope.commands.history import history
 from hangscope.commands.hook import hook
 from hangscope.commands.mcp import mcp
 from hangscope.commands.pack import pack
@@ -69,21 +70,8 @@ def main() -> None:
 
 
 for command in (
-    analyze,
-    brief,
-    table,
-    trace,
-    run,
-    capture,
-    doctor,
-    env,
-    hook,
-    mcp,
-    pack,
-    diff,
-    explain,
-    demo,
-):
+    analyze, brief, table, trace, history, run, capture, doctor, env, hook, mcp, pack, diff, explain, demo,
+):  # fmt: skip
     main.add_command(command)
 
 

@@ -33,6 +33,7 @@ ORDER = (
     ("verdict",),
     ("analysis", "table"),
     ("report", "output", "export"),
+    ("history",),
 )
 MOST_MODULES = 16  # of one folder
 

@@ -150,7 +150,7 @@ class _Tools:
     def _report(self, paths: list[str], world_size: int | None = None) -> Report:
         from hangscope.api import analyze
 
-        return analyze(self._allowed.check(paths), world_size=world_size)
+        return analyze(self._allowed.check(paths), world_size=world_size, store="")
 
     def _table(
         self, paths: list[str], ranks: str, group: str, seq: str, pending: bool, around: bool, most: int

@@ -19,6 +19,7 @@ from hangscope.commands.options import (
     paths_argument,
     quiet_option,
     report_option,
+    store_option,
 )
 from hangscope.commands.report_file import written
 from hangscope.errors import UsageError
@@ -39,7 +40,7 @@ Examples:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "markdown", "jira", "slack"]),
+    type=click.Choice(["text", "json", "markdown", "gitlab", "jira", "slack"]),
     default="text",
     show_default=True,
     help="What is printed on stdout.",
@@ -49,7 +50,7 @@ Examples:
     "--max-output-bytes",
     type=click.IntRange(200),
     metavar="N",
-    help="Cut what is printed on stdout behind a whole line, at most N bytes (text, markdown, jira, slack).",
+    help="Cut what is printed on stdout behind a whole line, at most N bytes (not of JSON).",
 )
 @click.option(
     "--source",
@@ -76,6 +77,7 @@ Examples:
 @click.option(
     "--full-table", is_flag=True, help="Keep every call in the library's table, however large the job."
 )
+@store_option
 @max_bytes_option
 @max_unpacked_option
 @force_option
@@ -133,6 +135,7 @@ def analyze(
             list(paths),
             redact=[w.strip() for w in redact.split(",") if w.strip()],
             progress=bar.advance,
+            report_path=output,
             **given(options),
         )
     finally:

@@ -29,6 +29,11 @@ max_unpacked_option = click.option(
     metavar="N",
     help="Bytes that archives may unpack to (default: 64 GiB in all, each 1 GiB or 250 times its size).",
 )
+store_option = click.option(
+    "--store",
+    metavar="PATH|URL",
+    help="Remember incidents in this SQLite file or PostgreSQL database (default: HANGSCOPE_STORE).",
+)
 force_option = click.option(
     "--force", is_flag=True, help="Overwrite a file that is not a report of hangscope."
 )

@@ -34,7 +34,7 @@ def load(path: str, *, progress: Callable[[int, int, int, int], None] | None = N
             return _read(path, embedded)
     from hangscope.api import analyze
 
-    return analyze(path, progress=progress).document
+    return analyze(path, store="", progress=progress).document
 
 
 def _read(path: str, data: bytes) -> Document:

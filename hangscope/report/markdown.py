@@ -1,4 +1,4 @@
-"""The ticket in the dialect of where it is pasted: GitHub's Markdown, Jira's wiki markup, Slack's mrkdwn.
+"""The ticket in the dialect of where it is pasted: GitHub's or GitLab's Markdown, Jira's wiki markup, Slack's mrkdwn.
 
 Everything quoted is escaped, so that a log line cannot become markup or a mention.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from hangscope.dataclass import dataclass
 from hangscope.regex import regex
@@ -45,6 +46,8 @@ class Dialect:
 # pasted as it is.
 _WORD = regex(r"[A-Za-z_][\w.]{0,60}\([^()`|\n]{1,120}\)|[^\s`|]+")
 _CODE = regex(r"[_@<{\[]|#\d|://|www\.", re.IGNORECASE)
+#: GitLab also refers with !12, ~label, %milestone, $snippet and &epic, and obeys /commands at the beginning of a line.
+_GITLAB = regex(r"[_@<{\[]|[#!~%$&]\w|^/|://|www\.", re.IGNORECASE)
 _BEFORE, _AFTER = "\"'(", "\"').,;:!?"  # punctuation around a word that is no part of it
 _MARKDOWN = regex(r"([\\`*_{}\[\]<>#|~!@])")
 _JIRA = regex(r"([\\*_{}\[\]<>#|~!@^+?-])")
@@ -72,12 +75,14 @@ def _slack(text: str) -> str:
     return re.sub(r"[*_~`@]+", lambda mark: f" {mark[0]} ", _slack_plain(text))
 
 
-def _by_word(plain: Callable[[str], str], code: Callable[[str], str]) -> Callable[[str], str]:
-    """Return how text is written whose words are code where they would be markup."""
+def _by_word(
+    plain: Callable[[str], str], code: Callable[[str], str], marked: re.Pattern[str] = _CODE
+) -> Callable[[str], str]:
+    """Return how text is written whose words are code where they would be markup, as `marked` knows them."""
 
     def word(match: re.Match[str]) -> str:
         text = match.group()
-        if not _CODE.search(text):
+        if not marked.search(text):
             return plain(text)
         if " " in text:  # `all_reduce([64, 32] Float)`
             return code(text)
@@ -132,9 +137,14 @@ DIALECTS = {
     ),
 }
 
+DIALECTS["gitlab"] = replace(
+    DIALECTS["markdown"],
+    escape=_by_word(lambda text: _MARKDOWN.sub(r"\\\1", text), _markdown_code, _GITLAB),
+)
+
 
 def render_markdown(document: Document, dialect: str = "markdown") -> str:
-    """Return the report for a ticket: `dialect` is markdown, jira or slack."""
+    """Return the report for a ticket: `dialect` is markdown (GitHub), gitlab, jira or slack."""
     style = DIALECTS[dialect]
     title = style.escape(" ".join(document.title.split()))
     lines = [style.heading % f"hangscope: {title}", ""]

@@ -89,7 +89,7 @@ class Report:
         return render_json(self.document)
 
     def to_markdown(self, dialect: str = "markdown") -> str:
-        """Return the report for a ticket: GitHub's `markdown`, `jira` or `slack`."""
+        """Return the report for a ticket: GitHub's `markdown`, `gitlab`, `jira` or `slack`."""
         from hangscope.report.markdown import render_markdown
 
         return render_markdown(self.document, dialect)

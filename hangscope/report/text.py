@@ -59,6 +59,8 @@ class _Screen:
                 self.fact("why", fact)
             self.standing(verdict)
             self.notes(verdict)
+            if document.seen_before is not None and document.seen_before.times:
+                self.labelled("seen before", document.seen_before.text)
             for advice in verdict.advice:
                 if not _says(verdict.explanation, advice):
                     self.labelled("help", advice)

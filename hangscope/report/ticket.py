@@ -16,8 +16,9 @@ from hangscope.report.reasons import (
     weighed,
 )
 from hangscope.report.schema.document import CulpritPart, Document, VerdictPart
+from hangscope.report.words import duration
 
-_CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED = 8, 6, 6, 6, 3
+_CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED, _HOSTS = 8, 6, 6, 6, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ def ticket(document: Document) -> tuple[Block, ...]:
     if verdict is not None:
         blocks.append(Block("", "text", (plain(verdict.explanation),) if verdict.explanation else ()))
         blocks.append(Block("Why", "items", tuple(_fact(f) for f in deciding_facts(verdict))))
-        blocks.append(Block("", "pairs", pairs=tuple(_pairs(verdict, document))))
+        pairs = [*_pairs(verdict, document), *_incident(document)]
+        blocks.append(Block("", "pairs", pairs=tuple(pairs)))
         blocks.append(Block("Do next", "steps", tuple(plain(a) for a in verdict.advice)))
         blocks.append(Block("Evidence", "items", _some([_fact(f) for f in other_facts(verdict)], _FACTS)))
         rest = [*other_facts(verdict, "against"), *other_facts(verdict, "missing")]
@@ -75,6 +77,7 @@ def ticket(document: Document) -> tuple[Block, ...]:
             Block("", "text", (plain(f"Read: {read}, of {counted(document.world_size, 'rank')}."),))
         )
         blocks.append(Block("Collect next time", "items", tuple(plain(m) for m in document.missing)))
+        blocks.append(Block("", "pairs", pairs=tuple(_incident(document))))
     warnings = [plain(f"{w.file}: {w.message}" if w.file else w.message) for w in document.warnings]
     blocks.append(Block("Warnings", "items", _some(warnings, _WARNINGS)))
     return tuple(b for b in blocks if b.lines or b.pairs)
@@ -144,9 +147,27 @@ def _pairs(verdict: VerdictPart, document: Document) -> list[tuple[str, Line]]:
             )
     if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
         rows.append(("Suspects", plain(ranks_phrase(verdict.suspect_ranks))))
-    rows.append(("Since", plain(standstill(verdict))))
     rows += [("Run now", (Piece(command, code=True),)) for command in commands(document)]
     rows.append(("Fingerprint", (Piece(verdict.fingerprint, code=True),)))
+    return [(name, line) for name, line in rows if any(piece.text for piece in line)]
+
+
+def _incident(document: Document) -> list[tuple[str, Line]]:
+    """Return when and where it happened, whether it was seen before, and where the report is."""
+    verdict, page = document.verdict, document.page
+    since = standstill(verdict) if verdict is not None else ""
+    strip = page.strip if page is not None else None
+    if strip is not None and strip.stood_s is not None and ", for " not in since:
+        since += f", for {duration(strip.stood_s)}" if since else f"for {duration(strip.stood_s)}"
+    rows: list[tuple[str, Line]] = [("Since", plain(since))]
+    if verdict is None or not any(culprit.host for culprit in verdict.culprits):
+        hosts = sorted({rank.host for rank in document.ranks if rank.host})
+        more = f" and {len(hosts) - _HOSTS} more" if len(hosts) > _HOSTS else ""
+        rows.append(("Hosts", plain(", ".join(hosts[:_HOSTS]) + more)))
+    if document.seen_before is not None:
+        rows.append(("Seen before", plain(document.seen_before.text)))
+    if document.report_path:
+        rows.append(("Report", (Piece(document.report_path, code=True),)))
     return [(name, line) for name, line in rows if any(piece.text for piece in line)]
 
 

@@ -57,6 +57,14 @@ def test_importing_costs_a_scheduler_nothing(environment: Environment) -> None:
     assert not {"pandas", "numpy", "jinja2", "torch", "click"} & set(modules)
 
 
+def test_an_analysis_loads_nothing_that_was_not_asked_for(environment: Environment, hang: Path) -> None:
+    code = f"import sys, hangscope; hangscope.analyze({str(hang)!r}).to_text(); print(*sys.modules)"
+    loaded = set(script(code, environment).stdout.split())
+    rooms = ("history", "export", "agents", "commands")
+    assert not {"sqlite3", "sqlalchemy", "mcp", "pyarrow"} & loaded
+    assert not [name for name in loaded if name.startswith(tuple(f"hangscope.{room}" for room in rooms))]
+
+
 def test_a_report_needs_no_torch(environment: Environment, hang: Path) -> None:
     code = f"import sys; sys.modules['torch'] = None; import hangscope; print(hangscope.analyze({str(hang)!r}).verdict.cause)"
     assert script(code, environment).stdout.strip() == "stuck_rank"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hangscope.report.html.render import render_html
 from hangscope.report.json import report_data
+from hangscope.report.schema.document import SeenBefore
 from tests.report.chromium import PANEL, Browser, search, settled
 from tests.report.samples import SAMPLES, SIZES, document
 
@@ -97,6 +100,19 @@ def test_first_screen_fits(browser: Browser, pages: dict[str, Path], name: str) 
     browser.open(pages[name], width=PHONE[0], height=PHONE[1])
     edges = browser.evaluate(EDGES)
     assert max(edges["h1"], edges["who"], edges["where"], edges["what"]) <= PHONE[1], edges
+
+
+def test_a_page_says_what_was_seen_before_on_the_first_screen(browser: Browser, tmp_path: Path) -> None:
+    seen = SeenBefore(3, "2026-11-12", "2026-11-20", "job-8812", note="<b>fixed</b> by draining gpu07")
+    page = tmp_path / "seen.html"
+    page.write_text(render_html(replace(document("hang_8"), seen_before=seen)), encoding="utf-8")
+    browser.open(page, width=DESKTOP[0], height=DESKTOP[1])
+    text = browser.evaluate("document.querySelector('#next .seen').textContent")
+    assert (
+        text == f"Seen 3 times before, first on 2026-11-12, last on 2026-11-20 (job-8812). Note: {seen.note}."
+    )
+    assert browser.evaluate(EDGES)["first"] <= DESKTOP[1]
+    assert browser.complaints() == []
 
 
 @pytest.mark.parametrize("name", [*SIZES, "stacks_1024", "no_hang", "empty"])

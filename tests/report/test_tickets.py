@@ -11,6 +11,7 @@ import pytest
 from hangscope.conclusion import Evidence, Hypothesis
 from hangscope.report.markdown import DIALECTS, cut_to, render_markdown
 from hangscope.report.reasons import deciding_facts, mentions
+from hangscope.report.schema.document import SeenBefore
 from hangscope.report.sources import SourceFolder, snippets
 from hangscope.report.text import render_text
 from hangscope.report.words import duration, utc
@@ -54,7 +55,7 @@ def test_the_ledger_takes_the_place_of_the_alternatives() -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_nothing_quoted_becomes_markup(dialect: str) -> None:
     text = render_markdown(with_evidence(NASTY), dialect)
-    if dialect == "markdown":
+    if dialect in ("markdown", "gitlab"):
         assert not re.search(
             r"(?<!\\)[<@*_\[]\w",
             re.sub(r"`[^`\n]*`|\*\*[A-Z][\w ,]*:? ?\*\*", "", text.split("\n| | |")[0]),
@@ -70,6 +71,32 @@ def test_nothing_quoted_becomes_markup(dialect: str) -> None:
             and "<b>" not in text
             and "@channel" not in re.sub(r"`[^`\n]*`", "", text)
         )
+
+
+def test_gitlab_refers_to_nothing_and_obeys_no_command() -> None:
+    text = render_markdown(with_evidence("/close !12 ~bug %3 $7 &9 and 100% of 5 & more"), "gitlab")
+    assert "`/close` `!12` `~bug` `%3` `$7` `&9` and 100% of 5 & more" in text
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_ticket_has_the_title_the_host_the_duration_and_the_report(dialect: str) -> None:
+    good = document("hang_8")
+    assert good.verdict is not None and good.page is not None
+    culprits = tuple(replace(c, host="gpu07") for c in good.verdict.culprits)
+    verdict = replace(good.verdict, culprits=culprits, since=str(10**18), until=str(10**18 + 600 * 10**9))
+    seen = SeenBefore(2, "2026-11-12", "2026-11-20", "job-8812", note="restart the data server")
+    told = replace(good, verdict=verdict, report_path="/reports/17.html", seen_before=seen)
+    text = re.sub(r"[`{}\\]", "", render_markdown(told, dialect))
+    assert f"hangscope: {good.title}" in text.splitlines()[0]
+    for words in (
+        "on gpu07",
+        ", for 10 min",
+        "/reports/17.html",
+        verdict.fingerprint,
+        "2 times before",
+        "job-8812",
+    ):
+        assert words in text
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

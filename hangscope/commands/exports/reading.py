@@ -48,7 +48,7 @@ def read(paths: tuple[str, ...], quiet: bool, options: dict[str, Any]) -> Report
     isolated.use_one_thread()
     bar = ProgressBar(quiet=quiet)
     try:
-        return api.analyze(list(paths), progress=bar.advance, **given(options))
+        return api.analyze(list(paths), store="", progress=bar.advance, **given(options))
     finally:
         bar.close()
 

@@ -208,6 +208,34 @@ class WarningPart:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenBefore:
+    """Earlier incidents of the same bug in the store. `first` and `last` are days (UTC), `note` is the latest that somebody left."""
+
+    times: int
+    first: str = ""
+    last: str = ""
+    last_job: str = ""
+    last_report: str = ""
+    note: str = ""
+    ids: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return it as a sentence; empty where there are none."""
+        if not self.times:
+            return ""
+        job = f" ({self.last_job})" if self.last_job else ""
+        often = (
+            f"Seen once before, on {self.last}{job}"
+            if self.times == 1
+            else f"Seen {self.times:,} times before, first on {self.first}, last on {self.last}{job}"
+        )
+        return (
+            often + (f". Note: {self.note}" if self.note else "") + ("" if self.note.endswith(".") else ".")
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """One report. `page` is what only the HTML page shows; the JSON report is without it."""
 
@@ -231,6 +259,8 @@ class Document:
     stacks: tuple[BranchPart, ...] = ()
     stacks_left_out: int | None = field(default=None, metadata=OMITTED)
     tool_version: str = ""
+    seen_before: SeenBefore | None = field(default=None, metadata=OMITTED)
+    report_path: str | None = field(default=None, metadata=OMITTED)
     page: PageData | None = field(default=None, metadata=OMITTED)
 
     @property

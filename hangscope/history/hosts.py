@@ -1,0 +1,78 @@
+"""Which hosts and GPUs were at fault more often than their use explains.
+
+Every incident uses its hosts once. Of all these uses some were the culprit of a hardware or network cause. If that had nothing
+to do with the host, a host's share of them would be hypergeometric: drawn without return from all uses. `by_chance` is the
+probability that it would have as many or more; `of_any` is that of any host in the store having so unlikely a record, which is
+what to look at where the store holds many hosts. Repeated runs of one job on one bad node are not independent draws.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from math import exp, expm1, lgamma, log1p
+from typing import Any
+
+from hangscope.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A host, or a GPU of it: in how many incidents it was used and at fault, and how likely that is by chance."""
+
+    host: str
+    gpu: int | None
+    used: int
+    faults: int
+    by_chance: float
+    of_any: float
+
+
+def ranked(counts: Sequence[Sequence[Any]], *, gpus: bool = False) -> list[Record]:
+    """Return hosts (or GPUs) that were at fault, the least likely by chance first, from `Store.use_counts`."""
+    used, faults = Counter[tuple[str, int | None]](), Counter[tuple[str, int | None]]()
+    for host, all_gpus, fault, fault_gpus, number in counts:
+        for unit in _numbers(all_gpus) if gpus else (None,):
+            used[host, unit] += number
+        if fault:
+            for unit in _numbers(fault_gpus) if gpus else (None,):
+                faults[host, unit] += number
+    uses, wrong = sum(used.values()), sum(faults.values())
+    found = []
+    for (host, unit), times in faults.items():
+        chance = tail(times, used[host, unit], wrong, uses)
+        found.append(Record(host, unit, used[host, unit], times, chance, _any(chance, len(used))))
+    return sorted(found, key=lambda r: (r.by_chance, -r.faults, r.host, -1 if r.gpu is None else r.gpu))
+
+
+def tail(times: int, drawn: int, marked: int, total: int) -> float:
+    """Return the probability that of `drawn` out of `total`, `marked` of which are marked, `times` or more are marked."""
+    least, most = max(times, drawn - (total - marked), 0), min(drawn, marked)
+    if times <= max(0, drawn - (total - marked)):
+        return 1.0
+    whole = _choose(total, drawn)
+    terms = (
+        exp(_choose(marked, k) + _choose(total - marked, drawn - k) - whole) for k in range(least, most + 1)
+    )
+    return min(1.0, sum(terms))
+
+
+def _choose(n: int, k: int) -> float:
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+
+
+def _any(chance: float, units: int) -> float:
+    """Return the probability that any of so many units has a record as unlikely: 1 - (1 - chance) ** units."""
+    return 1.0 if chance >= 1.0 else -expm1(units * log1p(-chance))
+
+
+@lru_cache(maxsize=4096)
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of `0-3,6` as `rankset.compress` writes them."""
+    found: list[int] = []
+    for part in filter(None, text.split(",")):
+        span, _, step = part.partition(":")
+        first, _, last = span.partition("-")
+        found += range(int(first), int(last or first) + 1, int(step or 1))
+    return tuple(found)

@@ -1,0 +1,44 @@
+"""An analysis and the store: what it says of earlier incidents of the same bug, and the row that it adds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import replace
+
+from hangscope.analysis import Analysis
+from hangscope.errors import HangscopeError
+from hangscope.history.entry import entry_of, uses_of
+from hangscope.history.similar import seen_before, similar
+from hangscope.history.store import open_store
+from hangscope.report.masking.secrets import mask_text
+from hangscope.report.schema.document import Document, WarningPart
+from hangscope.report.words import clean
+
+
+def remember(
+    document: Document, analysis: Analysis, store: str, paths: list[str], redacted: Collection[str] = ()
+) -> Document:
+    """Return the document with what the store knows of its bug, and add the incident to the store.
+
+    Whatever is wrong with the store costs one warning and never the analysis. Of what was redacted nothing goes into the
+    store, and nothing comes out of it.
+    """
+    try:
+        entry = entry_of(
+            document, [] if "paths" in redacted else paths, time.time(), document.report_path or ""
+        )
+        with open_store(store) as opened:
+            seen = seen_before(similar(entry, opened.entries()))
+            opened.add(entry, [] if "hosts" in redacted else uses_of(analysis))
+    except Exception as error:
+        said = error if isinstance(error, HangscopeError) else None
+        text = (
+            said.message if said is not None else f"the store cannot be used: {type(error).__name__}: {error}"
+        )
+        hint = said.hint if said is not None else "please report this"
+        warning = WarningPart("store_unavailable", None, None, str(clean(mask_text(text))), hint)
+        return replace(document, warnings=(*document.warnings, warning))
+    if redacted:
+        seen = replace(seen, last_job="", last_report="", note="")
+    return replace(document, seen_before=seen)

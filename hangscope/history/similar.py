@@ -1,0 +1,94 @@
+"""Which incidents are of one bug: by cause, calls, group role and lines, never by rank numbers, hosts or sizes.
+
+Two incidents are alike where what they share outweighs what differs, and nothing that is known of both speaks against it: two
+bugs of one function have other lines, unless all lines moved by the same distance because the file was edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timezone
+
+from hangscope.dataclass import dataclass
+from hangscope.history.entry import Entry
+from hangscope.report.schema.document import SeenBefore
+
+ALIKE = 0.8  # share of the weight of what is known that has to agree
+MOVED = 200  # lines that an edit may move both sides of a divergence by
+#: What is compared and how much it weighs; what only one of the two knows counts half against it.
+_WEIGHTS = (("cause", 3), ("function", 4), ("waiting_function", 2), ("op", 2), ("differs", 2), ("role", 1), ("shape", 2))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An incident that is alike, and how much so (from 0 to 1)."""
+
+    entry: Entry
+    score: float
+
+
+def similarity(one: Entry, other: Entry) -> float:
+    """Return how alike two incidents are, from 0 to 1; 0 where they cannot be of one bug."""
+    if not _comparable(one) or not _comparable(other) or not _same_lines(one, other):
+        return 0.0
+    agreed = total = 0.0
+    for name, weight in _WEIGHTS:
+        mine, theirs = _of(one, name), _of(other, name)
+        if mine or theirs:
+            total += weight if mine and theirs else weight / 2
+            agreed += weight if mine == theirs else 0
+    return agreed / total if total else 0.0
+
+
+def similar(entry: Entry, others: Iterable[Entry], least: float = ALIKE) -> list[Match]:
+    """Return the other incidents that are alike, the most alike first, then the latest."""
+    found = [
+        Match(other, score)
+        for other in others
+        if other.id != entry.id and (score := similarity(entry, other)) >= least
+    ]
+    return sorted(found, key=lambda match: (-round(match.score, 3), -match.entry.when, match.entry.id))
+
+
+def seen_before(matches: list[Match]) -> SeenBefore:
+    """Return what a report says of earlier incidents of its bug."""
+    if not matches:
+        return SeenBefore(0)
+    by_time = sorted((match.entry for match in matches), key=lambda e: (e.when, e.id))
+    last = by_time[-1]
+    note = next((entry.note for entry in reversed(by_time) if entry.note), "")
+    ids = tuple(entry.id for entry in reversed(by_time))[:8]
+    return SeenBefore(len(by_time), _day(by_time[0]), _day(last), last.job, last.report, note, ids)
+
+
+def _day(entry: Entry) -> str:
+    return f"{datetime.fromtimestamp(entry.when, timezone.utc):%Y-%m-%d}"
+
+
+def _comparable(entry: Entry) -> bool:
+    """Return whether anything is known that tells one bug from another: a line of the user's code on either side."""
+    return bool(entry.function or entry.waiting_function) and entry.status == "hang"
+
+
+def _of(entry: Entry, name: str) -> str:
+    value = str(getattr(entry, name))
+    if name == "cause" and value == "unknown":
+        return ""
+    if name == "function" and value:
+        return f"{entry.file}:{value}"
+    if name == "waiting_function" and value:
+        return f"{entry.waiting_file}:{value}"
+    return value
+
+
+def _same_lines(one: Entry, other: Entry) -> bool:
+    """Return whether the lines of both sides agree, as they are or moved by one distance."""
+    moved = {
+        a - b
+        for a, b in ((one.line, other.line), (one.waiting_line, other.waiting_line))
+        if a and b
+    }  # fmt: skip
+    if not moved or moved == {0}:
+        return True
+    both = one.line and other.line and one.waiting_line and other.waiting_line
+    return len(moved) == 1 and bool(both) and one.file == one.waiting_file and abs(moved.pop()) <= MOVED

@@ -1,0 +1,248 @@
+"""Where incidents are kept: one SQLite file (WAL, several writers on one machine), or PostgreSQL by URL for a cluster.
+
+SQLite comes with Python. PostgreSQL goes through SQLAlchemy (`pip install 'hangscope[history]'`). Both get the same statements;
+whatever goes wrong with either is a StoreError that says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, fields
+from typing import Any, Protocol
+
+from hangscope.errors import HangscopeError
+from hangscope.history.entry import NAMES, Entry, Use
+from hangscope.regex import regex
+from hangscope.report.masking.secrets import mask_text
+
+VERSION = 1
+_EMPTY = "`hangscope analyze PATH --store FILE` begins one"
+WAIT = 10.0  # seconds for another writer, or for a server that does not answer
+_SCHEME = regex(r"([a-z][a-z0-9+]{1,30})://", 0)
+_TYPES = {"str": "TEXT", "int": "BIGINT", "float": "DOUBLE PRECISION"}
+_KEPT = ("id", "recorded", "note", "analyses")  # of an incident that is analyzed again
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS hangscope_meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS hangscope_incidents ("
+    + ", ".join(f"{f.name} {_TYPES[str(f.type)]} NOT NULL" for f in fields(Entry))
+    + ", PRIMARY KEY (id))",
+    "CREATE TABLE IF NOT EXISTS hangscope_uses (incident TEXT NOT NULL, "
+    + ", ".join(f"{f.name} {_TYPES[str(f.type)]} NOT NULL" for f in fields(Use))
+    + ", PRIMARY KEY (incident, host))",
+    "CREATE INDEX IF NOT EXISTS hangscope_uses_by_host ON hangscope_uses (host, gpus, fault, fault_gpus)",
+    f"INSERT INTO hangscope_meta (name, value) VALUES ('version', {VERSION}) ON CONFLICT (name) DO NOTHING",
+)
+_ADD = (
+    f"INSERT INTO hangscope_incidents ({', '.join(NAMES)}) VALUES ({', '.join(f':{n}' for n in NAMES)}) ON CONFLICT (id) DO UPDATE SET "
+    + ", ".join(f"{n} = excluded.{n}" for n in NAMES if n not in _KEPT)
+    + ", analyses = hangscope_incidents.analyses + 1"
+)
+_USE = "INSERT INTO hangscope_uses VALUES (:incident, " + ", ".join(f":{f.name}" for f in fields(Use)) + ")"
+
+
+class StoreError(HangscopeError):
+    """The store cannot be used."""
+
+
+class Connection(Protocol):
+    """What both databases are to the store. Parameters are named (`:name`)."""
+
+    def rows(self, statement: str, **values: Any) -> Sequence[Sequence[Any]]:
+        """Run a statement and return its rows."""
+
+    def many(self, statement: str, values: list[dict[str, Any]]) -> None:
+        """Run a statement once for each set of values."""
+
+
+class Store:
+    """An open store. Every method raises StoreError where the database cannot do it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def add(self, entry: Entry, uses: Iterable[Use]) -> None:
+        """Add an incident, or renew what is known of it; its note stays."""
+        self._connection.rows(_ADD, **asdict(entry))
+        self._connection.rows("DELETE FROM hangscope_uses WHERE incident = :id", id=entry.id)
+        rows = [{"incident": entry.id, **asdict(use)} for use in uses]
+        if rows:
+            self._connection.many(_USE, rows)
+
+    def entries(self, limit: int | None = None) -> list[Entry]:
+        """Return the incidents, the latest first."""
+        tail = "" if limit is None else f" LIMIT {int(limit)}"
+        order = "ORDER BY CASE WHEN happened > 0 THEN happened ELSE recorded END DESC, id"
+        found = self._connection.rows(f"SELECT {', '.join(NAMES)} FROM hangscope_incidents {order}{tail}")
+        return [Entry(*row) for row in found]
+
+    def entry(self, prefix: str) -> Entry:
+        """Return the incident whose id begins so. Raises StoreError where there is none, or several."""
+        statement = f"SELECT {', '.join(NAMES)} FROM hangscope_incidents WHERE substr(id, 1, :n) = :prefix ORDER BY id"
+        found = self._connection.rows(statement, n=len(prefix), prefix=prefix)
+        if len(found) != 1:
+            what = "no incident has" if not found else f"{len(found)} incidents have"
+            raise StoreError(
+                f"{what} an id that begins with {prefix[:40]!r}", "`hangscope history list` shows the ids"
+            )
+        return Entry(*found[0])
+
+    def annotate(self, prefix: str, text: str) -> Entry:
+        """Leave a note at an incident, and return it."""
+        entry = self.entry(prefix)
+        self._connection.rows(
+            "UPDATE hangscope_incidents SET note = :note WHERE id = :id", note=text, id=entry.id
+        )
+        return entry
+
+    def uses(self, incident: str) -> list[Use]:
+        """Return the hosts of an incident."""
+        names = ", ".join(f.name for f in fields(Use))
+        statement = f"SELECT {names} FROM hangscope_uses WHERE incident = :id ORDER BY host"
+        return [Use(*row) for row in self._connection.rows(statement, id=incident)]
+
+    def use_counts(self) -> Sequence[Sequence[Any]]:
+        """Return (host, GPUs, fault, GPUs at fault, number of incidents) of all that was used."""
+        return self._connection.rows(
+            "SELECT host, gpus, fault, fault_gpus, COUNT(*) FROM hangscope_uses GROUP BY host, gpus, fault, fault_gpus"
+        )
+
+
+@contextmanager
+def open_store(place: str, *, writing: bool = True) -> Iterator[Store]:
+    """Open a store for one transaction: a path or `sqlite:///path`, or a URL `postgresql://...`. Raises StoreError.
+
+    A store that is not there yet is made for writing.
+    """
+    scheme = _SCHEME.match(place)
+    shown = mask_text(place)
+    if scheme is None or scheme[1] == "sqlite":
+        path = place if scheme is None else place[len("sqlite://") :].removeprefix("/")
+        opened: Any = _sqlite(path, shown, writing)
+    elif scheme[1].split("+")[0] in ("postgresql", "postgres"):
+        opened = _postgresql(place, shown, writing)
+    else:
+        raise StoreError(f"{shown} is no store", "give a file, or a URL that begins with postgresql://")
+    with opened as connection:
+        yield Store(connection)
+
+
+class _Sqlite:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str, **values: Any) -> Sequence[Sequence[Any]]:
+        return self._connection.execute(statement, values).fetchall()
+
+    def many(self, statement: str, values: list[dict[str, Any]]) -> None:
+        self._connection.executemany(statement, values)
+
+
+@contextmanager
+def _sqlite(path: str, shown: str, writing: bool) -> Iterator[_Sqlite]:
+    if not writing and not os.path.exists(path):
+        raise StoreError(f"there is no store {shown}", _EMPTY)
+    try:
+        connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
+    except sqlite3.Error as error:
+        raise _refused(path, shown, error) from None
+    try:
+        with suppress(sqlite3.OperationalError):  # some file systems have no WAL; the rest works without
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+        made = _Sqlite(connection)
+        _prepare(made, shown, writing)
+        yield made
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise _refused(path, shown, error) from None
+    finally:
+        connection.close()  # rolls back what was not committed
+
+
+def _refused(path: str, shown: str, error: sqlite3.Error) -> StoreError:
+    """Return in words why SQLite did not do it."""
+    said = str(error)
+    hint = "check the disk"
+    if "locked" in said or "busy" in said:
+        hint = f"another process has kept it for more than {WAIT:.0f} seconds"
+    elif "unable to open" in said or "readonly" in said or "read-only" in said:
+        hint = "check the folder and its permissions"
+    elif "not a database" in said or "malformed" in said:
+        hint = "give another file; this one is no store, or it is damaged"
+    elif "full" in said:
+        hint = "free some space"
+    return StoreError(f"the store {shown} cannot be used: {said}", hint)
+
+
+class _Alchemy:
+    def __init__(self, connection: Any, text: Callable[[str], Any]) -> None:
+        self._connection, self._text = connection, text
+
+    def rows(self, statement: str, **values: Any) -> Sequence[Sequence[Any]]:
+        result = self._connection.execute(self._text(statement), values)
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+    def many(self, statement: str, values: list[dict[str, Any]]) -> None:
+        self._connection.execute(self._text(statement), values)
+
+
+@contextmanager
+def _postgresql(url: str, shown: str, writing: bool) -> Iterator[_Alchemy]:
+    try:
+        import sqlalchemy
+    except ImportError:
+        raise StoreError("a PostgreSQL store needs SQLAlchemy", "pip install 'hangscope[history]'") from None
+    settings = {
+        "connect_timeout": int(WAIT / 2),
+        "options": f"-c lock_timeout={int(WAIT * 1000)} -c statement_timeout={int(WAIT * 3000)}",
+    }
+    try:
+        # SQLAlchemy before 2.1 would take psycopg2 for a URL without a driver.
+        address = sqlalchemy.make_url(url.replace("postgres://", "postgresql://", 1))
+        if address.drivername == "postgresql":
+            address = address.set(drivername="postgresql+psycopg")
+        engine = sqlalchemy.create_engine(address, connect_args=settings, poolclass=sqlalchemy.NullPool)
+        with engine.begin() as connection:
+            made = _Alchemy(connection, sqlalchemy.text)
+            _prepare(
+                made,
+                shown,
+                writing,
+                "SELECT to_regclass('hangscope_meta') IS NOT NULL",
+                "SELECT pg_advisory_xact_lock(7710)",
+            )
+            yield made
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+        said = mask_text(str(getattr(error, "orig", None) or error).strip().splitlines()[0])[:300]
+        raise StoreError(
+            f"the store {shown} cannot be used: {said}", "check the URL and whether the server runs"
+        ) from None
+
+
+def _prepare(
+    connection: Connection,
+    shown: str,
+    writing: bool,
+    exists: str = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'hangscope_meta'",
+    lock: str = "",
+) -> None:
+    """Make the tables where there are none. Raises StoreError where they are of another version."""
+    if not connection.rows(exists)[0][0]:
+        if not writing:
+            raise StoreError(f"{shown} holds no incidents", _EMPTY)
+        if lock:
+            connection.rows(lock)
+        for statement in _TABLES:
+            connection.rows(statement)
+    found = connection.rows("SELECT value FROM hangscope_meta WHERE name = 'version'")
+    version = found[0][0] if found else None
+    if version != VERSION:
+        raise StoreError(
+            f"the store {shown} has format {version}, and this hangscope uses format {VERSION}",
+            "use the hangscope that wrote it, or give another store",
+        )
