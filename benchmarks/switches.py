@@ -1,9 +1,9 @@
-"""Switches in the code of the core: every `if` and every function that can return something empty can be turned off."""
+"""Switches in the code of the core: every function, branch, clause and filter can be turned off while it runs."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -16,22 +16,55 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(slots=True)
 class Switch:
-    """One branch or function: `off` is what is tried, `used` whether it did anything since that was last reset."""
+    """One part of the code: `off` is what is tried, `used` whether turning it off would have changed anything so far.
 
-    place: str
+    `kind` is how it is turned off: a `function` returns its empty value, a `branch` is not taken, a `guard` always
+    holds, a `clause` (one operand of `and` or `or`) and a `filter` (the condition of a comprehension) decide nothing,
+    of a `choice` (`a if b else c`) `b` is always true or always false, a `part` of a list, a `statement` and a `loop` are left out.
+    """
+
+    file: str
+    line: int
+    column: int
+    kind: str
     what: str
     off: bool = False
     used: bool = False
 
-    def test(self, value: Any) -> Any:
-        """Return a condition's value, and note that it held."""
+    @property
+    def place(self) -> str:
+        """Return the file and the line."""
+        return f"{self.file}:{self.line}"
+
+    def yes(self, value: Any) -> Any:
+        """Return a condition's value, or true: of guards, clauses of `and`, filters."""
+        self.used = self.used or not value
+        return True if self.off else value
+
+    def no(self, value: Any) -> Any:
+        """Return a condition's value, or false: of branches, clauses of `or`."""
         self.used = self.used or bool(value)
         return False if self.off else value
+
+    def none(self, value: Any) -> Any:
+        """Return the value of an operand of `or`, or None."""
+        self.used = self.used or bool(value)
+        return None if self.off else value
+
+    def items(self, value: Any) -> Any:
+        """Return what a loop walks through, or a part of a list, or nothing."""
+        self.used = self.used or not hasattr(value, "__len__") or len(value) > 0
+        return () if self.off else value
 
     def result(self, value: Any) -> Any:
         """Return a function's value, and note one that is not empty."""
         self.used = self.used or bool(value)
         return value
+
+    def on(self) -> bool:
+        """Return whether a statement is executed."""
+        self.used = True
+        return not self.off
 
 
 SWITCHES: list[Switch] = []
@@ -39,50 +72,133 @@ SWITCHES: list[Switch] = []
 
 def _empty(function: ast.FunctionDef) -> ast.expr | None:
     """Return the empty value of what a function returns, or None where its type has none."""
-    told = ast.unparse(function.returns) if function.returns else ""
-    if told == "bool":
+    returns = ast.unparse(function.returns) if function.returns else ""
+    if returns == "bool":
         return ast.Constant(False)
-    if told.endswith("| None"):
+    if returns.endswith("| None"):
         return ast.Constant(None)
+    if returns == "str":
+        return ast.Constant("")
     kinds = {"list": "list", "Sequence": "list", "frozenset": "frozenset", "set": "set", "dict": "dict"}
-    kind = kinds.get(told.partition("[")[0]) or ("tuple" if told.endswith("...]") else None)
+    kind = kinds.get(returns.partition("[")[0]) or ("tuple" if returns.endswith("...]") else None)
     return ast.Call(ast.Name(kind, ast.Load()), [], []) if kind is not None else None
 
 
 class _Instrument(ast.NodeTransformer):
-    """Puts a switch into every `if` and every function that can return something empty."""
+    """Puts a switch into everything that can be turned off."""
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.functions: list[int | None] = []
+        self.functions: list[tuple[int | None, bool]] = []
 
-    def _new(self, node: ast.stmt, what: str) -> int:
-        SWITCHES.append(Switch(f"{self.file}:{node.lineno}", what))
+    def _new(self, node: ast.AST, kind: str, what: str) -> int:
+        SWITCHES.append(
+            Switch(self.file, getattr(node, "lineno", 0), getattr(node, "col_offset", 0), kind, what[:100])
+        )
         return len(SWITCHES) - 1
 
-    def visit_If(self, node: ast.If) -> ast.If:
+    def _conditions(self, test: ast.expr) -> ast.expr:
+        """Return a condition with a switch in each of its clauses."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test.operand = self._conditions(test.operand)
+        elif isinstance(test, ast.BoolOp):
+            method = "yes" if isinstance(test.op, ast.And) else "no"
+            for place, operand in enumerate(test.values):
+                number = self._new(operand, f"clause {method}", ast.unparse(operand))
+                test.values[place] = self._call(number, method, self._conditions(operand))
+        else:
+            return self.visit(test)  # type: ignore[no-any-return]
+        return test
+
+    def visit_If(self, node: ast.If) -> ast.AST:
         condition = ast.unparse(node.test)
-        if condition != "TYPE_CHECKING":
-            number = self._new(node, f"if {condition[:100]}")
-            node.test = self._call(number, "test", node.test)
-        self.generic_visit(node)
+        if condition == "TYPE_CHECKING":
+            return node
+        branch = self._new(node, "branch", f"if {condition}")
+        guard = self._new(node, "guard", f"if {condition}")
+        node.test = self._call(branch, "no", self._call(guard, "yes", self._conditions(node.test)))
+        node.body = self._block(node.body)
+        node.orelse = self._block(node.orelse)
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        condition = ast.unparse(node)
+        never = self._new(node, "choice no", condition)
+        always = self._new(node, "choice yes", condition)
+        node.test = self._call(never, "no", self._call(always, "yes", self._conditions(node.test)))
+        node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        method = "yes" if isinstance(node.op, ast.And) else "none"
+        *first, last = node.values
+        for place, operand in enumerate(first):
+            number = self._new(operand, f"clause {method}", ast.unparse(operand))
+            node.values[place] = self._call(number, method, self.visit(operand))
+        node.values[-1] = self.visit(last)
+        return node
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        node.test = self._conditions(node.test)
+        node.body = self._block(node.body)
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        node.iter = self.visit(node.iter)
+        for place, test in enumerate(node.ifs):
+            number = self._new(test, "filter", f"if {ast.unparse(test)}")
+            node.ifs[place] = self._call(number, "yes", self._conditions(test))
+        return node
+
+    def visit_Starred(self, node: ast.Starred) -> ast.AST:
+        if isinstance(node.ctx, ast.Load):
+            number = self._new(node, "part", ast.unparse(node))
+            node.value = self._call(number, "items", self.visit(node.value))
+        return node
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        number = self._new(node, "loop", f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}")
+        node.iter = self._call(number, "items", self.visit(node.iter))
+        node.body = self._block(node.body)
+        node.orelse = self._block(node.orelse)
+        return node
+
+    def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Return a block with a switch around each statement that is executed for its effect alone."""
+        found: list[ast.stmt] = []
+        for statement in body:
+            number = None
+            if isinstance(statement, ast.AugAssign) or (
+                isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Constant)
+            ):
+                number = self._new(statement, "statement", ast.unparse(statement))
+            changed = self.visit(statement)
+            if number is not None:
+                on = ast.Call(ast.Attribute(self._switch(number), "on", ast.Load()), [], [])
+                changed = ast.If(on, [changed], [])
+            found.append(changed)
+        return found
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         empty = _empty(node)
-        number = self._new(node, f"def {node.name}") if empty is not None else None
-        self.functions.append(number)
-        self.generic_visit(node)
+        number = self._new(node, "function", f"def {node.name}") if empty is not None else None
+        self.functions.append((number, ast.unparse(node.returns) == "bool" if node.returns else False))
+        node.body = self._block(node.body)
         self.functions.pop()
         if number is not None:
             off = ast.Attribute(self._switch(number), "off", ast.Load())
             node.body.insert(ast.get_docstring(node) is not None, ast.If(off, [ast.Return(empty)], []))
         return node
 
-    def visit_Return(self, node: ast.Return) -> ast.Return:
-        self.generic_visit(node)
-        if self.functions and (number := self.functions[-1]) is not None and node.value is not None:
-            node.value = self._call(number, "result", node.value)
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        if node.value is not None:
+            number, is_condition = self.functions[-1] if self.functions else (None, False)
+            node.value = self._conditions(node.value) if is_condition else self.visit(node.value)
+            if number is not None:
+                node.value = self._call(number, "result", node.value)
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         return node
 
     def _switch(self, number: int) -> ast.expr:
@@ -107,7 +223,7 @@ class _Loader(SourceFileLoader):
 class Finder(MetaPathFinder):
     """Loads the modules that are looked at with switches in them."""
 
-    def __init__(self, wanted: Sequence[str]) -> None:
+    def __init__(self, wanted: Iterable[str]) -> None:
         self.wanted = tuple(wanted)
 
     def find_spec(

@@ -166,19 +166,13 @@ class Difference:
     def stays_inside(self) -> bool:
         """Return whether the culprit went on inside the loop, or ran as many steps as its peers and skipped one of them."""
         steps = self.steps
-        return self.skipped_part_of_a_step or steps.ran_further or steps.mid_epoch or bool(steps.skips)
+        return self.skipped_part_of_a_step or steps.mid_epoch or bool(steps.skips)
 
     @cached_property
     def of_the_loop(self) -> bool:
         """Return whether the culprit's call stands in the loop, or is one of its own: made about as often as the one the others wait in."""
         own, peer = self.times_before(self.own), self.times_before(self.peer)
         return self.inside or (own >= 1 and own * 2 > peer)
-
-    @cached_property
-    def cut_short(self) -> bool:
-        """Return whether the culprit left the first backward pass of all behind a bucket, where its peers reduce one that nobody made before."""
-        behind = self.known and self.gradients(self.history[-1:]) and not self.times_before(self.peer)
-        return behind and self.peer_gradient and not self.own_gradient
 
     @property
     def skipped(self) -> tuple[CallKind, ...]:

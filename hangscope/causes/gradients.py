@@ -58,20 +58,19 @@ def gradient_sets(case: Case) -> Match | None:
     # A call that each step makes: one that was made now and then is rather one too many.
     each_step = 2 * d.times_before(d.own) > d.times_before(d.peer)
     goes_on = d.peer_gradient and not d.own_gradient and each_step and d.known and d.steps.loop_over is None
-    if not (d.cut_short or missing or extra or other_buckets or goes_on):
+    if not (missing or extra or other_buckets or goes_on):
         return None
     # The user's own all_reduce calls are made by a line of theirs and not by autograd.
     by_hand = d.known and not d.gradients((*d.skipped, *d.added, d.peer))
-    if not d.cut_short and (d.ends_epochs or by_hand):
+    if d.ends_epochs or by_hand:
         return None  # it left the loop behind a whole step, the reductions of the next with it
     if other_buckets:
         what = f"reduced another gradient bucket, {describe(d.own)}, than the others, {describe(d.peer)}"
-    elif d.cut_short or missing or goes_on:
+    elif missing or goes_on:
         what = f"skipped gradient reductions; the others are in {describe(d.peer)}"
     else:
         what = "issued a gradient reduction that the others did not issue"
-    # A pass that an error cut short ends in a call of the handler, which nobody had made before.
-    sure = missing or extra or other_buckets or (d.cut_short and d.times_before(d.own))
+    sure = missing or extra or other_buckets
     return answer(
         "gradient_sync_mismatch",
         culprits,

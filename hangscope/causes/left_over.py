@@ -5,16 +5,14 @@ from __future__ import annotations
 from hangscope.align.waitgraph import Untold
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.conclusion import Evidence
-from hangscope.explain.finding import Absent, Late, Nothing, Unseen
+from hangscope.explain.finding import Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.incident import State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, MonitoredBarrier
-from hangscope.knowledge.callsite import is_user, user_frame
+from hangscope.ingest.torch_logs.wrapper import GlooClosed
+from hangscope.knowledge.callsite import user_frame
 from hangscope.rankset import agree
 
-#: what Python runs at the end of a process: threading.py, multiprocessing/util.py and concurrent/futures (CPython 3.8 to 3.14)
-_EXITS = frozenset({"_shutdown", "_exit_function", "_python_exit"})
 _LOOPBACK = ("[127.", "127.", "[::1]", "::1")
 
 
@@ -45,53 +43,6 @@ def made_after_the_end(case: Case) -> Match | None:
         evidence=[Evidence("exit", listed), *(statements.exits[r] for r in failed[:2])],
         rivals=[("early_exit", "the others may have exited before a collective that all should have issued")],
         stack=stack,
-    )
-
-
-def held_at_its_exit(case: Case) -> Match | None:
-    """A rank whose script is over, and whose process does not end: the interpreter waits for a thread or a child of it."""
-    finding, ranks = case.finding, case.incident.ranks
-    # A main thread past the script is in what Python does at the end of a process.
-    past = ((r, w.stack) for r, w in case.stacks.items() if w.stack and w.stack[-1].name in _EXITS)
-    held = [r for r, stack in past if not any(map(is_user, stack))]
-    if not held or 2 * len(held) > len(ranks) or case.statements.deaths:
-        return None
-    if not isinstance(finding, Nothing | Absent | Unseen) or set(finding.culprits).difference(held):
-        return None
-    left = bool(case.graph.waiting) or any(w.inside for w in case.statements.whereabouts.values())
-    threads = [(r, thread) for r in held for thread in ranks[r].threads[1:] if user_frame(thread[1])]
-    frame = user_frame(threads[0][1][1]) if threads else None
-    its = "their processes do" if len(held) > 1 else "its process does"
-    busy = f": a thread is at {frame}" if frame is not None and not left else ""
-    advice = f"End that thread when the script ends: give it a flag or a deadline and join it, or start it with daemon=True ({frame or 'py-spy dump shows which one it is'})."
-    return answer(
-        "early_exit" if left else "stuck_rank",
-        held,
-        f"the script of {who(held)} has ended{' while others are in a collective' if left else ''}, but {its} not exit{busy}",
-        "Exit together: let all ranks agree on the end before any of them returns." if left else advice,
-        strength=0 if not left or finding.guess else 1,
-        evidence=[
-            *(case.stands(r, ranks[r].threads[0]) for r in held[:4]),
-            *(case.stands(r, thread) for r, thread in threads[:4]),
-        ],
-        frame=frame,
-        frame_rank=threads[0][0] if threads else None,
-    )
-
-
-def late(case: Case) -> Match | None:
-    """A rank came later than its peers were willing to wait, with the very call they were in."""
-    finding = case.finding
-    if not isinstance(finding, Late):
-        return None
-    own = [e for r in finding.culprits for e in case.statements.of(r, CallFingerprint)[:1]]
-    return answer(
-        "slow_rank",
-        finding.culprits,
-        f"{who(finding.culprits)} entered the same collective after the others had timed out",
-        f"Give the group a longer timeout if the pause of {who(finding.culprits)} is legitimate, or move that work out of the step.",
-        strength=1 if finding.events else 2,
-        evidence=[*finding.events, *own, *case.statements.all(MonitoredBarrier)[:1]],
     )
 
 

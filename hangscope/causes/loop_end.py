@@ -48,15 +48,8 @@ def _left(
 def _by_its_call(d: Difference) -> Match | None:
     """Return what the culprits' count of steps or their call tells, where nothing shows that they went on inside the loop."""
     finding, culprits, told = d.finding, d.finding.culprits, d.steps.loop_over
-    if d.steps.uneven is not None:
-        counts = "exited the training loop after {} steps; the others count {}"
-        return _left(culprits, 2, counts.format(*(line.total for line in d.steps.uneven)), d.steps.uneven)
     if finding.change.edit is not None or finding.tie:
         return None  # its calls match again behind the edit
-    over = [] if d.steps.skips else d.steps.others_over
-    if over:
-        what = "started one more step while the others are already in the collective after the loop"
-        return _left(culprits, 2, what, over[:2])
     if d.ends_epochs:
         # A step that it skipped leaves the same calls: only its own output tells of one.
         what = (

@@ -88,28 +88,6 @@ def crossed_groups(case: Case) -> Match | None:
     )
 
 
-def crossed_threads(case: Case) -> Match | None:
-    """Two threads of each rank call on one group, and on some ranks the other one came first: between them there is no order."""
-    finding, own, peer = case.finding, case.finding.own.kind, case.finding.stuck.kind
-    if not (isinstance(finding, Different) and own and peer and own.of_a_thread != peer.of_a_thread):
-        return None
-    opened = ((r, c) for r in finding.waiting[:LOOKED_AT] for c in case.graph.open_calls.get(r, ()))
-    if all(_kind(case, rank, call) != own for rank, call in opened):
-        return None  # the others' threads do not make it
-    return answer(
-        "collective_order_mismatch",
-        finding.culprits,
-        f"{who(finding.culprits)} issued {describe(own)} before {describe(peer)}, the others in the opposite order: two threads of each rank use one group",
-        "Give the thread its own process group, or issue its collectives from the main thread at one place of the step.",
-        rivals=[
-            (
-                "rank_conditional_collective",
-                "it is not known whether the threads of the others issue it at all",
-            )
-        ],
-    )
-
-
 def _entered_first(case: Case) -> bool:
     """Return whether each culprit has two calls open that a rank which waits has open in the opposite order."""
     opened, finding = case.graph.open_calls, case.finding

@@ -5,10 +5,8 @@ from __future__ import annotations
 from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence
-from hangscope.explain.finding import Absent, Unpaired
+from hangscope.explain.finding import Unpaired
 from hangscope.incident import CallKind
-from hangscope.knowledge.callsite import user_frame
-from hangscope.rankset import agree
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 _TOGETHER = "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv."
@@ -18,8 +16,8 @@ def unpaired(case: Case) -> Match | None:
     """A send without its receive, or the reverse, on a rank that went on to something else."""
     finding = case.finding
     pair = finding.stuck.pair
-    if (facing := _do_not_meet(case)) is not None or not isinstance(finding, Unpaired):
-        return facing
+    if not isinstance(finding, Unpaired):
+        return None
     if finding.change.votes > 1 and finding.change.skipped:
         return _left_out(case)
     if pair is None:
@@ -82,23 +80,6 @@ def _left_out(case: Case) -> Match:
                 f"{change.votes} counterparts of rank {rank} issued their {call.op} before {describe(finding.own.kind)}; rank {rank} issued none",
             )
         ],
-    )
-
-
-def _do_not_meet(case: Case) -> Match | None:
-    """Return the answer for ranks that stacks show in sends and receives, which gloo's recorder omits: all alike, nobody is odd."""
-    ranks = case.finding.culprits
-    stood = [w for r in ranks if (w := case.statements.whereabouts.get(r)) is not None and w.inside]
-    ops = {where.op for where in stood}
-    if not isinstance(case.finding, Absent) or not 1 < len(ranks) == len(stood) or ops - _POINT_TO_POINT:
-        return None
-    return answer(
-        "p2p_mismatch",
-        ranks if len(ops) > 1 else (),
-        f"{who(ranks)} are blocked in sends and receives that do not match each other",
-        *_schedules(ranks[0], ranks[1] if len(ranks) == 2 else None),
-        frame=user_frame(stood[0].stack),
-        evidence=map(case.stands, ranks),
     )
 
 

@@ -7,7 +7,7 @@ from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import ROOTED, describe
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Extra
-from hangscope.incident import CallKind, Event, Stack, State
+from hangscope.incident import CallKind, Event, State
 from hangscope.ingest.job_logs.held import Computing, Held
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
@@ -91,7 +91,6 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     ]
     for rank in culprits:
         evidence += [case.stands(rank)] if rank in frames else []
-        evidence += [case.stands(rank, worker) for worker in _at_work_below(case, rank)]
         evidence += [
             e
             for kind in (Held, Computing, DumpObserved, HeartbeatTimeout)
@@ -152,15 +151,3 @@ def calls_stay_open(case: Case) -> bool | None:
     inside = [m for m in stuck.view.members.values() if m.row_of(stuck.seq) is not None]
     still_open = [stuck.seq in member.pending for member in inside]
     return (any(still_open) if stuck.kind.op in ROOTED else all(still_open)) if inside else None
-
-
-def _at_work_below(case: Case, rank: int) -> list[tuple[str, Stack]]:
-    """Return the loader workers of a rank that do anything but wait for their next task, each with what it does."""
-    threads = case.incident.ranks[rank].threads if rank in case.stacks else ()
-    names = [[frame.name for frame in stack] for _, stack in threads]
-    workers = [
-        (name, stack[: within.index("_worker_loop")])
-        for (name, stack), within in zip(threads, names, strict=True)
-        if name.startswith("worker ") and "_worker_loop" in within
-    ]
-    return [worker for worker in workers if user_frame(worker[1])][:2]

@@ -145,12 +145,6 @@ class Absent(Finding):
     name, cost = "absent", 0.2
 
 
-class Late(Finding):
-    """The culprits made the very call after the others had given up waiting."""
-
-    name, cost = "late", 0.2
-
-
 class Unseen(Finding):
     """The culprits left no usable record, and the others wait for them."""
 

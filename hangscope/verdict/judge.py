@@ -10,7 +10,7 @@ from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.dataclass import dataclass
-from hangscope.explain.finding import Candidate, Circular, Different, Late
+from hangscope.explain.finding import Candidate, Circular, Different
 from hangscope.explain.text.stop import find_stop
 from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.answer.compose import answered
@@ -78,7 +78,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     verdict = verdicts.named(case, best, (LEVELS[sure.rank], LEVELS[sure.cause]), wanted)
     others = rivals(case, best, matches[1:], verdict)
     verdict = replace(verdict, alternatives=[a for a in others.alternatives if a.cause != verdict.cause])
-    if best.cause == "slow_rank" and not isinstance(case.finding, Late):
+    if best.cause == "slow_rank":
         status = "inconclusive" if damage(case, best) else "no_hang"
         return Judgement(status, verdict, reasons, missing, set_aside, ruled_out=others.ruled_out)
     status = "hang" if verdict.cause != "unknown" or verdict.culprit_ranks else "inconclusive"

@@ -8,7 +8,7 @@ from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.init import never_formed
 from hangscope.conclusion import Evidence
 from hangscope.events import Event
-from hangscope.explain.finding import Absent, Different, Extra, Lagging, Late, Nothing, Unseen
+from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, Unseen
 from hangscope.explain.statements.standstill import for_hours, stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.explain.text.excerpt import traced
@@ -194,7 +194,7 @@ def _is_the_root(case: Case, death: Death) -> bool:
     finding = case.finding
     if death.rank in finding.culprits or not case.solid or _may_be_of_another_attempt(case):
         return True
-    if isinstance(finding, Different | Extra | Late):
+    if isinstance(finding, Different | Extra):
         return finding.tie and not finding.culprits and _raised_before_it_waited(case, death)
     # The dumps show this rank inside a call: it died there, of the freeze or after it.
     return death.rank not in case.graph.waiting and not (isinstance(finding, Absent) and finding.culprits)

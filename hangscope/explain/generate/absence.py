@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Called, Instance
 from hangscope.explain.aligned import Aligned, reached_from
-from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall, Unpaired, Unseen
-from hangscope.explain.generate.pair_faults import astray
+from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall, Unseen
 from hangscope.explain.generate.program_divergence import program_divergence
 from hangscope.explain.text.excerpt import not_collected
 
@@ -22,8 +20,6 @@ def seen_absent(aligned: Aligned) -> Finding | None:
     node = aligned.first_instance(hosts)
     if node is None:
         return None
-    if isinstance(node, PairInstance) and (sender := astray(aligned, node)) is not None:
-        return aligned.reached_by(Unpaired((sender,), aligned.stuck_in(node, (sender,))), reached_from(roots))
     parted = program_divergence(aligned, aligned.awaiting(hosts))
     in_hosts = parted is not None and set(parted.culprits) <= set(hosts)
     finding = parted if parted is not None and in_hosts else _outlier(aligned, hosts, node)

@@ -10,7 +10,7 @@ from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Called, Instance, Node, Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Stalled, Unpaired
-from hangscope.explain.generate.pair_faults import guilty_half, may_be_over
+from hangscope.explain.generate.pair_faults import guilty_half
 from hangscope.explain.generate.peer_groups import counted_apart, one_fault
 from hangscope.explain.generate.program_divergence import program_divergence
 from hangscope.explain.generate.self_deviation import Deviation
@@ -23,7 +23,7 @@ def circular(aligned: Aligned) -> Finding | None:
     """Return the finding of the first circle, with those who made it where their programs tell."""
     circles = aligned.roots("cycle")
     if not circles:
-        return _everybody_waits(aligned)
+        return None
     root = circles[0]
     parted = program_divergence(aligned, set(root.nodes))
     if parted is not None:
@@ -31,23 +31,6 @@ def circular(aligned: Aligned) -> Finding | None:
     found = (aligned.reached_by(_in_circle(aligned, r), r.explains) for r in circles[:MOST_CLASSES])
     first = next(found)
     return one_fault(aligned, first, found) if isinstance(first, Unpaired) else first
-
-
-def _everybody_waits(aligned: Aligned) -> Finding | None:
-    """Return the finding of a job all of whose ranks are blocked, each alone in a call of a group whose members nobody recorded.
-
-    Whoever belongs to these groups waits in another call, so that a circle of them waits, whoever is in it.
-    """
-    ranks, stood = sorted(aligned.incident.ranks), aligned.stated.whereabouts
-    blocked = all(r in stood and stood[r].inside and stood[r].kind == "stack" for r in ranks)
-    calls = [calls[0].node for r in ranks if (calls := aligned.graph.open_calls.get(r))] if blocked else []
-    alone = {n for n in calls if isinstance(n, Instance) and not aligned.views[n.gid].group.members_known}
-    if len(ranks) < 2 or len(alone) < len(ranks):
-        return None
-    nodes = tuple(sorted(alone, key=aligned.when))
-    root = Root("cycle", nodes, (), frozenset(ranks), False)
-    finding = Circular((), aligned.stuck_in(nodes[0]), circle=root, assumed=True)
-    return aligned.reached_by(finding, root.explains)
 
 
 def _in_circle(aligned: Aligned, root: Root) -> Finding:
@@ -62,8 +45,6 @@ def _in_circle(aligned: Aligned, root: Root) -> Finding:
     guilty = guilty_half(aligned, calls, unpaired)
     if guilty is not None:
         return _without_its_half(aligned, root, *guilty)
-    if may_be_over(aligned, unpaired):
-        return Unpaired((), aligned.stuck_in(unpaired[0]), circle=root, assumed=True, tie=True)
     inside = {rank for node in calls for rank, _ in aligned.graph.calls_of(node)}
     ranks = root.ranks or tuple(sorted(inside))
     if len(ranks) > 1:

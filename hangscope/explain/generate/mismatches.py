@@ -10,9 +10,7 @@ from hangscope.explain.generate.peer_groups import one_fault
 from hangscope.incident import CallKind
 from hangscope.knowledge.library import off_the_step, own_knowledge
 
-_SEVERAL = 4  # ranks that agree and were seen, against one
 _MOST_GROUPS = 64  # whose mismatches are compared
-_SPREAD = 2  # ranks from the first of them to the last, for each of them
 
 
 def first_mismatch(aligned: Aligned) -> Different | None:
@@ -37,7 +35,6 @@ def _finding(aligned: Aligned, history: GroupHistory, mismatch: Mismatch) -> Dif
     }
     # The largest side of those that were seen is not the majority where it is less than half of the group.
     outvoted = bool(view.unseen) and 2 * len(majority) < len(view.members)
-    outvoted = outvoted and not _one_among_many(odd, majority)
     tie = outvoted or len(majority) == len(rest[0])
     if tie:
         even = [s for s in mismatch.sides if outvoted or len(s) == len(majority)]
@@ -67,12 +64,3 @@ def _finding(aligned: Aligned, history: GroupHistory, mismatch: Mismatch) -> Dif
         or any(isinstance(n, Instance) and n.gid == view.group.gid for n in root.nodes)
     )
     return aligned.reached_by(finding, reached_from(behind) | members.intersection(aligned.waiting))
-
-
-def _one_among_many(odd: tuple[int, ...], majority: tuple[int, ...]) -> bool:
-    """Return whether one rank is at odds with several from all over the job, of which few ranks were seen.
-
-    That these several were the odd ones takes more than a chance where they are not of one host.
-    """
-    spread = max(majority) - min(majority) > _SPREAD * len(majority)
-    return len(odd) == 1 and len(majority) >= _SEVERAL and spread

@@ -13,7 +13,7 @@ from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import OwnCall, Unpaired
 from hangscope.explain.generate.peer_groups import one_fault
 from hangscope.explain.generate.self_deviation import Deviation, deviations
-from hangscope.incident import Absence, State
+from hangscope.incident import State
 
 COMPARED = 128  # ranks of a circle whose programs are looked at, those of its sends and receives first; and pairs that are open
 
@@ -80,8 +80,6 @@ def guilty_half(
         for deviation in deviating.get(half.rank, ()):
             if deviation.row == row:
                 return node, half.rank, deviation
-        if astray(aligned, node) is not None:
-            return node, half.rank, None
     for node, rank in missing:
         if rank in deviating:
             return node, rank, deviating[rank][0]
@@ -89,30 +87,6 @@ def guilty_half(
         rank, (deviation, *_) = next(iter(deviating.items()))
         if deviation.is_p2p:
             return (unpaired or sorted(pairs, key=aligned.when))[0], rank, deviation
-    if may_be_over(aligned, unpaired):
-        return None
     opened = aligned.graph.open_calls
     free = [(n, r) for n, r in missing if not (opened.get(r) and opened[r][0].node in unpaired)]
     return (*(free or missing)[0], None) if missing else None
-
-
-def may_be_over(aligned: Aligned, unpaired: Sequence[PairInstance]) -> bool:
-    """Return whether several ranks lack halves, and all kept open calls alone: of halves that are over nothing is left."""
-    ranks = {rank for node in unpaired if (rank := aligned.missing_half(node)) is not None}
-    kept = {aligned.incident.ranks[rank].absence for rank in ranks}
-    return len(ranks) > 1 and kept == {Absence.PENDING_ONLY}
-
-
-def astray(aligned: Aligned, node: PairInstance) -> int | None:
-    """Return the rank of a half that is the first of its pair, where that rank lacks such a half in another open pair, in use before."""
-    if node.index:
-        return None
-    sends = aligned.missing_half(node) == node.destination
-    rank = node.source if sends else node.destination
-    lacks = any(
-        other.gid == node.gid
-        and other.index > 0
-        and aligned.missing_half(other) == rank == (other.source if sends else other.destination)
-        for other in aligned.graph.pairs
-    )
-    return rank if lacks else None

@@ -32,7 +32,6 @@ from hangscope.ingest.torch_logs.store import StoreTimeout
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
 _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line does not tell
-_NOT_COLLECTIVES = _POINT_TO_POINT | _UNKNOWN_OPS
 
 
 @dataclass(slots=True)
@@ -96,7 +95,6 @@ def joined(incident: Incident, statements: Statements) -> Incident:
     if not table:
         return incident
     groups = ToldGroups(incident, statements, table)
-    incident = _closed(incident, _older(incident, statements, groups))
     kinds = ToldCalls(incident)
     counts_sends = {groups.gid(key) for key, bounds in table.items() if bounds.sends}
     counts_sends |= {gid for record in incident.ranks.values() for gid in record.p2p}
@@ -110,35 +108,6 @@ def joined(incident: Incident, statements: Statements) -> Incident:
             record = ranks[rank] = replace(record, queues=dict(record.queues), p2p=dict(record.p2p))
         _extend(record, gid, bounds, statements, kinds, gid in counts_sends)
     return replace(incident, ranks=ranks, groups=groups.all, kinds=incident.kinds.and_also(kinds.added))
-
-
-def _older(incident: Incident, statements: Statements, groups: ToldGroups) -> frozenset[int]:
-    """Return the ranks whose first timeout is of a call made behind their dumps: what these show open was over by then.
-
-    Watchdogs count from the enqueue, so that the first to give up tells of the oldest open call.
-    """
-    found = set()
-    for rank, first in statements.by_rank(WatchdogTimeout).items():
-        record, gid = incident.ranks[rank], groups.gid((rank, first.group_name or ""))
-        own = record.queues.get(gid) if gid is not None and gid not in record.p2p else None
-        if own is not None and len(own) and record.dump_file is not None and first.op not in _NOT_COLLECTIVES:
-            found |= {rank} if (first.seq or 0) > int(own.seq.max()) else set()
-    return frozenset(found)
-
-
-def _closed(incident: Incident, ranks: frozenset[int]) -> Incident:
-    """Return the incident with what the dumps of these ranks show open taken for over: they went on behind it."""
-    if not ranks:
-        return incident
-    records = dict(incident.ranks)
-    for rank in ranks:
-        record = records[rank]
-        closed = [
-            {gid: replace(q, state=np.full(len(q), State.DONE, np.int8)) for gid, q in queues.items()}
-            for queues in (record.queues, record.p2p)
-        ]
-        records[rank] = replace(record, queues=closed[0], p2p=closed[1])
-    return replace(incident, ranks=records)
 
 
 def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[int]) -> list[Event]:

@@ -20,7 +20,6 @@ from hangscope.regex import regex
 LEAST = 0.2  # score from which a line is worth showing
 TELLING = 0.5  # score of a line that is no habit, at the end of what its rank printed
 _MOST = 8
-_REPORTER = 0  # the rank that prints for all
 _REPORTS = (
     0.3  # what a line of the reporter's counts that counts or measures nothing and does not name its rank
 )

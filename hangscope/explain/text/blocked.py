@@ -1,4 +1,4 @@
-"""Who alone is blocked where no other rank stands, while all others wait for their devices.
+"""Who is blocked by itself: where no other rank stands while all others wait for their devices, by a debugger, or in its own watchdog.
 
 Hosts of an NCCL job wait for their devices outside of any collective, at one line: that of the first result that they need.
 Whether it is such a wait torch's `synchronize` says itself; of another line it must be known that the job has stopped, or that
@@ -21,10 +21,6 @@ from hangscope.regex import regex
 _READS_A_RESULT = "_maybe_opt_step"  # of torch/amp/grad_scaler.py, which asks each device whether it found an infinite number
 #: of CUDA's driver and runtime, and of HIP's
 _SYNCHRONIZES = regex(r"^(?:cu|cuda|hip)(?:Stream|Device|Event|Ctx)Synchronize(?:_v\d)?$")
-_HOST_WAITS = regex(
-    r"futex|sem_(?:timed)?wait|sem_clockwait|poll|epoll|select|read|recv|nanosleep|wait4|flock|fsync"
-)
-_WORKS = regex(r"(?i)autograd|c10d|nccl|rccl|gloo|cuda|hip|Kernel")
 _LEAST = 4  # stacks of which one may be the odd one
 
 
@@ -48,7 +44,7 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
     if len(odd) != 1 or not (waits or stopped or still):
         return None
     own = stood[odd[0]]
-    if user_frame(own) is None and not (waits and _blocked_natively(own)):
+    if user_frame(own) is None:
         return None
     if _of_the_program(own[0]) and not (waits and is_user(own[0])):
         return None  # it waits for its device at another line, or computes
@@ -66,10 +62,23 @@ def _waits_for_its_device(stack: Stack) -> bool:
     return any(_SYNCHRONIZES.match(frame.name) for frame in native)
 
 
-def _blocked_natively(stack: Stack) -> bool:
-    """Return whether a native stack ends in a wait of the host's, which no backward pass and no communication makes."""
-    return bool(_HOST_WAITS.search(stack[0].name)) and not any(_WORKS.search(frame.name) for frame in stack)
-
-
 def _of_the_program(frame: Frame) -> bool:
     return is_user(frame) or "torch/" in frame.file.replace("\\", "/")
+
+
+def heart_stopped(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank whose own watchdog stood still before any other rank's call timed out: a thread of it blocks it.
+
+    A watchdog that stands still later may have been stopped by the abort of a call that had timed out. Where no call timed out,
+    the launcher tells that this rank alone failed: its monitor ended it before its peers' time was up.
+    """
+    still = statements.by_rank(HeartbeatTimeout, lambda e: e.what == "watchdog_stuck")
+    timeouts, waiting = statements.all(WatchdogTimeout), statements.ranks(WatchdogTimeout)
+    ended = {e.rank for e in statements.all(Exit) if e.code != 0}
+    if len(still) != 1 or waiting & still.keys() or not (waiting or (not timeouts and ended == still.keys())):
+        return None
+    ((rank, event),) = still.items()
+    if event.in_the_year is None or any((e.in_the_year or 0.0) <= event.in_the_year for e in timeouts):
+        return None
+    told = (*statements.of(rank, HeartbeatTimeout)[:2], *timeouts[:1])
+    return Absent((rank,), waiting=tuple(sorted(waiting)), events=told)

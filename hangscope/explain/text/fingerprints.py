@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.align.matching import match_key
-from hangscope.explain.finding import Different, Late, OwnCall, StuckCall
+from hangscope.explain.finding import Different
 from hangscope.explain.statements.group_ranks import Label, label_of
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.excerpt import traced
 from hangscope.explain.text.sides import two_sides
 from hangscope.incident import CallKind, Incident, Stack
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -35,13 +34,6 @@ def _kind(op: str, shape: tuple[int, ...] | None, dtype: str | None, stack: Stac
     return CallKind(op, "", sizes, sizes, types, types, stack=stack)
 
 
-def _peer_kind(event: CallFingerprint) -> CallKind | None:
-    """Return the call of the peer from which a rank says that it differs; None where only the lengths were compared."""
-    if event.garbled or not event.peer_op:
-        return None
-    return _kind(event.peer_op, event.peer_shape, event.peer_dtype)
-
-
 def _peer(event: CallFingerprint) -> int | None:
     """Return the peer (group-local) that is in another call; sends and receives alone make ranks count otherwise."""
     return event.peer_group_rank if event.aspects != ("sequence number",) else None
@@ -60,9 +52,6 @@ def fingerprints(incident: Incident, statements: Statements) -> Different | None
         for rank in sorted(events):
             sides[match_key(kinds[rank])].append(rank)
         if len(sides) == 1:
-            finding = _from_one_side(incident, statements, seq, events, kinds)
-            if finding is not None:
-                return finding
             continue
         witnesses = [tuple(side) for side in sides.values()]
         told = [tuple(side) for side in _with_those_alike(statements, witnesses, events)]
@@ -96,51 +85,6 @@ def _with_those_alike(
     ]
 
 
-def _from_one_side(
-    incident: Incident, statements: Statements, seq: int, events: Halves, kinds: Mapping[int, CallKind]
-) -> Different | None:
-    """Name the ranks from whom the reporters, who all made one call, say that they differ: the fewer of the two."""
-    alike, others, assumed = set(events), dict[int, CallKind | None](), False
-    for event in events.values():
-        peer = _peer(event)
-        if peer is None:
-            continue
-        named, guessed = statements.group_ranks.resolve(event, (peer,))
-        others.update({rank: others.get(rank) or _peer_kind(event) for rank in named})
-        assumed = assumed or guessed or event.rank_assumed
-        if not event.garbled:  # else only the lengths were compared
-            alike.update(statements.group_ranks.resolve(event, range(peer))[0])
-    # Those behind the peer were not compared: where its number alone tells how many ranks there are, there may be one more.
-    behind = max(incident.ranks) in others.keys() - traced(incident, statements)
-    if not others or others.keys() & alike or 2 * len(alike) <= len(incident.ranks) + behind:
-        return None
-    kinds = {**{rank: kind for rank, kind in others.items() if kind is not None}, **kinds}
-    finding = two_sides(seq, [tuple(sorted(alike)), tuple(sorted(others))], kinds)
-    stuck = replace(finding.stuck, rank=min(events), kind=kinds[min(events)])
-    return replace(finding, stuck=stuck, events=tuple(events[r] for r in sorted(events)[:4]), assumed=assumed)
-
-
-def in_another_call(statements: Statements, ranks: Sequence[int], waiting: int) -> Different | None:
-    """Return the finding that all of `ranks` were in another call than `waiting` waits in, by their own words, or None."""
-    own = statements.by_rank(CallFingerprint)
-    first = own.get(ranks[0])
-    kind = _peer_kind(first) if first is not None and _peer(first) is not None else None
-    if first is None or kind is None or not all(r in own and own[r].context == "mismatch" for r in ranks):
-        return None
-    stuck = StuckCall(None, first.seq, waiting, kind)
-    return Different(tuple(ranks), stuck, OwnCall(_kind_of(first, statements), first.seq), events=(first,))
-
-
 def absent_of(event: MonitoredBarrier, statements: Statements) -> tuple[tuple[int, ...], bool]:
     """Return the ranks (global) that one monitored barrier missed, and whether that rests on an assumption."""
     return statements.group_ranks.resolve(event, event.absent)
-
-
-def late(incident: Incident, statements: Statements) -> Late | None:
-    """Name those whom a barrier missed and who later report the very call that the others were in."""
-    absent = {r for e in statements.all(MonitoredBarrier) for r in absent_of(e, statements)[0]}
-    errors = statements.by_rank(CallFingerprint, lambda e: e.context == "barrier_error" and e.rank in absent)
-    for first in [*errors.values()][:1]:
-        own = _kind_of(first, statements)
-        return Late(tuple(sorted(absent)), StuckCall(None, first.seq, None, own), OwnCall(own))
-    return None

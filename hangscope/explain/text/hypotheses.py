@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from hangscope.explain.finding import Finding, Source
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text import output, reports, witnesses
+from hangscope.explain.text import output, reports
 from hangscope.explain.text.blocked import blocked_alone
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
-from hangscope.explain.text.fingerprints import fingerprints, late
+from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.sites import sites
 from hangscope.incident import Incident
@@ -24,11 +24,10 @@ Search = Callable[[Incident, Statements], Finding | None]
 
 #: The searches by the kind of evidence that they rest on, the strongest first.
 SEARCHES: dict[Source, tuple[Search, ...]] = {
-    Source.OWN_WORDS: (fingerprints, late),
-    Source.REPORT: (reports.barrier, reports.desync, reports.forward_order, ras, witnesses.held_up, witnesses.heart_stopped),
+    Source.OWN_WORDS: (fingerprints,),
+    Source.REPORT: (reports.barrier, reports.desync, ras),
     Source.HINT: (
-        reports.analyzer, reports.horovod, witnesses.came_after, output.apart_from_its_peers, witnesses.left_first,
-        witnesses.no_answer, witnesses.nothing_under_way, witnesses.holds_the_gil,
+        reports.analyzer, reports.horovod, output.apart_from_its_peers,
     ),
     Source.SILENCE: (output.silent, sites, blocked_alone),
     Source.OUTPUT: (output.progress, output.odd_output),

@@ -9,7 +9,6 @@ from dataclasses import replace
 from hangscope.explain.finding import (
     Absent,
     Candidate,
-    Different,
     Extra,
     Finding,
     OwnCall,
@@ -17,7 +16,7 @@ from hangscope.explain.finding import (
     StuckCall,
 )
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.fingerprints import absent_of, in_another_call
+from hangscope.explain.text.fingerprints import absent_of
 from hangscope.explain.text.sides import stood, two_sides
 from hangscope.incident import CallKind, Incident
 from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
@@ -25,7 +24,6 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
-from hangscope.ingest.torch_logs.store import FsdpOrder
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
 from hangscope.regex import regex
 
@@ -53,7 +51,7 @@ def barrier(incident: Incident, statements: Statements) -> Finding | None:
         aside = (Candidate(absent, Absent.name, why),)
         return Extra(others, stuck, OwnCall(stuck.kind), assumed=assumed, events=events, set_aside=aside)
     # Who raised over calls that differ is gone from every call behind.
-    finding = in_another_call(statements, absent, others[0]) or Absent(absent, stuck)
+    finding = Absent(absent, stuck)
     return replace(finding, assumed=assumed, events=(*finding.events, *events))
 
 
@@ -143,23 +141,6 @@ def _call(report: AnalyzerReport, printed: str) -> CallKind:
     if types:
         return CallKind(op, "", (), (), (types[-1],))
     return CallKind(op, "", tuple(tuple(map(int, _DIGITS.findall(size))) for size in _SIZES.findall(printed)))
-
-
-def forward_order(incident: Incident, statements: Statements) -> Different | None:
-    """Name the rank that FSDP's check finds unlike those before it, where these are most ranks of which the text tells."""
-    told = statements.all(FsdpOrder)
-    unlike = {
-        e.peer for e in told if e.peer is not None and 2 * e.peer > max(len(incident.ranks), e.peer + 1)
-    }
-    ranks, assumed = statements.group_ranks.resolve(told[0], unlike) if len(unlike) == 1 else ((), False)
-    if not ranks:
-        return None
-    others = tuple(rank for rank in sorted(incident.ranks) if rank not in ranks)
-    call = CallKind("all_gather_into_tensor")
-    return Different(
-        ranks, StuckCall(kind=call, rank=others[0] if others else None), OwnCall(call), waiting=others,
-        reached=frozenset(others), guess=True, assumed=assumed, events=tuple(told[:3]),
-    )  # fmt: skip
 
 
 def horovod(incident: Incident, statements: Statements) -> Finding | None:

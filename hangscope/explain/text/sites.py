@@ -22,7 +22,6 @@ from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import is_user, user_frames
-from hangscope.knowledge.library import off_the_step, own_knowledge
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 _LEAST = 3  # stacks of which one may be the odd one
@@ -59,9 +58,7 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     sides = [tuple(ranks) for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
     sides += [paired] if paired else []
     sides.sort(key=lambda r: (-len(r), r))
-    if len(sides) < 2 or (
-        of_a_moment and len(ops) == 1 and not _one_left_the_step(incident, statements, sides)
-    ):
+    if len(sides) < 2 or (of_a_moment and len(ops) == 1):
         return None  # calls of one operation meet, whatever their lines: in them ranks pass each other by while they move
     if _in_groups_of_their_own(statements, sides):
         return None  # calls of different groups need not meet: who waits for whom, their members tell
@@ -76,14 +73,6 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     # Of even sides the one off the step is odd, unless ranks that nobody saw stand with it.
     even = 2 * len(sides[0]) <= len(inside) < len(incident.ranks)
     return replace(apart, events=events, guess=bool(alone) or of_a_moment or even)
-
-
-def _one_left_the_step(incident: Incident, statements: Statements, sides: Sequence[Sequence[int]]) -> bool:
-    """Return whether one rank alone is in a call off the training step that all others are in."""
-    if len(sides) != 2 or len(sides[1]) > 1 or sum(map(len, sides)) < max(_LEAST, len(incident.ranks)):
-        return False
-    step, own = (statements.whereabouts[side[0]].stack for side in sides)
-    return off_the_step(step, own, own_knowledge()) == 1
 
 
 def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int]]) -> bool:

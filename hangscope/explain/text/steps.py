@@ -7,7 +7,6 @@ from functools import cached_property
 from hangscope.explain.finding import Finding
 from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.output import batches
 from hangscope.incident import Incident
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
@@ -30,20 +29,6 @@ class Steps:
         last = ((rank, last_output(statements, rank)) for rank in (*self.culprits, *self.waiting))
         self.last = {rank: line for rank, line in last if line is not None}
         self.own = {rank: self.last[rank] for rank in self.culprits if rank in self.last}
-
-    @cached_property
-    def ran_further(self) -> bool:
-        """Return whether a culprit's output counts a step of the same epoch that no waiting rank has reached."""
-        own, reached = (max(map(self._reached, ranks), default=()) for ranks in (self.culprits, self.waiting))
-        over = any(line.done and line.total for line in self.own.values())  # it counts all, perhaps from 0
-        return own > reached > () and not over
-
-    def _reached(self, rank: int) -> tuple[int, ...]:
-        """Return (epoch, step) of the last line of a rank that counts a step, or all of them; empty where none does."""
-        told = self.statements.of(rank, Progress)
-        kept = (e for e in told if e.step is not None or (e.done and e.total))
-        counted = ((e.file, e.line, e.epoch or 0, e.step or e.total or 0) for e in kept)
-        return max(counted, default=())[2:]
 
     @cached_property
     def mid_epoch(self) -> bool:
@@ -75,26 +60,6 @@ class Steps:
         for own in self.own.values():
             if own.done and 2 * sum(self._says_over(r, own) for r in self.waiting) <= len(self.waiting):
                 return own
-        return None
-
-    @property
-    def others_over(self) -> list[Progress]:
-        """Return the last words of those who wait, where all say that their loop is over and a culprit counts a step beyond."""
-        last = [
-            *self.own.values(),
-            *(self.last[r] for r in self.waiting if r in self.last and self.last[r].done),
-        ]
-        return last if self.ran_further and len(last) == len(self.own) + len(self.waiting) else []
-
-    @cached_property
-    def uneven(self) -> tuple[Progress | LoopLength, Progress | LoopLength] | None:
-        """Return a culprit's line that counts steps out of another total than all waiting ranks', and one of theirs."""
-        told = batches(self.statements)
-        others = {told[r].total or 0: told[r] for r in self.waiting if r in told}
-        for line in (told[r] for r in self.culprits if r in told):
-            own = line.total or 0
-            if others and own not in others:
-                return line, others[min(others, key=lambda total: abs(total - own))]
         return None
 
     def _says_over(self, rank: int, done: Progress) -> bool:
