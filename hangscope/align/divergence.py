@@ -21,6 +21,7 @@ from hangscope.incident import CallKind, Kinds
 
 _NONE = np.empty(0, np.int32)
 DIFFERENCES = 256  # between members, that are looked at
+IN_STEP = 3  # calls in common behind a difference after which it was a single one
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class GroupHistory:
         told = {seq for m in self.view.members.values() if m.queue.told for seq in m.queue.seq.tolist()}
         for seq in sorted({self.first + i for i in differing} | told):
             sides = self._sides(seq)
-            if len(sides) > 1:
+            if len(sides) > 1 and (seq in told or not self._was_survived(seq - self.first, differing)):
                 return Mismatch(seq, sides)
         return None
 
@@ -97,6 +98,15 @@ class GroupHistory:
             if (index := self.view.kind_index(rank, seq)) is not None:
                 sides[int(self.hard[index])].append(rank)
         return tuple(sorted(map(tuple, sides.values()), key=lambda ranks: (-len(ranks), ranks)))
+
+    def _was_survived(self, index: int, differing: set[int]) -> bool:
+        """Return whether every member completed its call at `index`, and all made the same calls behind it."""
+        if any(index + step in differing for step in range(1, IN_STEP + 1)):
+            return False
+        return all(
+            len(calls) > index + IN_STEP and (self.view.members[rank].completed or 0) >= self.first + index
+            for rank, calls in self.tokens.items()
+        )
 
     def edit_of(self, culprits: Collection[int]) -> RankEdit | None:
         """Return what culprits inserted or left out against the largest class of the others, call sites included, or None."""

@@ -7,6 +7,7 @@ from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Unpaired
 from hangscope.incident import CallKind
+from hangscope.rankset import agree
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 _TOGETHER = "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv."

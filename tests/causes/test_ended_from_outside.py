@@ -194,27 +194,6 @@ def test_who_never_began_what_all_others_wait_in_was_missing_before_somebody_can
     assert short(told(tmp_path, [*lines, end])) == answer
 
 
-AGENT = (
-    "I0302 10:00:00.100 torch/distributed/launcher/api.py:193] Starting elastic_operator with launch configs:"
-)
-
-
-@pytest.mark.parametrize(
-    ("more", "at", "cause"),
-    [
-        ([], "14:00:00 DUE TO TIME LIMIT", "init_hang"),
-        (["[rank0]: step 3 loss 2.5"], "14:00:00 DUE TO TIME LIMIT", "crashed_rank"),
-        (["some line of a program's"] * 40, "14:00:00 DUE TO TIME LIMIT", "crashed_rank"),
-        ([], "10:00:20", "crashed_rank"),
-    ],
-)
-def test_an_agent_that_began_and_told_nothing_more_until_the_limit_never_found_the_others(
-    tmp_path: Path, more: list[str], at: str, cause: str
-) -> None:
-    lines = [AGENT, "  min_nodes        : 2", "  rdzv_backend     : static", *more, CANCELLED.format(at=at)]
-    assert short(told(tmp_path, lines))[:2] == (cause, ())
-
-
 def test_what_the_watcher_saw_decides_whether_the_job_was_moving(tmp_path: Path) -> None:
     """srun names the killed task before it says that the step was cancelled."""
     lines = (

@@ -42,20 +42,6 @@ def test_a_backward_that_ends_before_its_last_bucket(tmp_path: Path, buckets: in
     assert report.verdict is not None and report.verdict.confidence == "high"
 
 
-def test_the_very_first_backward_that_ends_before_its_last_bucket(tmp_path: Path) -> None:
-    """No round shows where a pass ends; that the others' next bucket was never made before shows that this one had not."""
-    recorders = [Recorder(rank, RING) for rank in range(4)]
-    for recorder in recorders:
-        recorder.call("broadcast", sizes=[[900]], line=12, function="wrap", times=2)
-        backward(recorder, 1)
-        if recorder.rank == 1:
-            recorder.call("all_reduce", sizes=[[2]], line=41, function="log_metrics", state="started")
-        else:
-            recorder.call("all_reduce", sizes=BUCKETS[1], line=None, state="started")
-    write_all(recorders, tmp_path)
-    assert blame(analyze(tmp_path)) == ("hang", "gradient_sync_mismatch", (1,))
-
-
 def test_a_call_by_hand_that_looks_like_a_bucket_is_no_bucket(tmp_path: Path) -> None:
     """It shifts all that follow, so buckets meet other buckets; but it was made by a line of the script."""
     recorders = [Recorder(rank, RING) for rank in range(4)]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import analyze
 from tests.nccl_writer import Comm, NcclWriter, Proc
 from tests.text_lines import CLOSED, judged, raised, short, told
 
@@ -105,23 +104,6 @@ def test_who_finds_no_store_where_others_wait_at_theirs_went_to_another_one(
     assert "10.0.0.7:29511" in judged(report).summary
 
 
-def test_who_cannot_connect_while_the_others_stand_in_the_rendezvous_went_to_another_store(
-    tmp_path: Path,
-) -> None:
-    init = "    init_process_group (torch/distributed/distributed_c10d.py:1892)\n    <module> (train.py:6)\n"
-    inner = "    _new_process_group_helper (torch/distributed/distributed_c10d.py:2169)\n"
-    stores = "    _create_c10d_store (torch/distributed/rendezvous.py:190)\n"
-    refused = "[W1120 15:{:02d}:24.220687360 socket.cpp:767] [c10d] The client socket has failed to connect to [gpu07]:29512 (errno: 111 - Connection refused)."
-    (tmp_path / "rank_1.err").write_text("".join(refused.format(m) + "\n" for m in range(14)))
-    for rank, inside in enumerate((inner, stores)):
-        text = f'Process {50 + rank}: rank {rank}\n\nThread {50 + rank} (idle): "MainThread"\n{inside}{init}'
-        (tmp_path / f"stack_rank_{rank}.txt").write_text(text)
-    report = analyze(tmp_path)
-    assert short(report)[:2] == ("init_hang", (1,)) and "gpu07:29512" in judged(report).summary
-    (tmp_path / "rank_1.err").unlink()
-    assert short(analyze(tmp_path))[:2] == ("init_hang", (1,))
-
-
 def test_where_more_found_no_store_than_are_missing_none_of_them_is_named(tmp_path: Path) -> None:
     lines = [CLIENTS.format(n=3, of=4), REFUSED, KEY, REFUSED]
     logs: dict[str, str | list[str]] = {f"rank{r}.log": [line] for r, line in enumerate(lines)}
@@ -185,13 +167,6 @@ def test_a_store_that_had_been_there_and_is_gone_tells_of_no_rendezvous(tmp_path
     assert told(tmp_path, [GONE.format(1), GONE.format(3)]).status == "inconclusive"
 
 
-def test_a_rank_that_came_twice_is_named(tmp_path: Path) -> None:
-    lines = [
-        "gpu01:2100:2140 [0] bootstrap.cc:144 NCCL WARN Bootstrap Root : rank 2 of 4 ranks has already checked in"
-    ]
-    assert short(told(tmp_path, lines))[:2] == ("init_hang", (2,))
-
-
 def test_who_joins_a_job_and_cannot_listen_is_process_0(tmp_path: Path) -> None:
     error = "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. code: -98, name: EADDRINUSE"
     joins = [
@@ -204,7 +179,6 @@ def test_who_joins_a_job_and_cannot_listen_is_process_0(tmp_path: Path) -> None:
         assert short(told(tmp_path / name, lines))[:2] == ("init_hang", ranks)
 
 
-RENDEZVOUS = ("_create_c10d_store (torch/distributed/rendezvous.py:198)", "init_process_group (torch/distributed/distributed_c10d.py:1764)")  # fmt: skip
 WORK = ("read (reader.py:44)", "build (reader.py:98)")
 REDUCE = ("all_reduce (torch/distributed/distributed_c10d.py:2764)",)
 
@@ -218,21 +192,6 @@ def spy(rank: int, frames: Sequence[str]) -> str:
         f'Thread {4100 + rank} (idle): "MainThread"',
     ]
     return "\n".join([*head, *(f"    {frame}" for frame in (*frames, "main (train.py:120)"))]) + "\n"
-
-
-@pytest.mark.parametrize(
-    ("stacks", "answer"),
-    [
-        ([RENDEZVOUS] * 3, ("init_hang", (), "low")),
-        ([RENDEZVOUS, RENDEZVOUS, WORK], ("stuck_rank", (2,), "medium")),
-        ([REDUCE] * 3, ("unknown", (), "low")),
-    ],
-)
-def test_where_all_stand_in_the_rendezvous_the_group_never_forms(
-    tmp_path: Path, stacks: list[tuple[str, ...]], answer: tuple[str, tuple[int, ...], str]
-) -> None:
-    """Who stands elsewhere is waited for; all in one later call tells nothing of one moment."""
-    assert short(told(tmp_path, {f"rank{r}.txt": spy(r, s) for r, s in enumerate(stacks)})) == answer
 
 
 def test_what_shows_no_stop_tells_where_the_ranks_stood(tmp_path: Path) -> None:

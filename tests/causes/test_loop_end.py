@@ -10,7 +10,7 @@ from tests.conftest import analyze
 from tests.dump_writer import Recorder, job, write_all
 from tests.simulator import Remains, collect, simulate
 from tests.small_jobs import ODD_ONES, frozen
-from tests.text_lines import call, mismatch, raised, short, told
+from tests.text_lines import raised, short, told
 from tests.verdicts import blame, level
 
 RING = {"0": ("default_pg", range(4))}
@@ -183,10 +183,3 @@ def test_who_counts_a_step_in_the_middle_of_its_loop_has_not_left_it(tmp_path: P
     left = Remains(simulate("extra_call", 1))
     left.write(tmp_path, collect(left, "full"))
     assert blame(analyze(tmp_path)) == ("hang", "rank_conditional_collective", tuple(left.job.truth.culprits))
-
-
-def test_loops_of_another_length_end_at_another_step(tmp_path: Path) -> None:
-    lines = [f"rank {rank}: {77 if rank == 1 else 78} batches" for rank in range(4)]
-    lines += [mismatch(rank, rank, call("ALLREDUCE", 900), 1, call("ALLGATHER", 6)) for rank in (0, 2, 3)]
-    lines += [mismatch(1, 1, call("ALLGATHER", 6), 0, call("ALLREDUCE", 900))]
-    assert short(told(tmp_path, lines))[:2] == ("uneven_loader", (1,))

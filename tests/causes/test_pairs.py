@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import analyze
-from tests.dump_writer import SCRIPT, TORCH, Recorder, world, write_all
+from tests.dump_writer import Recorder, world, write_all
 from tests.nccl_writer import Comm, NcclWriter, Proc
-from tests.text_lines import timeout, told
-from tests.verdicts import blame, judged, level, said
+from tests.text_lines import told
+from tests.verdicts import blame, said
 
 STEPS = 12
 RING = {"0": ("default_pg", range(4))}
@@ -70,41 +68,6 @@ def test_what_all_do_for_the_first_time_is_nobodys_fault(tmp_path: Path) -> None
     write_all(ring(turned), tmp_path)
     report = analyze(tmp_path)
     assert report.verdict is not None and report.verdict.culprit_ranks == (3,)
-
-
-def pipeline(times: int) -> list[Recorder]:
-    """Return the recorders of four stages that passed on so many messages."""
-    recorders = [Recorder(rank, RING) for rank in range(4)]
-    first, second, third, fourth = recorders
-    for _ in range(times):
-        first.send(1)
-        second.recv(0).send(2)
-        third.recv(1).send(3)
-        fourth.recv(2)
-    return recorders
-
-
-def test_a_send_on_a_pair_that_was_never_used_is_the_fault_of_who_made_it(tmp_path: Path) -> None:
-    """A short pipeline, in which no rank's own pattern tells yet: rank 1 sends one message to rank 3 that rank 2 waits for."""
-    recorders = pipeline(1)
-    first, second, third, fourth = recorders
-    first.send(1).call("all_reduce", line=41, state="started")
-    second.recv(0).send(3, state="started").call("all_reduce", line=41, state="scheduled")
-    third.recv(1, state="started").send(3, state="scheduled").call("all_reduce", line=41, state="scheduled")
-    fourth.recv(2, state="started").call("all_reduce", line=41, state="scheduled")
-    write_all(recorders, tmp_path)
-    assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (1,))
-
-
-def test_a_send_astray_is_no_fault_of_the_rank_that_it_went_to(tmp_path: Path) -> None:
-    """Rank 3 waits for nobody, and has no reason to receive from rank 1."""
-    recorders = pipeline(6)
-    _, second, third, _ = recorders
-    second.send(3, state="started")
-    third.recv(1, state="started")
-    (tmp_path / "rank_2.log").write_text(timeout(2) + "\n")
-    write_all(recorders, tmp_path)
-    assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (1,))
 
 
 def test_a_half_of_an_open_batch_that_its_peer_finished_has_met_it(tmp_path: Path) -> None:
@@ -184,27 +147,6 @@ def test_ranks_that_send_another_size_in_groups_side_by_side_are_one_fault(tmp_p
     assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (4, 5))
 
 
-def test_of_two_whose_pending_calls_alone_were_kept_either_may_have_made_its_half(tmp_path: Path) -> None:
-    """Rank 2 left its batch out, and rank 0's is over: neither shows one. Ranks 1 and 3 wait in theirs."""
-    recorders = [Recorder(rank, RING) for rank in range(4)]
-    for recorder in recorders:
-        rank = recorder.rank
-        halves = [("send", (rank + 1) % 4), ("recv", (rank - 1) % 4)]
-        for _ in range(STEPS):
-            recorder.batch(halves)
-        if rank in (1, 3):
-            recorder.batch(halves, state="scheduled")
-        recorder.call("all_reduce", line=41, state="scheduled")
-        done = {
-            e["p2p_seq_id"]
-            for e in recorder.entries
-            if e["profiling_name"].endswith("coalesced") and e["retired"]
-        }
-        recorder.entries = [e for e in recorder.entries if not (e["is_p2p"] and e["p2p_seq_id"] in done)]
-    report = analyze(write_all(recorders, tmp_path))
-    assert (blame(report)[1:], level(report)) == (("p2p_mismatch", ()), "low")
-
-
 def test_halves_left_out_in_groups_side_by_side_are_one_fault(tmp_path: Path) -> None:
     """Two chains of three stages; the middle of both sends its gradient back without the receive of the next batch."""
     groups = {"0": ("default_pg", range(6)), "1": ("pp", (0, 2, 4)), "2": ("pp", (1, 3, 5))}
@@ -269,33 +211,6 @@ def test_two_that_send_to_each_other_first_wait_in_a_circle(tmp_path: Path) -> N
 
 def test_two_that_post_both_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
     assert _exchange(tmp_path, 4, batched=True)[1] not in ("p2p_mismatch", "collective_order_mismatch")
-
-
-@pytest.mark.parametrize(("ops", "named"), [(("recv", "recv"), ()), (("send", "recv"), (1, 2))])
-def test_who_only_receives_beside_ranks_in_a_collective_is_not_odd(
-    tmp_path: Path, ops: tuple[str, str], named: tuple[int, ...]
-) -> None:
-    """Recorders of gloo hold no sends, so that the two look as if they had not come to the reduction of their groups."""
-    groups = {"1": ("dp", (0, 1)), "2": ("dp", (2, 3))}
-    recorders = [
-        Recorder(rank, {str(1 + rank // 2): groups[str(1 + rank // 2)]}, backend="gloo") for rank in range(4)
-    ]
-    for recorder in recorders:
-        recorder.call("all_reduce", str(1 + recorder.rank // 2), line=18, times=9, state="completed")
-        if recorder.rank in (0, 3):
-            recorder.call("all_reduce", str(1 + recorder.rank // 2), line=18, state="scheduled")
-    head = "Current thread 0x00007f4b7d1296c0 (most recent call first):"
-    called = ["all_reduce", *ops, "all_reduce"]
-    stacks = {
-        f"stack_rank_{rank}": [
-            head,
-            f'  File "{TORCH}/distributed/distributed_c10d.py", line 2799 in {op}',
-            f'  File "{SCRIPT}", line {18 if op == "all_reduce" else 9} in main',
-        ]
-        for rank, op in enumerate(called)
-    }
-    report = judged(tmp_path, recorders, **stacks)
-    assert blame(report) == ("hang", "p2p_mismatch", named)
 
 
 def test_a_send_shorter_than_its_receive_is_open_in_logs_that_tell_of_no_end(tmp_path: Path) -> None:

@@ -211,21 +211,6 @@ def test_only_the_last_page_of_stacks_counts(tmp_path: Path) -> None:
     assert "older_pages" in {w.code for w in report.warnings}
 
 
-@pytest.mark.parametrize(
-    ("why", "cause"),
-    [
-        ("TimeoutError: ", "stuck_rank"),
-        ("ClientConnectorError: Cannot connect to host gpu07:36592", "crashed_rank"),
-    ],
-)
-def test_the_rank_whose_server_does_not_answer(tmp_path: Path, why: str, cause: str) -> None:
-    put(tmp_path / "stacks_20261122_084650.txt", page(dict.fromkeys(range(4), tuple(WAITS))))
-    put(tmp_path / "stacks_20261122_084750.txt", page(dict.fromkeys((0, 1, 3), WAITS), {2: why}))
-    verdict = analyze(tmp_path).verdict
-    assert verdict is not None
-    assert (verdict.cause, verdict.culprit_ranks) == (cause, (2,))
-
-
 def test_a_page_that_no_rank_can_give_accuses_nobody(tmp_path: Path) -> None:
     why = "Handler torchcomms_health_check not found: Failed to find handler torchcomms_health_check"
     put(tmp_path / "stacks_20261122_084650.txt", page(dict.fromkeys(range(4), tuple(WAITS))))

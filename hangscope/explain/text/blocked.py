@@ -15,6 +15,9 @@ from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
 from hangscope.incident import Frame, Incident, Stack
+from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.held import Held
+from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import is_user, user_frame
 from hangscope.regex import regex
 
@@ -82,3 +85,14 @@ def heart_stopped(incident: Incident, statements: Statements) -> Absent | None:
         return None
     told = (*statements.of(rank, HeartbeatTimeout)[:2], *timeouts[:1])
     return Absent((rank,), waiting=tuple(sorted(waiting)), events=told)
+
+
+def held_up(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank that a debugger or the kernel holds up; a debugger whose rank no line tells holds the one that others wait for."""
+    held, waited = statements.all(Held), statements.ranks(*PROOFS)
+    told, left = statements.ranks(Held), incident.ranks.keys() - waited
+    if held and not told and waited and len(left) == 1 and {e.by for e in held} == {"debugger"}:
+        told = frozenset(left)
+    if len(told) != 1 or told & waited:
+        return None
+    return Absent(tuple(told), waiting=tuple(sorted(waited)), events=tuple(held[:2]))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from hangscope.explain.finding import Finding, Source
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import output, reports
-from hangscope.explain.text.blocked import blocked_alone
+from hangscope.explain.text.blocked import blocked_alone, heart_stopped, held_up
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.ras import ras
@@ -25,7 +25,7 @@ Search = Callable[[Incident, Statements], Finding | None]
 #: The searches by the kind of evidence that they rest on, the strongest first.
 SEARCHES: dict[Source, tuple[Search, ...]] = {
     Source.OWN_WORDS: (fingerprints,),
-    Source.REPORT: (reports.barrier, reports.desync, ras),
+    Source.REPORT: (reports.barrier, reports.desync, ras, held_up, heart_stopped),
     Source.HINT: (
         reports.analyzer, reports.horovod, output.apart_from_its_peers,
     ),

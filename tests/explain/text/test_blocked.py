@@ -132,16 +132,11 @@ SYNCHRONIZES = [
     "cuStreamSynchronize () from /usr/lib/libcuda.so.1",
     "at::_ops::item::call ()",
 ]
-SEMAPHORE = ["futex_wait_cancelable (private=0) at futex-internal.h:320", "sem_wait () from /lib/libc.so.6"]
 
 
 def _natively(odd: list[str]) -> dict[str, str | list[str]]:
     head = 'Thread 1 (Thread 0x7fb10d400000 (LWP 50) "python"):'
     return {f"gdb_rank_{r}.txt": [head, *_native(odd if r == 2 else SYNCHRONIZES)] for r in range(4)}
-
-
-def test_who_waits_for_a_semaphore_while_all_drivers_wait_for_their_devices_is_stuck(tmp_path: Path) -> None:
-    assert short(told(tmp_path, _natively(SEMAPHORE))) == ("stuck_rank", (2,), "low")
 
 
 @pytest.mark.parametrize(

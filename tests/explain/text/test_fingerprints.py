@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.text_lines import call, judged, mismatch, told
+from tests.text_lines import call, mismatch, told
 from tests.verdicts import blame
 
 OWN, ODD = call("ALLREDUCE", 64, 33), call("ALLREDUCE", 128, 33)
@@ -14,16 +14,6 @@ OWN, ODD = call("ALLREDUCE", 64, 33), call("ALLREDUCE", 128, 33)
 
 def log(rank: int, own: str, peer: int, other: str) -> dict[str, str | list[str]]:
     return {f"rank{rank}.log": [mismatch(rank, rank, own, peer, other)]}
-
-
-def test_reporters_who_made_one_call_name_the_other(tmp_path: Path) -> None:
-    report = told(tmp_path, {**log(0, OWN, 1, ODD), **log(2, OWN, 1, ODD)}, world_size=3)
-    assert blame(report) == ("hang", "shape_mismatch", (1,))
-
-
-def test_those_before_the_first_that_differs_made_the_reporters_call(tmp_path: Path) -> None:
-    """Rank 0 compares with 1, 2, 3 in turn: 1 and 2 are alike, which makes three of four."""
-    assert blame(told(tmp_path, log(0, OWN, 3, ODD), world_size=4)) == ("hang", "shape_mismatch", (3,))
 
 
 def test_two_alike_are_no_majority_where_the_peers_number_alone_tells_how_many_ranks_there_are(
@@ -72,15 +62,3 @@ def test_ranks_that_no_half_tells_of_make_no_majority(tmp_path: Path) -> None:
     lines = {**log(0, OWN, 2, WITHOUT), **log(2, BARRIER, 0, WITH_A_TENSOR)}
     report = told(tmp_path, lines, world_size=6)
     assert report.verdict is not None and report.verdict.culprit_ranks == ()
-
-
-@pytest.mark.parametrize("differs", [True, False])
-def test_who_raised_over_another_call_is_not_stuck_where_a_barrier_behind_misses_it(
-    tmp_path: Path, differs: bool
-) -> None:
-    """The others caught the error of that call, and went on to one that the rank which raised does not make."""
-    missed = "[rank0]: RuntimeError: [Rank 0]: Ranks 3 failed to pass monitoredBarrier in 24000 ms"
-    lines = {**(log(3, ODD, 0, OWN) if differs else {}), "rank0.log": [missed]}
-    verdict = judged(told(tmp_path, lines, world_size=6))
-    assert verdict.culprit_ranks == (3,)
-    assert verdict.cause == ("shape_mismatch" if differs else "stuck_rank")

@@ -52,12 +52,6 @@ def _logs(totals: dict[int, int], step: int = 20) -> dict[str, str | list[str]]:
     }
 
 
-def test_the_rank_whose_steps_have_another_total_ran_out_of_batches(tmp_path: Path) -> None:
-    report = told(tmp_path, _logs({0: 30, 1: 31, 2: 26}))
-    assert short(report)[:2] == ("uneven_loader", (2,))
-    assert "after 26 steps; the others count 30" in report.to_text(width=500)
-
-
 def test_totals_tell_nothing_in_the_first_half_of_a_loop(tmp_path: Path) -> None:
     assert short(told(tmp_path, _logs({0: 60, 1: 60, 2: 59})))[0] != "uneven_loader"
 

@@ -148,28 +148,7 @@ def test_recvs_that_the_quoted_lines_name_face_each_other(tmp_path: Path) -> Non
     assert short(told(tmp_path, lines))[:2] == ("p2p_mismatch", ())
 
 
-UNSHARD = [HEAD, *(f'  File "{TORCH}/distributed/{file}", line 9 in {name}' for file, name in (
-    ("distributed_c10d.py", "_all_gather_base"),
-    ("fsdp/_flat_param.py", "all_gather_flat_param"),
-    ("fsdp/_runtime_utils.py", "_unshard"),
-))]  # fmt: skip
-FORWARD = [f'  File "{TORCH}/distributed/fsdp/fully_sharded_data_parallel.py", line 849 in forward']
-STATE = [f'  File "{TORCH}/distributed/fsdp/_state_dict_utils.py", line 255 in _full_pre_state_dict_hook']
 LINES = [f'  File "{SCRIPT}", line {line} in main' for line in (30, 31)]
-
-
-@pytest.mark.parametrize(
-    ("odd", "answer"),
-    [
-        ([*STATE, LINES[1]], ("rank_conditional_collective", (2,), "low")),
-        ([*FORWARD, LINES[1]], ("unknown", (), "low")),  # one step behind or ahead
-    ],
-)
-def test_who_alone_is_off_the_step_in_a_call_of_the_same_operation_is_a_guess_of_one_moment(
-    tmp_path: Path, odd: list[str], answer: tuple[str, tuple[int, ...], str]
-) -> None:
-    files = _stacks([*UNSHARD, *odd], [*UNSHARD, *FORWARD, LINES[0]])
-    assert short(told(tmp_path, files)) == answer
 
 
 RECEIVING = [

@@ -53,13 +53,6 @@ def test_who_printed_a_line_of_its_own_while_the_others_timed_out(tmp_path: Path
     assert verdict.culprit_ranks == (2,) and verdict.confidence != "high"
 
 
-def test_who_counts_one_step_more_while_all_others_say_that_the_epoch_is_over(tmp_path: Path) -> None:
-    lines = [f"rank{rank} epoch 0 step 2500" for rank in range(4)]
-    lines += [f"rank{rank} epoch 0 finished" for rank in range(3)] + ["rank3 epoch 0 step 2501"]
-    lines += [timeout(rank, n=2) for rank in range(3)] + [timeout(3, n=8_388_608)]
-    assert short(told(tmp_path, lines))[:2] == ("uneven_loader", (3,))
-
-
 @pytest.mark.parametrize(
     ("few", "many", "cause"),
     [
