@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,23 @@ from typing import Any
 from hangscope.api import Report
 from hangscope.conclusion import Verdict
 from hangscope.events import Event
+from hangscope.ingest.evidence.processes import Processes
+from hangscope.ingest.workers.identity import merge_repeats
+from hangscope.ingest.workers.log_reading import LogReading, read_log
+from hangscope.ingest.workers.reading import Reading
 from tests.conftest import analyze
 
 WORK = "WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={n}, NumelOut={n}, Timeout(ms)=600000) ran for 600029 milliseconds before timing out."
 DEFAULT = "PG ID 0 PG GUID 0(default_pg) "
 CLOSED = "RuntimeError: [/build/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:7827. GLHF!"
+
+
+def settled(text: str, file: str = "job.log") -> LogReading:
+    """Return what one log says, each thing once, with the ranks and attempts that are told where it lies alone."""
+    log = read_log(io.BytesIO(text.encode()), file)
+    Processes([Reading(file, "log", "used", "", log=log)])
+    log.events = sorted(merge_repeats(log.events), key=lambda event: event.line)
+    return log
 
 
 def c10(rank: int, text: str, second: int = 38) -> str:

@@ -33,9 +33,4 @@ def without_job_numbers(readings: Sequence[Reading]) -> tuple[list[Reading], set
 
 
 def _without(log: LogReading, number: int) -> LogReading:
-    return replace(
-        log,
-        rank=None if log.rank == number else log.rank,
-        events=[replace(e, rank=None) if e.rank == number else e for e in log.events],
-        recordings=[replace(rec, rank=None) if rec.rank == number else rec for rec in log.recordings],
-    )
+    return replace(log, rank=None) if log.rank == number else log

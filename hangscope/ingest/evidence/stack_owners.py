@@ -7,41 +7,13 @@ from collections.abc import Mapping
 
 from hangscope.errors import Note
 from hangscope.frames import Stack
-from hangscope.ingest.evidence.local_ranks import LocalRanks
-from hangscope.ingest.workers.log_reading import only_writer
-from hangscope.ingest.workers.reading import Reading, Thread
+from hangscope.ingest.workers.reading import Thread
 from hangscope.regex import regex
 
 OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known
 _SHOWN = 8  # places of processes of no known rank
 _NUMBER = regex(r"\d{1,7}")
 _NO_IDS: Mapping[str, int | None] = {}
-
-
-def owners(
-    reading: Reading, mapping: LocalRanks, rank: int | None
-) -> tuple[dict[int, list[Thread]], list[list[Thread]]]:
-    """Return (threads by rank, threads of each process of no known rank).
-
-    A process id that logs know decides; then what is known of the file, its name's `rank` or its only writer, which is
-    that of the first process: others in the file are its children.
-    """
-    processes: dict[int | None, list[Thread]] = {}
-    for thread in reading.threads:
-        processes.setdefault(thread.pid, []).append(thread)
-    placed: dict[int, list[Thread]] = {}
-    missed = []
-    for number, (pid, threads) in enumerate(processes.items()):
-        known = mapping.of_pid(pid) if len(processes) > 1 or rank is None else None
-        if known is not None and known not in placed:
-            placed[known] = threads
-        else:
-            missed.append((number, threads))
-    if rank is None and reading.log is not None:
-        rank = only_writer(reading.log)
-    if rank is not None and rank not in placed and missed and missed[0][0] == 0:
-        placed[rank] = missed.pop(0)[1]
-    return placed, [threads for _, threads in missed]
 
 
 def numbered(

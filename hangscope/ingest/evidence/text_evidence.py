@@ -16,23 +16,20 @@ from hangscope.events import Event
 from hangscope.frames import Stack
 from hangscope.incident import Group, RankRecord
 from hangscope.ingest.evidence.claim import Claim
-from hangscope.ingest.evidence.local_ranks import LocalRanks
 from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
+from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.evidence.restarts import without_earlier
-from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
+from hangscope.ingest.evidence.stack_owners import numbered, unplaced
 from hangscope.ingest.evidence.told_size import sizes
-from hangscope.ingest.evidence.victims import with_victims
 from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.job_logs.endings import CleanupSignal
 from hangscope.ingest.nccl.comm import Communicator
-from hangscope.ingest.nccl.join import join_processes
-from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.ingest.nccl.join import Joined, join_processes
 from hangscope.ingest.nccl.unmade import unmade_events
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.workers.identity import merge_repeats
 from hangscope.ingest.workers.reading import Reading, Thread
 
@@ -142,28 +139,21 @@ def _without_from(event: Event, limit: int) -> Event:
 def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str | None = None) -> TextEvidence:
     """Return what all text inputs say together, of one restart attempt (default: the last; "all": of all of them)."""
     text = TextEvidence()
-    notes += misplaced(readings)
     readings, job_numbers = without_job_numbers(readings)
-    mapping = LocalRanks(readings)
+    joined = _joined(readings)
+    processes = Processes(readings, joined)
+    notes += misplaced(readings)
     pids = {r.file: r.threads[0].pid for r in readings if r.threads and rank_of_log(r.file) == (None, None)}
-    by_number = numbered({file: mapping.of_pid(pid) for file, pid in pids.items()}, pids)
-    events: list[Event] = []
+    by_number = numbered({file: processes.of_pid(pid) for file, pid in pids.items()}, pids)
     for reading in readings:
-        rank = reading.log.rank if reading.log else None
-        own = [mapping.event(e) for e in reading.all_events]
-        events += own
-        if rank is None and reading.log is not None and reading.log.local_rank is not None:
-            rank = mapping.rank(None, reading.log.local_rank, reading.file)
-        named = sorted({t.rank for t in reading.threads if t.rank is not None})
-        for member in named:
-            text.look(member, reading.file, [t for t in reading.threads if t.rank == member])
-        if reading.threads and not named:
+        rank = processes.of_file(reading)
+        if reading.threads:
             if rank is None and reading.file not in job_numbers:
                 rank = rank_of_log(reading.file)[0]
                 rank = by_number.get(reading.file) if rank is None else rank
-            placed, missed = owners(reading, mapping, rank)
+            placed, missed = processes.stacks(reading, rank)
             rank = next(iter(placed)) if rank is None and len(placed) == 1 and not missed else rank
-            for member, threads in placed.items():
+            for member, threads in sorted(placed.items()):
                 text.look(member, reading.file, threads)
             notes += unplaced(reading.file, len(placed), missed)
         if rank is not None and reading.log is not None:
@@ -174,10 +164,11 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
         for recording in reading.log.recordings if reading.log else ():
             if recording.rank is not None:
                 text.recorded.append(Claim(reading.file, recording, recording.rank))
-    text.events = _of_attempt(merge_repeats(events), attempt, text, notes)
+    events = merge_repeats(event for reading in readings for event in reading.all_events)
+    text.events = _of_attempt(events, attempt, text, notes)
     text.leave_out(MAX_RANKS)
-    _join_nccl(readings, text, notes)
-    text.events = with_victims(text.events)
+    if joined is not None:
+        _take_nccl(readings, joined, text, notes)
     text.events += [r.log.excerpt for r in readings if r.log is not None and r.log.excerpt is not None]
     for event in text.events:
         if event.rank is not None and event.host:
@@ -187,13 +178,15 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     return text
 
 
-def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note]) -> None:
+def _joined(readings: Sequence[Reading]) -> Joined | None:
     communicators = [c for r in readings for c in r.communicators]
-    if not communicators:
-        return
     recordings = [rec for r in readings for rec in r.nccl_recordings]
     hints = {r.file: r.log.rank for r in readings if r.log is not None and r.log.rank is not None}
-    joined = join_processes(recordings, communicators, rank_hints=hints)
+    return join_processes(recordings, communicators, rank_hints=hints) if communicators else None
+
+
+def _take_nccl(readings: Sequence[Reading], joined: Joined, text: TextEvidence, notes: list[Note]) -> None:
+    communicators = [c for r in readings for c in r.communicators]
     notes.extend(joined.notes)
     for recording in joined.recordings:
         if recording.rank is not None:
@@ -205,25 +198,12 @@ def _join_nccl(readings: Sequence[Reading], text: TextEvidence, notes: list[Note
         for c in communicators
         if not c.intact and (rank := joined.rank_of_process.get((c.file, c.host, c.pid))) is not None
     }
-    by_process = {
-        (host, pid): rank for (_, host, pid), rank in joined.rank_of_process.items() if rank is not None
-    }
-
-    hosts = {host for host, _ in by_process}
-
-    def rank_of(event: Event) -> int | None:
-        host = joined.host_of_ip.get(event.host or "", event.host)  # RAS names nodes by address
-        if len(hosts) == 1 and isinstance(event, NcclRas) and host is not None:
-            host = next(iter(hosts))
-        if len(hosts) == 1 and isinstance(event, Terminate) and event.pid is not None:
-            host = next(iter(hosts))  # a crash names its process, and of one host its lines tell the rank
-        return event.rank if event.rank is not None or host is None else by_process.get((host, event.pid))
 
     def peers_of(event: Event) -> Event:
         host = joined.host_of_ip.get(event.peer_host or "") if isinstance(event, NcclWarn) else None
         return replace(event, peer_node=host) if isinstance(event, NcclWarn) and host else event
 
-    text.events = [peers_of(replace(e, rank=rank_of(e))) for e in text.events]
+    text.events = [peers_of(e) for e in text.events]
     text.events += unmade_events(joined, communicators)
 
 

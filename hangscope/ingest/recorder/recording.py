@@ -20,7 +20,7 @@ from hangscope.ingest.recorder.calls.own_sizes import OwnSizes
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.members import Members
 
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 
 if TYPE_CHECKING:
     Column: TypeAlias = array[int]
@@ -70,6 +70,8 @@ class Recording:
     columns: dict[str, Column] = field(default_factory=lambda: {k: array(t) for k, t in COLUMNS.items()})
     notes: list[Note] = field(default_factory=list)
     attempt: int | None = None
+    local_rank: int | None = None
+    task: int | None = None
     own_sizes: OwnSizes | None = None
     _kind_index: dict[Any, int] = field(default_factory=dict, repr=False)
     _stack_index: dict[StackRow, int] = field(default_factory=dict, repr=False)
@@ -125,6 +127,8 @@ class Recording:
             "host": self.host,
             "pid": self.pid,
             "attempt": self.attempt,
+            "local_rank": self.local_rank,
+            "task": self.task,
             "groups": self.groups,
             "config": {
                 name: (desc, Members.of(ranks).runs if ranks else None)
@@ -152,7 +156,9 @@ class Recording:
             host=wire["host"],
             pid=wire["pid"],
         )
-        recording.attempt = wire["attempt"]
+        recording.attempt, recording.local_rank, recording.task = (
+            wire[name] for name in ("attempt", "local_rank", "task")
+        )
         recording.groups = wire["groups"]
         recording.config = {
             name: (desc, interner.members(runs) if runs else None)

@@ -49,8 +49,6 @@ class _Writer:
     """One process: its recording, and where each of its groups' numbers stands."""
 
     recording: Recording
-    local_rank: int | None
-    task: int | None
     first_line: int
     attempt: int
     chains: list[tuple[int, int]] = field(default_factory=list)  # (group-local rank, last number)
@@ -168,9 +166,8 @@ class DetailParser(BulkParser):
         writer = self._writers.get(key)
         if writer is None:
             recording = Recording("detail_log", rank=line.rank, host=line.host)
-            writer = self._writers[key] = _Writer(
-                recording, line.local_rank, line.task, line.number, self._attempt
-            )
+            recording.local_rank, recording.task = line.local_rank, line.task
+            writer = self._writers[key] = _Writer(recording, line.number, self._attempt)
         return writer
 
     def _chain(self, writer: _Writer, group_rank: int, number: int) -> int:
@@ -228,8 +225,8 @@ class DetailParser(BulkParser):
             writer.trimmed += drop
             self._calls -= drop
 
-    def recordings(self, owned: bool = False) -> list[tuple[Recording, int | None, int | None]]:
-        """Return (recording, local rank, task) per writer; call once, at the end of the log. `owned`: its path names a rank."""
+    def recordings(self, owned: bool = False) -> list[Recording]:
+        """Return the recording of each writer; call once, at the end of the log. `owned`: its path names a rank."""
         result = []
         for key in sorted(self._writers):
             writer = self._writers[key]
@@ -253,12 +250,12 @@ class DetailParser(BulkParser):
                         writer.first_line,
                     )
                 )
-            named = owned or (recording.rank, writer.local_rank, writer.task) != (None, None, None)
+            named = owned or (recording.rank, recording.local_rank, recording.task) != (None, None, None)
             parts = _by_printed_rank(writer) if not named else {}
             if not _of_several(parts):
-                result.append((recording, writer.local_rank, writer.task))
+                result.append(recording)
                 continue
-            result += [(part, None, None) for part in parts.values()]
+            result += parts.values()
             next(iter(parts.values())).notes = recording.notes[len(writer.chains) <= len(parts) :]
         return result
 

@@ -20,13 +20,16 @@ from hangscope.ingest.workers.log_reading import LogReading
 
 @dataclass(slots=True)
 class Thread:
-    """One thread of a stack dump; frames innermost first. `rank` and `pid` are its process's, where the dump tells them."""
+    """One thread of a stack dump; frames innermost first. `process` counts those of the file; the rest is told of it, as far as it is."""
 
     name: str
     stack: Stack
     is_main: bool
     rank: int | None = None
     pid: int | None = None
+    local_rank: int | None = None
+    task: int | None = None
+    process: int = 0
 
 
 @dataclass(slots=True)

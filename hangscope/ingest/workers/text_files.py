@@ -27,13 +27,12 @@ def read_log(stream: BinaryIO, shown: str) -> Wire:
 def read_stacks(stream: BinaryIO, shown: str) -> Wire:
     """Return the threads of a stack dump, and what else its process printed."""
     from hangscope.ingest.stacks.dumps import read_processes
-    from hangscope.ingest.workers.stack_ranks import placed
 
     told = answer("stacks")
     processes = read_processes(stream, shown)
     stream.seek(0)
     log, reading = _read_log(stream, shown)
-    told["threads"] = _thread_rows(placed(processes, reading))
+    told["threads"] = _thread_rows(processes)
     return _with_log(told, log, reading)
 
 
@@ -42,13 +41,12 @@ def _read_log(stream: BinaryIO, shown: str) -> tuple[Wire, LogReading]:
     from hangscope.ingest.nccl.log import NcclParser
     from hangscope.ingest.stacks.late import LateStackParser
     from hangscope.ingest.workers import log_reading
-    from hangscope.ingest.workers.stack_ranks import placed
 
     nccl, late = NcclParser(), LateStackParser()
     told = answer("log")
     reading = log_reading.read_log(stream, shown, (nccl, late))
     told["log"] = to_fields(reading)
-    told["threads"] = _thread_rows(placed(late.processes(), reading))
+    told["threads"] = _thread_rows(late.processes())
     told["notes"] = to_row(nccl.notes)
     told["nccl"] = {
         "recordings": [recording.to_wire() for recording in nccl.recordings()],
@@ -58,10 +56,9 @@ def _read_log(stream: BinaryIO, shown: str) -> tuple[Wire, LogReading]:
 
 
 def _thread_rows(processes: Sequence[ProcessStacks]) -> list[tuple[Any, ...]]:
-    ranked = [process for process in processes if process.rank is not None]
     return [
-        (name, to_row(stack), main, process.rank, process.pid)
-        for process in ranked or processes
+        (name, to_row(stack), main, process.rank, process.pid, process.local_rank, process.task, number)
+        for number, process in enumerate(processes)
         for name, stack, main in process.threads
     ]
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import json
 
 import pytest
@@ -9,13 +8,13 @@ from hangscope.incident import Event
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.launchers.failure_table import read_error_file, sniff_error_file
 from hangscope.ingest.job_logs.signals import signal_name
-from hangscope.ingest.workers.log_reading import read_log
+from tests.text_lines import settled
 
 FAILED = "failed (exitcode: -9) local_rank: 1 (pid: 29461) of binary: /opt/venv/bin/python3"
 
 
 def events(text: str) -> list[Event]:
-    reading = read_log(io.BytesIO(text.encode()), "job.log")
+    reading = settled(text)
     assert reading.notes == []
     return reading.events
 

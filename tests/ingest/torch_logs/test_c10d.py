@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from hangscope.frames import Frame
 from hangscope.incident import Event
-from hangscope.ingest.workers.log_reading import read_log
+from tests.text_lines import settled
 
 WORK = "WorkNCCL(SeqNum=6, OpType=ALLREDUCE, NumelIn=58, NumelOut=58, Timeout(ms)=600000)"
 HEADER = "[rank3]:[E1016 03:31:38.928019586 ProcessGroupNCCL.cpp:629] "
@@ -14,7 +12,7 @@ PG = "[PG ID 2 PG GUID 9(tp) Rank 1] "
 
 
 def events(text: str, kind: str | None = None) -> list[Event]:
-    reading = read_log(io.BytesIO(text.encode()), "job.log")
+    reading = settled(text)
     assert reading.notes == []
     return [event for event in reading.events if kind is None or event.kind == kind]
 

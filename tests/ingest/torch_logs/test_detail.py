@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import time
 
 from hangscope.incident import State
@@ -8,7 +7,8 @@ from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs import detail
 from hangscope.ingest.torch_logs.detail import DetailParser
-from hangscope.ingest.workers.log_reading import LogReading, read_log
+from hangscope.ingest.workers.log_reading import LogReading
+from tests.text_lines import settled
 
 OPTIONS = "TensorOptions(dtype=float (default), device=cpu, layout=Strided (default), requires_grad=false (default), memory_format=(nullopt))"
 
@@ -31,7 +31,7 @@ def line(
 
 
 def read(text: str, file: str = "job.log") -> LogReading:
-    return read_log(io.BytesIO(text.encode()), file)
+    return settled(text, file)
 
 
 def rows(recording: Recording) -> list[tuple[str, int, str, int]]:
@@ -124,7 +124,7 @@ def test_numbers_that_leap_without_end_take_linear_time() -> None:
     for number in range(12_000):
         parser.feed(strip_prefix(text.format(number * 70), number + 1, "a.log"))
     assert time.process_time() - begin < 5
-    [(recording, _, _)] = parser.recordings()
+    [recording] = parser.recordings()
     assert len(recording) == 12_000
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from hangscope.frames import Frame
@@ -9,7 +7,7 @@ from hangscope.incident import Event
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
 from hangscope.ingest.torch_logs.traceback import TracebackParser
-from hangscope.ingest.workers.log_reading import read_log
+from tests.text_lines import settled
 
 LIB = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 
@@ -26,7 +24,7 @@ def traceback(
 
 
 def exceptions(text: str) -> list[Event]:
-    reading = read_log(io.BytesIO(text.encode()), "job.log")
+    reading = settled(text)
     assert reading.notes == []
     return [event for event in reading.events if event.kind == "exception"]
 

@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangscope.codec import from_row, to_fields
+from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.identity import identity
 from hangscope.ingest.workers.log_reading import LogReading, read_log
+from hangscope.ingest.workers.reading import Reading
+from tests.text_lines import settled
 
 INCIDENTS = Path(__file__).parents[3] / ".." / "shared" / "incidents"
 AGENT = "E1120 15:31:49.819000 29458 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: {local} (pid: {pid}) of binary: x\n"
@@ -21,7 +24,7 @@ CLOSED = "RuntimeError: [/x/pair.cc:553] Connection closed by peer [10.0.0.1]:1.
 
 
 def read(text: str, file: str = "job.log") -> LogReading:
-    return read_log(io.BytesIO(text.encode()), file)
+    return settled(text, file)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +64,6 @@ def test_a_local_rank_is_not_a_global_one() -> None:
 
 def test_local_ranks_are_mapped_within_a_log() -> None:
     reading = read(f"[default1]:loop ended\n[default1]:[rank9]: {CLOSED}")
-    assert reading.local_to_global == {("", 1): 9}
     assert next((e.kind, e.rank) for e in reading.events) == ("progress", 9)
 
 
@@ -200,8 +202,10 @@ def incident(name: str) -> list[LogReading]:
         p for p in folder.rglob("*") if p.is_file() and p.parent.name not in ("recorder", "stacks")
     ):
         with path.open("rb") as stream:
-            readings.append(read_log(stream, str(path.relative_to(folder))))
-    return readings
+            file = str(path.relative_to(folder))
+            readings.append(Reading(file, "log", "used", "", log=read_log(stream, file)))
+    Processes(readings)
+    return [reading.log for reading in readings if reading.log is not None]
 
 
 @pytest.mark.parametrize(
@@ -238,5 +242,5 @@ def test_real_incidents(name: str, kind: str, rank: int, fields: dict[str, objec
 def test_whom_mpirun_started_is_a_rank_and_a_lone_task_of_srun_may_be_an_agent(
     lines: list[str], ranks: list[int | None]
 ) -> None:
-    reading = read_log(io.BytesIO("\n".join(lines).encode()), "job.log")
-    assert [event.rank for event in reading.events if event.kind == "exit"] == ranks
+    events = read("\n".join(lines)).events
+    assert [event.rank for event in events if event.kind == "exit"] == ranks

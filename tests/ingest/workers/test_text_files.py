@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from hangscope.ingest.evidence.writers import Writers
 from hangscope.ingest.workers.reader import read_file
+from hangscope.ingest.workers.reading import Reading, Thread
 
 FAILURE = """[rank0]: Traceback (most recent call last):
 [rank0]:   File "/workspace/train/train.py", line 69, in train_step
@@ -84,7 +86,6 @@ def test_pure_stacks_stay_stacks(tmp_path: Path) -> None:
 
 def test_the_stacks_of_a_log_belong_to_its_only_writer(tmp_path: Path) -> None:
     from hangscope.ingest.assemble import assemble
-    from hangscope.ingest.workers.reading import Reading
 
     incident = assemble([Reading.from_wire("job.log", read(tmp_path, WATCHDOG + STACK))])
     assert incident.ranks[3].threads and incident.ranks[3].stack_file == "job.log"
@@ -113,6 +114,11 @@ def test_what_py_spy_prints_far_behind_the_start_of_a_log(tmp_path: Path) -> Non
     assert mains == [(0, 800, "load"), (1, 801, "wait"), (2, 802, "wait")]
 
 
+def placed(tmp_path: Path, text: str) -> list[Thread]:
+    reading = Reading.from_wire("job.log", read(tmp_path, text))
+    return Writers(reading.log).stacks(reading.threads)
+
+
 @pytest.mark.parametrize(
     ("prefix", "more", "ranks"),
     [
@@ -132,16 +138,14 @@ def test_stacks_behind_a_launchers_prefix(tmp_path: Path, prefix: str, more: str
     own = [[prefix.format(n=n) + line + "\n" for line in STACK.splitlines()] for n in (0, 1)]
     woven = "".join(a + b for a, b in zip(*own, strict=True))
     for text in (woven + more, "step 1\n" * 2000 + woven + more):
-        threads = read(tmp_path, text)["threads"]
-        assert [row[3] for row in threads if row[3] is not None] == ranks
-        assert [len(row[1]) for row in threads] == [2, 2]
+        threads = placed(tmp_path, text)
+        assert [(thread.rank, len(thread.stack)) for thread in threads] == [(rank, 2) for rank in ranks]
 
 
 def test_tasks_that_are_no_ranks_tell_none(tmp_path: Path) -> None:
     own = [[f"{n}: {line}\n" for line in STACK.splitlines()] for n in (0, 1)]
     woven = "".join(a + b for a, b in zip(*own, strict=True))
-    told = read(tmp_path, woven + "0: [rank4]: ValueError: bad\n1: [rank5]: ValueError: bad\n")
-    assert told["threads"] == []
+    assert placed(tmp_path, woven + "0: [rank4]: ValueError: bad\n1: [rank5]: ValueError: bad\n") == []
 
 
 @pytest.mark.parametrize(
@@ -159,5 +163,5 @@ def test_stacks_of_processes_without_a_rank_are_not_mixed(
     own = [[prefix.format(n=n) + line + "\n" for line in STACK.splitlines()] for n in (0, 1)]
     woven = "".join(a + b for a, b in zip(*own, strict=True))
     for text in (woven, "step 1\n" * 2000 + woven):
-        threads = read(tmp_path, text)["threads"]
-        assert [(row[3:5], len(row[1])) for row in threads] == [(who, 2) for who in whose]
+        threads = placed(tmp_path, text)
+        assert [((t.rank, t.pid), len(t.stack)) for t in threads] == [(who, 2) for who in whose]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from hangscope.ingest.evidence.local_ranks import LocalRanks
+from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.workers.log_reading import read_log
 from hangscope.ingest.workers.reading import Reading
 
@@ -14,28 +14,28 @@ def reading(file: str, *lines: str) -> Reading:
 
 
 def test_each_node_has_its_own_local_ranks() -> None:
-    mapping = LocalRanks(
+    mapping = Processes(
         [
             reading("nodeA/agent.log", f"[default0]:[rank0]: {CLOSED}"),
             reading("nodeB/agent.log", f"[default0]:[rank8]: {CLOSED}", f"[default1]:[rank9]: {CLOSED}"),
         ]
     )
-    assert mapping.rank(None, 0, "nodeA/none_a/attempt_0/0/stderr.log") == 0
-    assert mapping.rank(None, 0, "nodeB/none_b/attempt_0/0/stderr.log") == 8
-    assert mapping.rank(None, 0, "slurm.out") is None
-    assert mapping.rank(None, 1, "slurm.out") is None  # of which node, nothing tells
-    assert mapping.rank(None, 1, "nodeA/none_a/attempt_0/1/stderr.log") is None
+    assert mapping.local(None, 0, "nodeA/none_a/attempt_0/0/stderr.log") == 0
+    assert mapping.local(None, 0, "nodeB/none_b/attempt_0/0/stderr.log") == 8
+    assert mapping.local(None, 0, "slurm.out") is None
+    assert mapping.local(None, 1, "slurm.out") is None  # of which node, nothing tells
+    assert mapping.local(None, 1, "nodeA/none_a/attempt_0/1/stderr.log") is None
 
 
 def test_local_ranks_are_global_ones_where_nothing_contradicts() -> None:
-    one = LocalRanks([reading("agent.log", f"[default0]:[rank0]: {CLOSED}")])
-    assert (one.rank(None, 0, "x/agent.log"), one.rank(None, 3, "a.log")) == (0, 3)
-    several = LocalRanks([reading("a.log", f"[default0]:{CLOSED}", f"[default2]:{CLOSED}")])
-    assert several.rank(None, 2, "a.log") == 2
+    one = Processes([reading("agent.log", f"[default0]:[rank0]: {CLOSED}")])
+    assert (one.local(None, 0, "x/agent.log"), one.local(None, 3, "a.log")) == (0, 3)
+    several = Processes([reading("a.log", f"[default0]:{CLOSED}", f"[default2]:{CLOSED}")])
+    assert several.local(None, 2, "a.log") == 2
 
 
 def test_one_local_rank_in_one_file_may_be_of_any_node() -> None:
-    assert LocalRanks([reading("a.log", f"[default5]:{CLOSED}")]).rank(None, 5, "a.log") is None
+    assert Processes([reading("a.log", f"[default5]:{CLOSED}")]).local(None, 5, "a.log") is None
 
 
 def test_the_folder_of_one_agent_numbers_its_ranks_in_a_row() -> None:
@@ -45,11 +45,11 @@ def test_the_folder_of_one_agent_numbers_its_ranks_in_a_row() -> None:
         reading(f"logs/n{node}/none_x/attempt_0/{local}/stderr.log", f"[rank{8 * node + local}]: {CLOSED}")
         for node, local in told
     ]
-    mapping = LocalRanks(logs)
-    assert mapping.rank(None, 3, "logs/n1/none_x/attempt_0/3/stdout.log") == 11
-    assert mapping.rank(None, 3, "logs/n0/none_x/attempt_0/3/stdout.log") == 3
-    assert mapping.rank(None, 3, "logs/n2/none_x/attempt_0/3/stdout.log") is None
-    assert mapping.rank(None, 0, "logs/n2.err") is None
+    mapping = Processes(logs)
+    assert mapping.local(None, 3, "logs/n1/none_x/attempt_0/3/stdout.log") == 11
+    assert mapping.local(None, 3, "logs/n0/none_x/attempt_0/3/stdout.log") == 3
+    assert mapping.local(None, 3, "logs/n2/none_x/attempt_0/3/stdout.log") is None
+    assert mapping.local(None, 0, "logs/n2.err") is None
 
 
 def _agent(pid: int, workers: tuple[int, ...], signal: str = "15") -> list[str]:
@@ -63,7 +63,7 @@ def _agent(pid: int, workers: tuple[int, ...], signal: str = "15") -> list[str]:
     ]
 
 
-def _agents(*told: bool, local: int = 2, world: int = 4) -> LocalRanks:
+def _agents(*told: bool, local: int = 2, world: int = 4) -> Processes:
     """Return what is known where each agent's folder has a log per worker, of which those that are `told` name their ranks."""
     joined = f"torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. 1/{world} clients joined."
     logs = [reading("store.log", joined)]
@@ -71,4 +71,4 @@ def _agents(*told: bool, local: int = 2, world: int = 4) -> LocalRanks:
         for n in range(local):
             line = f"[rank{local * node + n}]: {CLOSED}" if names_them else "done"
             logs.append(reading(f"n{node}/none_x/attempt_0/{n}/stderr.log", line))
-    return LocalRanks(logs)
+    return Processes(logs)
