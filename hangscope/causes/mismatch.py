@@ -14,7 +14,7 @@ from hangscope.explain.text.excerpt import not_collected
 from hangscope.incident import CallKind
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch, GlooTimeout
-from hangscope.knowledge.callsite import user_frames
+from hangscope.knowledge.callsite import of_equal_sizes, user_frames
 from hangscope.rankset import agree, ranks_phrase
 
 _FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
@@ -146,21 +146,22 @@ def _told_by_lines(case: Case, pairs: Sequence[AbortedPair]) -> list[OddLine]:
 
 
 def _in_another_call(case: Case, pairs: Sequence[AbortedPair]) -> list[int]:
-    """Return the aborted ranks whose own buffer is no part of the call that several others, their senders among them, were seen in.
+    """Return the aborted ranks whose own buffer is no part of the collective that several others, their senders among them, were in.
 
-    Where that call is known by one line of the user's alone, at which all others wait, a few bytes are no part of the tensor
-    that one rank got instead.
+    Where that collective is known only by one place at which all of these others wait: a few bytes are no part of the tensor that
+    one rank got instead, and what DDP and FSDP gather or reduce has one size on all ranks.
     """
     stood = case.statements.whereabouts
     if case.finding.stuck.kind is not None and case.finding.stuck.kind.input_sizes:
         return sorted({p.receiver for p in _against_all(case, pairs) if p.wanted or _of_few_bytes(p.event)})
     own = {pair.receiver: pair.event for pair in pairs}
-    others = [
-        stood[r].stack if r in stood and stood[r].inside else () for r in case.incident.ranks if r not in own
-    ]
-    small = all(map(_of_few_bytes, own.values()))
-    one_line = len(others) > 1 and all(others) and len(set(map(user_frames, others))) == 1
-    return list(own) if len(own) == 1 and small and one_line else []
+    others = {r: w.stack for r, w in stood.items() if r not in own and w.inside and w.stack}
+    senders = {rank for pair in pairs for rank in pair.senders}
+    if len(own) != 1 or len(others) < 2 or not senders <= others.keys() or own.keys() & stood.keys():
+        return []
+    one_line = len(set(map(user_frames, others.values()))) == 1
+    small = all(map(_of_few_bytes, own.values())) and len(others) == len(case.incident.ranks) - 1
+    return list(own) if one_line and (small or all(map(of_equal_sizes, others.values()))) else []
 
 
 def _against_all(case: Case, pairs: Sequence[AbortedPair]) -> list[AbortedPair]:

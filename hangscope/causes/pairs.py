@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.causes.case import Case, Match, answer, who
+from hangscope.causes.case import Case, Match, answer, of_odd_line, who
 from hangscope.causes.mismatch import describe
 from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Unpaired
@@ -85,16 +85,19 @@ def _left_out(case: Case) -> Match:
 
 
 def _somewhere(case: Case) -> Match:
-    """Return the answer where every rank waits in a send or receive, and no record tells which half is missing."""
+    """Return the answer where every rank waits in a send or receive, and no record shows which one is missing."""
+    finding = case.finding
+    named, blocked = finding.culprits, sorted({*finding.waiting, *finding.culprits})
+    told = [of_odd_line(odd) for odd in case.statements.odd_lines if odd.telling and odd.ranks == named]
     return answer(
         "p2p_mismatch",
-        (),
-        f"{who(case.finding.waiting)} are blocked in sends and receives: a matching send or recv is missing, or they wait for each other in a cycle",
+        named,
+        f"{who(blocked)} are blocked in sends and receives: a matching send or recv is missing, or they wait for each other in a cycle",
         "Print peer and number of each send and receive per rank, and look for the pair whose counts differ.",
         _TOGETHER,
-        frame=case.frame_of(case.finding.stuck.kind),
-        frame_rank=case.finding.stuck.rank,
-        evidence=map(case.stands, sorted(case.statements.whereabouts)[:8]),
+        frame=case.frame_of(finding.own.kind if named else finding.stuck.kind),
+        frame_rank=named[0] if named else finding.stuck.rank,
+        evidence=[*told, *map(case.stands, sorted(case.statements.whereabouts)[:8])],
         rivals=[
             ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
         ],

@@ -39,6 +39,7 @@ from hangscope.explain.predict import Replay
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.suspects import suspects
 from hangscope.explain.text.hypotheses import told
+from hangscope.explain.tie_breaker import decided
 
 PROVEN = (
     0.95  # the share of the waiting ranks that ranks account for whose program parts from that of their role
@@ -53,7 +54,7 @@ def explain(aligned: Aligned) -> Explanation:
     if not weighed:
         return Explanation(Nothing(), from_text=True, suspects=suspects(aligned, Nothing()))
     weighed.sort(key=lambda w: -w.score)  # of equals the first, which is of the more certain kind
-    best, source = weighed[0].finding, weighed[0].source
+    best, source = decided(weighed[0].finding, aligned.stated), weighed[0].source
     alike = [w.finding for w in weighed if w.source is source]
     set_aside = [candidate for finding in alike for candidate in finding.set_aside]
     for finding in alike:

@@ -41,6 +41,9 @@ _LOCKS = regex(
     r"^(?:take_gil|PyGILState_Ensure|PyThread_acquire_lock\w{0,20}|__lll_lock_wait\w{0,20}|_{0,3}pthread_mutex_lock)$"
 )
 _COMMUNICATES = regex(r"(?i)c10d|nccl|rccl|gloo|mpi_|cuda|hip[A-Z_]")
+_COLLECTIVES = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
+#: where parameters and gradients are exchanged (torch 2.13)
+_OF_PARAMETERS = regex(r"(?:^|/)torch/(?:autograd|nn/parallel|distributed/(?:fsdp|_composable))/")
 _RENDEZVOUS = "torch/distributed/rendezvous.py"
 _GRADIENT_OPS = frozenset({"all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce"})
 
@@ -99,6 +102,13 @@ def is_gradient(kind: CallKind, frames_recorded: bool) -> bool:
 def calls_collectives(frame: Frame) -> bool:
     """Return whether the innermost frame of a stack is one of torch's that is inside of collectives which C++ makes."""
     return frame.name in _INTO_CPP and not is_user(frame)
+
+
+@lru_cache(maxsize=65536)
+def of_equal_sizes(stack: Stack) -> bool:
+    """Return whether DDP, FSDP or autograd itself issued a collective: it is of one size on all ranks."""
+    first = next((f for f in stack if not f.file.endswith(_COLLECTIVES)), None)
+    return first is not None and _OF_PARAMETERS.search(first.file) is not None
 
 
 @lru_cache(maxsize=65536)

@@ -52,3 +52,18 @@ def test_a_traceback_that_something_else_caught_votes_by_its_inner_frames(tmp_pa
 def test_a_rank_at_a_line_of_its_own_is_at_the_seq_of_the_others(tmp_path: Path) -> None:
     report = judged(tmp_path, _pair(41), rank_0=_traceback("barrier", 70))
     assert blame(report)[2] == (0,) and report.verdict is not None and report.verdict.seq == 13
+
+
+def test_a_rank_at_work_is_not_in_the_call_that_gloo_retired(tmp_path: Path) -> None:
+    """Whether gloo's last retired call is over, no recorder tells; the stack of rank 1 does."""
+    recorders = job(4, backend="gloo")
+    for recorder in recorders:
+        recorder.call("all_reduce", line=41, times=12)
+        if recorder.rank != 1:
+            recorder.call("all_reduce", line=41, state="scheduled")
+    head = "Current thread 0x00007f4b7d1296c0 (most recent call first):"
+    stack = [head, f'  File "{SCRIPT}", line 77 in write_shard', f'  File "{SCRIPT}", line 200 in <module>']
+    (tmp_path / "stack_rank_1.txt").write_text("\n".join(stack) + "\n")
+    logs = {f"rank_{rank}": [f"[rank{rank}]: {TIMED_OUT}"] for rank in (0, 2)}
+    report = judged(tmp_path, [r for r in recorders if r.rank != 3], **logs)
+    assert blame(report) == ("hang", "stuck_rank", (1,))

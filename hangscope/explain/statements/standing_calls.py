@@ -34,7 +34,11 @@ class _Pending:
 
 
 def placed_by_stacks(incident: Incident, statements: Statements) -> Incident:
-    """Return the incident with the ranks that left no dump in the calls where their stacks or tracebacks show them."""
+    """Return the incident with the ranks that left no dump in the calls where their stacks or tracebacks show them.
+
+    A rank that its stack shows at work has left the calls of which gloo's recorder does not tell whether they are over.
+    """
+    incident = _without_left_calls(incident, statements.busy)
     without = [
         (rank, where)
         for rank, where in sorted(statements.whereabouts.items())
@@ -49,6 +53,17 @@ def placed_by_stacks(incident: Incident, statements: Statements) -> Incident:
             queues = {there.gid: _queue(rank, there)}
             ranks[rank] = replace(ranks[rank], queues=queues, absence=Absence.TOLD, calls_file=file)
     return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(added)) if without else incident
+
+
+def _without_left_calls(incident: Incident, busy: frozenset[int]) -> Incident:
+    ranks = dict(incident.ranks)
+    for rank in busy:
+        queues = {
+            gid: replace(queue, state=np.where(queue.state == State.UNKNOWN, State.DONE, queue.state))
+            for gid, queue in ranks[rank].queues.items()
+        }
+        ranks[rank] = replace(ranks[rank], queues=queues)
+    return replace(incident, ranks=ranks) if busy else incident
 
 
 def _pending(incident: Incident) -> Iterator[_Pending]:

@@ -58,7 +58,7 @@ def fingerprints(incident: Incident, statements: Statements) -> Different | None
         proved = 2 * max(map(len, told)) > len(incident.ranks)
         ordered = sorted(told if proved else witnesses, key=lambda r: (-len(r), r))
         return replace(
-            two_sides(seq, ordered, kinds),
+            two_sides(seq, ordered, kinds, statements),
             events=tuple(events[r] for side in ordered for r in side[:2] if r in events),
             assumed=any(e.rank_assumed for e in events.values()),
         )

@@ -81,7 +81,7 @@ def desync(incident: Incident, statements: Statements) -> Finding | None:
         if len(sides) > 1 and all(sides.values()):
             kinds = {rank: CallKind(op, "nccl") for op, ranks in sides.items() for rank in ranks}
             ordered = sorted(sides.values(), key=lambda side: (-len(side), side))
-            return replace(two_sides(event.seq, ordered, kinds), events=(event,))
+            return replace(two_sides(event.seq, ordered, kinds, statements), events=(event,))
     absent: set[int] = set()
     joined: set[int] = set()
     seq: int | None = None
@@ -126,7 +126,7 @@ def analyzer(incident: Incident, statements: Statements) -> Finding | None:
         for rank in (*waiting, *report.named):
             sides[kinds.get(rank)].append(rank)
         ordered = sorted((tuple(side) for side in sides.values()), key=lambda side: (-len(side), side))
-        return replace(two_sides(report.seq, ordered, kinds), guess=True, events=(report,))
+        return replace(two_sides(report.seq, ordered, kinds, statements), guess=True, events=(report,))
     return None
 
 

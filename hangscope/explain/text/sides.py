@@ -1,4 +1,7 @@
-"""Two sides of a divergence as text shows them, and which one is odd: the smaller, or in a tie the one off the training step."""
+"""Two sides of a divergence as text shows them, and which one is odd.
+
+It is the smaller one; in a tie the side of the one rank that printed what no other did, else the one off the training step.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,20 @@ def stood(rank: int, statements: Statements) -> StuckCall:
     return StuckCall(rank=rank, kind=where.call if where is not None else None)
 
 
-def two_sides(seq: int | None, sides: Sequence[tuple[int, ...]], kinds: Mapping[int, CallKind]) -> Different:
+def two_sides(
+    seq: int | None,
+    sides: Sequence[tuple[int, ...]],
+    kinds: Mapping[int, CallKind],
+    statements: Statements,
+) -> Different:
     """Return the finding that ranks are in different calls. `sides` are the ranks of each, largest first."""
     tie = 2 * len(sides[0]) <= sum(map(len, sides))
     majority, odd = sides[0], tuple(sorted(r for side in sides[1:] for r in side))
     if tie and len(sides) == 2:
-        off = off_the_step(_stack(sides[0], kinds), _stack(sides[1], kinds), own_knowledge())
+        telling = {odd.ranks for odd in statements.odd_lines if odd.telling}
+        odd_side = sides.index(next(iter(telling))) if len(telling) == 1 and telling <= {*sides} else None
+        stacks = _stack(sides[0], kinds), _stack(sides[1], kinds)
+        off = odd_side if odd_side is not None else off_the_step(*stacks, own_knowledge())
         if off is not None:
             majority, odd, tie = sides[1 - off], sides[off], False
     stuck = StuckCall(None, seq, majority[0], kinds.get(majority[0]))

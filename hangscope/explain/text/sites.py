@@ -64,7 +64,7 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         return None  # calls of different groups need not meet: who waits for whom, their members tell
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
     events = tuple(e for side in sides[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
-    apart = two_sides(None, sides, kinds)
+    apart = two_sides(None, sides, kinds, statements)
     if [kinds[side[0]].op in _FORMING for side in sides] == [True, *[False] * (len(sides) - 1)]:
         # Who is past the making of a group may have left it out, or was let through by those who now wait for each other.
         return replace(apart, culprits=(), tie=True, guess=True, events=events)

@@ -1,0 +1,49 @@
+"""Even sides are decided by the line that one rank alone printed shortly before the freeze."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.dump_writer import SCRIPT, TORCH, job
+from tests.verdicts import TIMED_OUT, blame, judged
+
+ODD = "overflow in the scaler, step dropped"
+
+
+def _log(rank: int, op: str, line: int, *own: str) -> list[str]:
+    """Return what a rank printed: the same steps as its peers, lines of its own, and its timeout in a collective."""
+    at = [
+        (SCRIPT, 200, "<module>"),
+        (SCRIPT, line, "train"),
+        (f"{TORCH}/distributed/distributed_c10d.py", 2950, op),
+    ]
+    frames = [f'[rank{rank}]:   File "{file}", line {number}, in {name}' for file, number, name in at]
+    head = f"[rank{rank}]: Traceback (most recent call last):"
+    return ["step 1", "step 2", *own, head, *frames, f"[rank{rank}]: {TIMED_OUT}"]
+
+
+@pytest.mark.parametrize("gathers", [1, 2])
+def test_of_even_sides_the_one_with_a_line_of_its_own_is_named(tmp_path: Path, gathers: int) -> None:
+    recorders = [recorder for recorder in job(3, backend="gloo") if recorder.rank]
+    for recorder in recorders:
+        recorder.call("barrier", line=30)
+        ops = ("all_gather", 42) if recorder.rank == gathers else ("all_reduce", 41)
+        recorder.call(ops[0], line=ops[1], state="scheduled")
+    logs = {
+        f"rank_{rank}": ["step 1", "step 2", *([ODD] if rank == 2 else []), f"[rank{rank}]: {TIMED_OUT}"]
+        for rank in range(3)
+    }
+    assert blame(judged(tmp_path, recorders, **logs))[2] == (2,)
+
+
+def test_where_all_are_blocked_in_sends_and_receives_it_decides_too(tmp_path: Path) -> None:
+    logs = {f"rank_{rank}": _log(rank, "recv", 23, *([ODD] if rank == 1 else [])) for rank in range(3)}
+    assert blame(judged(tmp_path, [], **logs))[1:] == ("p2p_mismatch", (1,))
+
+
+def test_two_ranks_with_lines_of_their_own_decide_nothing(tmp_path: Path) -> None:
+    own = {1: ODD, 2: "cache rebuilt from the manifest"}
+    logs = {f"rank_{rank}": _log(rank, "recv", 23, *filter(None, [own.get(rank)])) for rank in range(3)}
+    assert blame(judged(tmp_path, [], **logs))[2] == ()
