@@ -142,13 +142,13 @@ def _exception(case: Case) -> Match | None:
     if not events or any(e.file == events[0].file and e.line < events[0].line for e in waits):
         return None  # what is raised behind a known message of a wait follows from it
     first = events[0]
-    name, message = "", first.text
+    name = ""
     if isinstance(first, RankException):
-        name, message = first.type, first.message
+        name = first.type
     elif isinstance(first, Terminate):
         fatal = first.what[:80] if first.what.startswith("Fatal Python error") else None
         name = fatal or first.type or "an abort (std::terminate)"
-    advice = f"Fix the {name}" + ("" if name in message else f": {message[:120]}")
+    advice = f"Fix the {name} first: what other ranks report later follows from it"
     if not isinstance(first, RankException):
         advice = "Look for what aborted this process: its last lines, and a core dump or the kernel log of its host"
     if isinstance(first, WorkerDied):

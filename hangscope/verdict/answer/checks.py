@@ -16,6 +16,7 @@ from hangscope.regex import regex
 from hangscope.verdict.answer.observation import Observation, who
 
 _SAID = regex(r"NCCL WARN (.{5,160})|Last error:\s{0,4}(.{5,160})")
+_OF_ONE_HOST = ("127.", "172.17.", "192.168.122.")
 _LOCAL = regex(r":\d{1,10}:\d{1,10} \[\d{1,3}\] ")
 _LOCAL_DEVICE = "A number in brackets on such a line is a local device and not a rank."
 _STATUS = {
@@ -112,6 +113,10 @@ def warnings(case: Case) -> Observation | None:
         means = f"Status {e.status} means {_STATUS[e.status]}; the link or switch is bad, or the peer's process ended. {means}"
     elif tier == 3:
         means = f"Who prints this is a victim: the process at {peers or 'the other end'} ended or was aborted first. {means}"
+    if e.fault == "connect" and (e.peer_host or "").startswith(_OF_ONE_HOST):
+        means = f"{e.peer_host} is the address of a bridge (docker0, virbr0) or the loopback of one host, which other hosts cannot reach: NCCL took the wrong interface there."
+        text = "the interface that other hosts reach (ip -br addr) as NCCL_SOCKET_IFNAME on every host"
+        return Observation(shows, means, Collect((), "other", text), (), not e.retrying, False, first)
     text = f"whether the process on {peers or 'the peer host'} failed first (its log and kernel log); if not, the port counters and a bandwidth test between the two hosts"
     return Observation(shows, means.strip(), Collect((), "log", text), (), not e.retrying, False, first)
 

@@ -22,7 +22,7 @@ Reader = Callable[[Case], Observation | None]
 
 #: What is read, the most telling first.
 READERS: tuple[Reader, ...] = (
-    ends.process, course.unfinished, ends.outside, places.stacks, named.barrier, named.horovod, checks.mismatch, checks.analyzer, counters.desync, counters.counters,
+    ends.process, ends.crash, course.unfinished, ends.outside, places.stacks, named.barrier, named.horovod, checks.mismatch, checks.analyzer, counters.desync, counters.counters,
     waits.timeouts, watchers.dump_signals, watchers.observed_only, watchers.heartbeats, watchers.engines, named.hccl, checks.warnings, waits.failed,
     named.store, named.announced,
 )  # fmt: skip
@@ -35,6 +35,7 @@ LATER: tuple[Reader, ...] = (
     watchers.gpus,
 )
 _MOST = 3  # observations of one answer
+_ENDS = frozenset({"crashed_rank", "init_hang", "gpu_stall"})  # of which no recorder tells more
 _LEAST_ROOM = 60
 _WORDS = regex(r"\w[\w.:]{2,80}\w")
 
@@ -103,14 +104,16 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
     low = verdict.confidence == "low"
     its = [s for s in seen if s.reads(lines) or (culprits and s.suspects == culprits and (s.blamed or low))]
     if not its and not culprits and (not lines or verdict.category == "external"):
+        its = [s for s in seen if s.reads(lines) or _is_of(s, verdict)]
+    if not its and not culprits and (not lines or verdict.category == "external"):
         its = [
             s for s in seen if s.proves
         ]  # it rests on what several lines show together, or tells of the end alone
-    main = its[0] if its else Observation("")
+    main = next((s for s in its if s.means or s.next), its[0] if its else Observation(""))
     # What names the same ranks by its own numbers says more than the claim.
     told = _covers(main.shows, verdict.summary) or (main.blamed and main.suspects == culprits)
     claim = [] if told else [verdict.summary]
-    shown = [s.shows for s in (*its, *(s for s in seen if s not in its))]
+    shown = [main.shows, *(s.shows for s in (*its, *seen) if s is not main)]
     facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]
     nexts = _nexts(its)
     step = f"Next: {nexts[0].text}" if main.next is not None else "".join(verdict.advice[:1])
@@ -118,7 +121,7 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
     if not _pasted(case):
         nexts = [*nexts, *verdict.collect]
         steps = [*steps, *verdict.advice]
-    elif low and not nexts:
+    elif low and not nexts and verdict.cause not in _ENDS:
         nexts = [*verdict.collect]
     return replace(
         verdict,
@@ -127,6 +130,14 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
         collect=nexts,
         advice=list(dict.fromkeys(steps))[:3],
     )
+
+
+def _is_of(seen: Observation, verdict: Verdict) -> bool:
+    """Return whether lines name the ranks of a verdict, or establish its cause where it names nobody."""
+    if not verdict.culprit_ranks:
+        return bool(seen.cause) and seen.cause == verdict.cause
+    sure = seen.blamed or verdict.confidence == "low"  # who is left over is told by a doubtful verdict alone
+    return seen.suspects == verdict.culprit_ranks and sure
 
 
 def _pasted(case: Case) -> bool:

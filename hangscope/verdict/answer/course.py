@@ -15,7 +15,7 @@ from hangscope.verdict.answer.observation import Observation, who
 from hangscope.verdict.status import harmless_at_an_end, trouble
 
 _SHOWN = 110
-_TELLING = frozenset({"saving", "validation", "warming up"})  # stages that say more than a step
+_TELLING = frozenset({"saving", "validation", "warming up", "serving"})  # stages that say more than a step
 #: What an error says whose process timed out or lost a peer; other errors that several ranks raise are no waits.
 _OF_A_WAIT = regex(
     r"(?i)tim(?:ed?|e)[ -]?out|timeout|clos(?:ed|ing)|reset by|refused|broken pipe|remote process|unreachable|no route"
@@ -88,13 +88,13 @@ def over(case: Case) -> Observation | None:
 
 def moving(case: Case) -> Observation | None:
     """Read steps that go on to the end of the text, where no line tells of trouble."""
-    told, moved = _calm(case), _last_progress(case)
-    if told is None or not told.moves or moved is None or moved.step is None:
+    told = _calm(case)
+    if told is None or not told.moves:
         return None
     shows = f"the steps go on to the end of the text ({told.moves})"
     means = "Nothing here shows a stop: the job moved as long as it was watched."
     text = "how long nothing was printed after that line; if minutes, a stack of every process (py-spy dump --pid PID)"
-    return Observation(shows, means, Collect((), "stack", text), events=(moved,))
+    return Observation(shows, means, Collect((), "stack", text), events=(told,))
 
 
 def _calm(case: Case) -> Excerpt | None:

@@ -10,6 +10,7 @@ from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.regex import regex
 from hangscope.verdict.answer.observation import Observation, clock, who
 
@@ -23,6 +24,7 @@ _LEAVES = {
     "code": ("An exit code without a signal follows a traceback or a message of the program, which is not in this text.", "the standard error of {whose}: the traceback before its end"),
 }  # fmt: skip
 _OTHER = ("", "the last lines of {whose}, and the kernel log of {host}")
+_SIGNAL = regex(r"\bSIG(SEGV|BUS|ABRT|KILL)\b|(?:S|s)egmentation fault")
 _JOB = regex(r"(?:JOB|STEP) ([\w.+]{1,40}) ON (\S{1,253}) CANCELLED AT (\S{10,40})")
 _SAYS_IT = frozenset({"preemption", "time_limit", "evicted"})
 
@@ -53,6 +55,23 @@ def process(case: Case) -> Observation | None:
     suspects = (first.rank,) if first.rank is not None else ()
     shows = f"{_subject(first)} {how}{at}{also}{_swept(case, first)}"
     return Observation(shows, means, Collect(suspects, "log", text), suspects, True, True, (first,))
+
+
+def crash(case: Case) -> Observation | None:
+    """Read a signal that a process itself reports, as its handler or the C++ runtime prints it."""
+    deaths = [d for d in case.statements.first_deaths if isinstance(d.event, Terminate)]
+    if len(deaths) != 1 or (name := _SIGNAL.search(deaths[0].event.text)) is None:
+        return None
+    event, rank = deaths[0].event, deaths[0].rank
+    means, text = _LEAVES.get(f"SIG{name[1].upper()}" if name[1] else "SIGSEGV", _OTHER)
+    whose = who([rank])
+    parts = [f"pid {event.pid}"] if event.pid is not None else []
+    parts += [f"host {event.host}"] if event.host else []
+    where = f" ({', '.join(parts)})" if parts else ""
+    shows = f"{whose}{where} crashed: {' '.join(event.text.split())[:120]}"
+    text = text.format(whose=whose, host=event.host or "its host")
+    wanted = Collect((rank,), "log", f"{text}; the frames that are printed below it name the library")
+    return Observation(shows, means, wanted, (rank,), True, True, (event,))
 
 
 def _all_alike(told: list[Exit]) -> bool:

@@ -27,6 +27,7 @@ _SENDER = regex(
 )  # vllm/distributed/utils.py, StatelessProcessGroup
 _TAG = regex(r"tag: ?\[([\w:.-]{1,100})\]|tag\[([\w:.-]{1,100})\]")
 _ERRNO = regex(r"\(errno: ([^()]{3,60})\)")
+_LOST = regex(r"(?i)connection reset|broken pipe|recv, got 0 bytes|connection was closed")
 _SECONDS = regex(r"after (\d{1,9}) seconds")
 _STALLED = regex(r"for more than (\d{1,9}) seconds")
 _OPS = ("broadcast", "allreduce", "allgather", "alltoall", "reducescatter")
@@ -190,6 +191,9 @@ def store(case: Case) -> Observation | None:
         means = (
             "Whoever writes that key never came to the same call: it failed, is late, or is in another one."
         )
+        if any(_LOST.search(e.text) for e in keyed):
+            shows = shows.replace("timed out waiting for", "lost the store while waiting for")
+            means = "The process that serves the store, usually rank 0, ended or closed it first: look at its end and not at this one."
         suspects = (peer,) if peer is not None else ()
         of = ranks_phrase(suspects) if suspects else "the ranks that print no such timeout"
         text = f"the log of {of} up to that moment"

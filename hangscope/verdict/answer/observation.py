@@ -17,7 +17,8 @@ MOST_LISTED = 64  # ranks
 class Observation:
     """What lines of one kind show, what that means, the ranks (global) that must contain the root cause, and what to collect next.
 
-    `proves`: the job stopped. `blamed`: `suspects` were named by others, and not only left over. `events` are the lines that were read.
+    `proves`: the job stopped. `blamed`: `suspects` were named by others, and not only left over. `events` are the lines that were read, `cause` the verdict that
+    they establish by themselves.
     """
 
     shows: str
@@ -27,6 +28,7 @@ class Observation:
     proves: bool = False
     blamed: bool = False
     events: tuple[Event, ...] = ()
+    cause: str = ""
 
     def reads(self, lines: Collection[tuple[str, int | None]]) -> bool:
         """Return whether it was read from one of these lines, each a file and a number."""

@@ -233,7 +233,7 @@ def _meaning(wait: Wait, size: int | None, missing: Sequence[int]) -> str:
             else ""
         )
         return f"{victims}{rest}: who did not come is a member of whom no such line is kept, and Ray's driver does not show which."
-    if size is None and several and wait.ranks == tuple(range(len(wait.ranks))) and not wait.group[0]:
+    if size is None and _may_be_all(wait):
         return f"{victims}. If the job has these {len(wait.ranks)} ranks only, nobody is missing and the operation itself did not finish (transport, a GPU, or an earlier kernel); else the rank that did not come is one that is not shown here: the size of the group is not stated.{root}"
     if size is None:
         return f"{victims}; the size of the group is not stated, so the rank that did not come is probably one that is not shown here.{root}"
@@ -242,6 +242,12 @@ def _meaning(wait: Wait, size: int | None, missing: Sequence[int]) -> str:
         return f"{victims}: the one other member may never have made the call, may have died, or may wait in it as well; its lines are not here."
     listed = f" ({ranks_phrase(missing)})" if missing else ""
     return f"{victims}: {left} of the {size} members{listed} are not shown, and which of them did not come cannot be told.{root}"
+
+
+def _may_be_all(wait: Wait) -> bool:
+    """Return whether the ranks that waited are numbered from 0 on, as those of a whole job are."""
+    ranks = wait.ranks
+    return len(ranks) > 1 and ranks == tuple(range(len(ranks))) and (wait.default or not wait.group[0])
 
 
 def _to_compare(wait: Wait, missing: Sequence[int], size: int | None) -> str:
@@ -255,6 +261,8 @@ def _to_compare(wait: Wait, missing: Sequence[int], size: int | None) -> str:
     root = _OF_A_ROOT.get(wait.first.op)
     if root and 0 not in wait.ranks:
         return f"the log and the stack of {root} (usually rank 0) first, then the watchdog lines {whose}"
+    if size is None and _may_be_all(wait):
+        return "how many ranks the job has; of all others the same lines, and if there are none, NCCL_DEBUG=INFO and the flight recorder of these: whether the operation had started on each"
     if wait.repeats:
         return "the files of every worker (/tmp/ray/session_latest/logs/worker-*.err): the one without this timeout"
     return f"the watchdog lines, or flight recorder dumps, {whose}: the one whose last enqueued number is below{seq or ' the others'}, or that printed no timeout"
