@@ -75,7 +75,7 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
 def _told(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
     """Return the answer to a text that establishes no cause: its most telling lines speak."""
     main = next(s for s in seen if s.means or s.next)
-    nexts = _nexts(seen)
+    nexts = _nexts(seen if any(s.proves for s in seen) else [main])
     facts = [main.shows, *(s.shows for s in seen if s is not main)][:_MOST]
     tail = [main.means, *(f"Next: {item.text}" for item in nexts[:1])]
     steps = [sentence_case(item.text) for item in nexts]
@@ -102,13 +102,9 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
     }
     culprits = verdict.culprit_ranks
     low = verdict.confidence == "low"
-    its = [s for s in seen if s.reads(lines) or (culprits and s.suspects == culprits and (s.blamed or low))]
+    its = [s for s in seen if s.reads(lines) or _is_of(s, verdict)]
     if not its and not culprits and (not lines or verdict.category == "external"):
-        its = [s for s in seen if s.reads(lines) or _is_of(s, verdict)]
-    if not its and not culprits and (not lines or verdict.category == "external"):
-        its = [
-            s for s in seen if s.proves
-        ]  # it rests on what several lines show together, or tells of the end alone
+        its = [s for s in seen if s.proves]  # it rests on several lines together, or tells of the end alone
     main = next((s for s in its if s.means or s.next), its[0] if its else Observation(""))
     # What names the same ranks by its own numbers says more than the claim.
     told = _covers(main.shows, verdict.summary) or (main.blamed and main.suspects == culprits)

@@ -65,11 +65,14 @@ def crash(case: Case) -> Observation | None:
     event, rank = deaths[0].event, deaths[0].rank
     means, text = _LEAVES.get(f"SIG{name[1].upper()}" if name[1] else "SIGSEGV", _OTHER)
     whose = who([rank])
+    record = case.incident.ranks.get(rank)
+    host = event.host or (record.host if record is not None else None)
     parts = [f"pid {event.pid}"] if event.pid is not None else []
-    parts += [f"host {event.host}"] if event.host else []
+    parts += [f"host {host}"] if host else []
     where = f" ({', '.join(parts)})" if parts else ""
-    shows = f"{whose}{where} crashed: {' '.join(event.text.split())[:120]}"
-    text = text.format(whose=whose, host=event.host or "its host")
+    said = event.what if isinstance(event, Terminate) else event.text
+    shows = f"{whose}{where} crashed: {' '.join(said.split())[:120]}"
+    text = text.format(whose=whose, host=host or "its host")
     wanted = Collect((rank,), "log", f"{text}; the frames that are printed below it name the library")
     return Observation(shows, means, wanted, (rank,), True, True, (event,))
 

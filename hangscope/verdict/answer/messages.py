@@ -31,10 +31,11 @@ def _observation(entry: Known, events: Sequence[Message]) -> Observation:
     blanks = blanks_of(events)
     ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
     collect = filled(entry.collect, blanks)
-    versions = f" Reported for {entry.versions}: {entry.upstream}." if entry.cause == "known_defect" else ""
+    versions = f" Known: {entry.upstream}." if entry.upstream else ""
+    if entry.cause == "known_defect":
+        versions = f" Reported for {entry.versions}: {entry.upstream}."
     suspects = ranks if entry.culprit and len(ranks) == 1 else ()
     next_one = Collect(suspects, entry.collect_what, collect) if collect else None
     means = filled(entry.means, blanks) + versions
-    return Observation(
-        filled(entry.says, blanks), means, next_one, suspects, entry.stops, bool(suspects), tuple(events)
-    )
+    said, proofs = filled(entry.says, blanks), tuple(events)
+    return Observation(said, means, next_one, suspects, entry.stops, bool(entry.cause), proofs, entry.cause)
