@@ -167,6 +167,13 @@ def test_a_start_without_progress_has_a_limit_of_its_own() -> None:
     assert not any(patience.frozen(each) for each in alone), "a command that is no distributed job"
 
 
+def test_ranks_that_are_started_again_have_the_time_of_a_start() -> None:
+    patience = Patience(10, 50)
+    assert not any(patience.frozen(look(time, time, 0)) for time in range(100))
+    assert [patience.frozen(look(time, 0, 0)) for time in (100, 149, 150)] == [False, False, True]
+    assert patience.starting_for(150) == 50 and not patience.started
+
+
 def test_ranks_without_an_agent_are_watched_by_what_they_write() -> None:
     patience = Patience(10)
     looks = [Look(time, [], 0, silent={7: 100 + min(time, 5)}) for time in (0, 4, 5, 14, 15)]

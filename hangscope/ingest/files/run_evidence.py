@@ -59,6 +59,11 @@ class RunEvidence:
         return top in _OWN or top.startswith("capture_")
 
 
+def is_unfinished(name: str) -> bool:
+    """Return whether a file is what an agent is still writing, or never finished: `.stack_rank_3.4711`."""
+    return name.startswith(".") and "_rank_" in name
+
+
 def read_evidence(folder: str) -> RunEvidence | None:
     """Return what the list in a folder says, None where there is none or it is not to be trusted."""
     try:

@@ -118,6 +118,8 @@ class _Search:
                     shown = prefix + os.path.relpath(path, folder)
                     run = next((top for top in runs if _holds(top, base)), None)
                     below = os.path.relpath(path, run) if run is not None else ""
+                    if run_evidence.is_unfinished(name):
+                        continue
                     if run is None or not runs[run].covers(below):
                         yield from self._one(path, shown, depth)
                     elif below in runs[run].files:

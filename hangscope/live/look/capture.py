@@ -26,7 +26,8 @@ from hangscope.live.look.status import read_status
 from hangscope.rankset import ranks_phrase
 
 GAP = 2.0  # seconds between two looks: what has not moved in between stands still
-_ANSWER = 4.0  # seconds for agents to answer; they look once a second
+_ANSWER = 4.0  # s for agents to begin to answer; they look once a second
+_WRITE = 15.0  # s for those that have begun: a busy machine, or a slow disk
 _OTHERS = 6.0  # seconds for ranks of other nodes, on the shared disk
 _AT_ONCE = 8  # processes that are looked at in parallel
 
@@ -153,7 +154,9 @@ def _wait_for_agents(
     started = time.monotonic()
     while (here or others) and not hurry():
         answered = {int(path.stem.rpartition("_")[2]) for path in target.glob("stack_rank_*.txt")}
-        if time.monotonic() - started >= (_OTHERS if others else _ANSWER):
+        waited = time.monotonic() - started
+        is_being_written = waited < _WRITE and any(target.glob(".stack_rank_*"))
+        if waited >= (_OTHERS if others else _ANSWER) and not is_being_written:
             return
         if here <= answered and (not others or 0 < world <= len(answered)):
             return

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hangscope.errors import Note
-from hangscope.ingest.files.run_evidence import NAME, SCHEMA
+from hangscope.ingest.files.run_evidence import NAME, SCHEMA, is_unfinished
 from hangscope.live.folder import leave
 
 
@@ -19,7 +19,7 @@ def write_evidence(folder: Path, chosen: Iterable[Path], world_size: int, notes:
     for top in chosen:
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             info = os.lstat(path)
-            if stat.S_ISREG(info.st_mode):
+            if stat.S_ISREG(info.st_mode) and not is_unfinished(path.name):
                 files[path.relative_to(folder).as_posix()] = (info.st_size, info.st_mtime)
     data = {
         "schema": SCHEMA,

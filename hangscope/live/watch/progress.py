@@ -3,7 +3,7 @@
 Progress is a call issued or completed, if a recorder on this node reports them; else what the ranks print; else what
 processes of ranks without an agent write (to anything, sockets aside); and what the command prints into a file if no rank
 shows itself for half a minute. `timeout` counts from the first progress, so that no import, no launcher's line and no start
-of a cluster is taken for a freeze; until then `init_timeout` counts from the start. A job may pause for as long as it was
+of a cluster is taken for a freeze; until then `init_timeout` counts from the start, or from the ranks' restart. A job may pause for as long as it was
 asked to be given, or half as long again as the longest pause that it came back from: a checkpoint or an evaluation has
 its own time. A rank that is at work is given WORK times as long: its main thread moves and uses the processor, or it
 compiles or saves, which may wait for a compiler or a disk. That counts on all nodes that share the folder.
@@ -91,7 +91,10 @@ class Patience:
             if self._since is not None and self._mark is not None and mark.told_by == self._mark.told_by:
                 self.longest = max(self.longest, look.time - self._since)
             early = mark.told_by == "launcher" and look.time - self._first < START
-            self._mark, self._since = mark, look.time if mark.count and not early else None
+            since = look.time if mark.count and not early else None
+            if since is None and self._since is not None:
+                self._first = look.time  # its ranks are being started again
+            self._mark, self._since = mark, since
             self._at_work = None
             self.active = True
             return False
@@ -110,6 +113,10 @@ class Patience:
         """Whether there was a first progress."""
         return self._since is not None
 
+    def starting_for(self, now: float) -> float:
+        """Return for how long the job has been starting, in seconds."""
+        return 0.0 if self._first is None else now - self._first
+
     @property
     def limit(self) -> float:
         """Return how long the job may stand still now, in seconds, at no known work."""
@@ -118,7 +125,7 @@ class Patience:
     def stands_still(self, now: float) -> bool:
         """Return whether the job has paused for longer than it ever did before, or has shown nothing since its start."""
         if self._since is None:
-            return self._first is not None and now - self._first >= min(START, self.init_timeout)
+            return self._first is not None and self.starting_for(now) >= min(START, self.init_timeout)
         return now - self._since >= max(SHORT, OWN_TIME * self.longest)
 
     def still_for(self, now: float) -> float:

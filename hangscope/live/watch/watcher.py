@@ -194,10 +194,11 @@ class Watcher:
     def _report_freeze(self) -> bool:
         """Capture a job that makes no progress and report it; return whether it did not go on meanwhile."""
         started = self.patience.started
+        now = time.monotonic()
         since = (
-            f"no progress for {self.patience.still_for(time.monotonic()):.0f} s"
+            f"no progress for {self.patience.still_for(now):.0f} s"
             if started
-            else f"no first progress {self.job.age:.0f} s after the start"
+            else f"no first progress {self.patience.starting_for(now):.0f} s after the start"
         )
         self.reporting.say(f"{since}, looking at the job")
         if not self._capture_twice() or self.ended is not None:

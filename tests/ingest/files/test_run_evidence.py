@@ -26,6 +26,7 @@ def test_only_what_was_there_is_read_of_what_is_the_runs_own(tmp_path: Path) -> 
     run = tmp_path / "run"
     (run / "logs").mkdir(parents=True)
     (run / "logs" / "rank_0.err").write_text("waits\n")
+    (run / "logs" / ".stack_rank_1.4711").write_text("Thr")
     (run / "launcher").mkdir()
     write_evidence(run, [run], 4)
     (run / "logs" / "rank_0.err").write_text("waits\nkilled by SIGTERM\n")
