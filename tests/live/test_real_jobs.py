@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import analyze
 from tests.live.jobs import hangscope, left_in, started, until
-from tests.live.torch_jobs import job, line_of, torchrun
+from tests.live.torch_jobs import free_port, job, line_of, torchrun
 
 pytest.importorskip("torch")
 End = Callable[["subprocess.Popen[str]", Path], object]
@@ -147,3 +148,33 @@ def test_who_ends_a_frozen_job_gets_its_evidence_first(
         assert any(
             f"loader_worker.py:{line_of(script, '# THE WORKER')}" in item["text"] for item in told["evidence"]
         )
+
+
+@real
+def test_the_last_attempt_of_a_restarted_job_is_reported(tmp_path: Path, environment: dict[str, str]) -> None:
+    words = ["run", "--dir", "left", "--hang-timeout", "8", "--on-hang", "kill", "--"]
+    launch = torchrun("restarted", 2)
+    launch.insert(3, "--max-restarts=1")
+    done = subprocess.run(
+        hangscope(*words, *launch),
+        cwd=tmp_path, env=job("restarted", tmp_path, environment), capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+    told = verdict(tmp_path)
+    assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [0]), done.stderr
+    assert told["location"]["line"] == line_of("restarted")
+    assert json.loads(analyze(tmp_path / "left").to_json())["verdict"] == told
+
+
+@real
+def test_ranks_of_mp_spawn_are_reported(tmp_path: Path, environment: dict[str, str]) -> None:
+    words = ["run", "--dir", "left", "--hang-timeout", "8", "--on-hang", "kill", "--"]
+    settings = job("spawned", tmp_path, environment)
+    done = subprocess.run(
+        hangscope(*words, sys.executable, "spawned.py", str(free_port())),
+        cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+    told = verdict(tmp_path)
+    assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [2]), done.stderr
+    assert told["location"]["line"] == line_of("spawned")
+    assert json.loads(analyze(tmp_path / "left").to_json())["verdict"] == told
+    assert not left_in(tmp_path)
