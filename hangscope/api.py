@@ -206,11 +206,11 @@ def _require_something(readings: list[Reading], paths: list[str], notes: list[No
 
 
 def _shows_a_job(log: LogReading) -> bool:
-    """Return whether a short text shows a stage of a job, or somebody writes in it that a job hangs."""
+    """Return whether a short text holds lines of a program's log, or somebody writes in it that a job hangs."""
     from hangscope.ingest.job_logs.excerpt import Excerpt
 
     told = log.excerpt
-    return isinstance(told, Excerpt) and bool(told.complaint or (told.logged and told.stage))
+    return isinstance(told, Excerpt) and bool(told.complaint or told.logged)
 
 
 def _is_evidence(reading: Reading) -> bool:

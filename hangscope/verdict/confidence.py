@@ -20,6 +20,7 @@ from hangscope.explain.statements.deaths import doubt
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
 from hangscope.incident import Absence
 from hangscope.ingest.evidence.stack_owners import OF_NO_RANK
+from hangscope.ingest.job_logs.held import Computing
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.rankset import agree, ranks_phrase
@@ -258,6 +259,16 @@ def text_alone(case: Case, match: Match) -> Doubts:
         yield MEDIUM, "no recorder dump: it rests on log lines"
 
 
+def computing(case: Case, match: Match) -> Doubts:
+    """A rank used a processor between two looks at it: it may come yet."""
+    busy = [r for r in match.culprits if case.statements.of(r, Computing)]
+    if match.cause in ("stuck_rank", "slow_rank") and busy:
+        yield (
+            MEDIUM,
+            f"{ranks_phrase(busy)} {agree(busy, 'was', 'were')} computing between two looks, and may come yet",
+        )
+
+
 def no_history(case: Case, match: Match) -> Doubts:
     """Lines tell the odd call, and nothing of what was called before it; or no frames tell calls of one op apart."""
     finding, ranks = case.finding, case.incident.ranks
@@ -291,7 +302,7 @@ def not_here(case: Case, match: Match) -> Doubts:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubts], ...] = (
-    damaged, went_on, even_sides, leaves_waiting, guessed, of_one_moment, died_beside, others_unseen, text_alone, no_history,
+    damaged, went_on, even_sides, leaves_waiting, guessed, of_one_moment, died_beside, computing, others_unseen, text_alone, no_history,
     not_here,
 )  # fmt: skip
 _OF_CAUSE = (no_history,)  # doubts about why alone, and about who alone

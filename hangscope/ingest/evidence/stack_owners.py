@@ -7,9 +7,11 @@ from collections.abc import Mapping
 
 from hangscope.errors import Note
 from hangscope.frames import Stack
+from hangscope.ingest.torch_logs.exception_meaning import is_library
 from hangscope.ingest.workers.reading import Thread
 from hangscope.regex import regex
 
+STANDS = ": the main thread is at "  # before the places in such a note
 OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known
 _SHOWN = 8  # places of processes of no known rank
 _NUMBER = regex(r"\d{1,7}")
@@ -46,9 +48,9 @@ def unplaced(file: str, placed: int, missed: list[list[Thread]]) -> list[Note]:
     """Return the note on processes of no known rank, if there are any, with where they are."""
     if not missed:
         return []
-    main = [thread.stack for threads in missed for thread in threads if _is_of_a_script(thread)]
+    main = [thread.stack for threads in missed for thread in _main(threads)]
     places = list(dict.fromkeys(map(_place, main)))
-    where = f": they are at {'; '.join(places[:_SHOWN])}" if places else ""
+    where = f"{STANDS}{'; '.join(places[:_SHOWN])}" if places else ""
     if not placed:
         what = f"neither its name nor its text says which rank's stacks it holds, so it was set aside{where}"
         hint = "name it like stack_rank_3.txt, or write `=== rank 3 ===` above the stacks of each rank"
@@ -57,10 +59,18 @@ def unplaced(file: str, placed: int, missed: list[list[Thread]]) -> list[Note]:
     return [Note("rank_unknown", what, file, hint="logs that name their process ids place them")]
 
 
-def _is_of_a_script(thread: Thread) -> bool:
-    return bool(thread.stack) and thread.stack[-1].name == "<module>"
+def _main(threads: list[Thread]) -> list[Thread]:
+    """Return the threads of a process that run its script; where no stack reaches down to it, the first thread."""
+    whole = [thread for thread in threads if thread.stack and thread.stack[-1].name == "<module>"]
+    return whole or [thread for thread in threads[:1] if thread.stack]
 
 
 def _place(stack: Stack) -> str:
+    """Return the innermost frame and the outermost one, or where the stack is cut off the innermost with a line of the user's."""
     inner, outer = stack[0], stack[-1]
-    return f"{inner}" + (f" (from {outer})" if inner != outer else "")
+    if outer.name != "<module>":
+        outer = next(
+            (frame for frame in stack if frame.file.endswith(".py") and not is_library(frame.file)), outer
+        )
+    told = str(inner) if inner.line > 0 else inner.name
+    return told if inner == outer else f"{told} (from {outer})"

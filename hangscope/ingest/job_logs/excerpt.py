@@ -34,8 +34,9 @@ _TURNS_LOOKED_AT = 400  # lines
 _TURNS = 5
 _DIGITS = regex(r"\d[\d.,:]*")
 _COUNT = regex(
-    r"(?i)\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[ :=#\[(]{1,4}(\d{1,12})\b|\b(\d{1,12})/\d{1,12}\b(?= \[\d)"
+    r"(?i)\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[ :=#\[(]{1,16}(\d{1,12})\b|\b(\d{1,12})/\d{1,12}\b(?= \[\d)"
 )
+_STEPS, _BETWEEN = "training", ("validation", "saving")  # of stages.toml
 _BARS = regex(r"[^\x20-\x7e]{1,200}|\s{2,200}")
 _LAUNCHER = regex(r"(?:slurmstepd|srun|mpirun|torchrun|W\d{4}|E\d{4}|\^C)\b")
 #: Sizes of the whole job; where there are two numbers it is their product.
@@ -55,7 +56,7 @@ _LOGGED = regex(
 )
 #: What a reporter writes of a job that stands.
 _COMPLAINS = regex(
-    r"(?i)\b(?:hangs?|hanging|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)|deadlock|unresponsive|please help|any (?:idea|help|thoughts)|nothing (?:for|happens|else|more|moves|after)|no (?:more )?(?:output|progress|response))\b|\?$|卡住|卡在|一直卡|不动"
+    r"(?i)\b(?:hangs?|hanging|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)|deadlock|unresponsive|please help|any (?:idea|help|thoughts)|nothing (?:for|happens|else|more|moves|after)|no (?:more )?(?:output|progress|response)|forever|never (?:returns|finishes|ends|starts|comes back))\b|\?$|卡住|卡在|一直卡|不动"
 )
 _TELLING = regex(
     r"(?i)\w(?:error|exception)\b|\bfail(?:ed|ure)?\b|\btim(?:ed|e)[ -]?out\b|\bfatal\b|\babort|\bkilled\b|\bdied\b|\blost\b|\bunreachable\b|\brefused\b|\bcannot\b|\bunable\b|keyboardinterrupt"
@@ -115,7 +116,10 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
         return None
     last, stage, stage_line, complaint = lines[-1], "", "", ""
     for _, text in lines:
-        if (found := _stage(text)) is not None and not _NOISE.search(text):
+        found = _stage(text)
+        if found is not None and found.name == _STEPS and stage in _BETWEEN:
+            continue  # what goes on between steps, of which a bar is printed on
+        if found is not None and not _NOISE.search(text):
             stage, stage_line = found.name, "" if _TELLING.search(text) else quote(text, _SHOWN)
         elif _COMPLAINS.search(text) and not _LOGGED.search(text):
             complaint = complaint or quote(text, _SHOWN)
@@ -130,6 +134,11 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
         Excerpt, stage=stage, stage_line=stage_line, sizes=sizes, complaint=complaint, logged=logged,
         broken=_broken([text for _, text in ours]), moves=_moves([text for _, text in ours]),
     )  # fmt: skip
+
+
+def tells_of_trouble(text: str) -> bool:
+    """Return whether a line's words tell of an error, a timeout or an end."""
+    return _TELLING.search(text) is not None
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, str]]:

@@ -33,7 +33,7 @@ _SYMPTOMS = regex(
     r"finished reduction in the prior iteration|Forward order differs across ranks"
     r"|exhausted inputs\. Throwing across all ranks|Rank \d{1,7} exhausted all inputs|aborted by|collective operation timeout"
     # what is thrown in C++ arrives as a RuntimeError; a bare word of time is of a wait for peers (Python's own have other types)
-    r"|^RuntimeError: [Tt]ime(?:d |-)?out\W{0,3}$"
+    r"|^RuntimeError: [Tt]ime(?:d |-)?out\W{0,3}$|^(?:\w{1,40}\.){0,4}Timeout(?:Error)?: $"
     # engines and actors: the front end gave a worker up, or only noticed its end
     r"|DeepEP error: (?:CPU recv )?timeout|Engine core initialization failed|EngineCore encountered an issue|WorkerProc initialization failed"
     r"|timed out after \d{1,7}(?:\.\d{1,3})? ?s(?:econds)?\b.{0,80}\b(?:rank|worker|peer|actor|engine|rpc)"

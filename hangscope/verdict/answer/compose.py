@@ -28,12 +28,14 @@ READERS: tuple[Reader, ...] = (
 )  # fmt: skip
 #: What counts where none of these says anything.
 LATER: tuple[Reader, ...] = (
+    places.of_no_rank,
     course.exceptions,
     course.waiting_exceptions,
     course.interrupted,
     course.over,
     watchers.gpus,
 )
+_DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group
 _MOST = 3  # observations of one answer
 _ENDS = frozenset({"crashed_rank", "init_hang", "gpu_stall"})  # of which no recorder tells more
 _LEAST_ROOM = 60
@@ -77,7 +79,7 @@ def _told(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
     main = next(s for s in seen if s.means or s.next)
     nexts = _nexts(seen if any(s.proves for s in seen) else [main])
     facts = [main.shows, *(s.shows for s in seen if s is not main)][:_MOST]
-    tail = [main.means, *(f"Next: {item.text}" for item in nexts[:1])]
+    step = next((f"Next: {item.text}" for item in nexts), "")
     steps = [sentence_case(item.text) for item in nexts]
     if not _pasted(case):  # a job's own folder: what was not recorded can be recorded next time
         nexts = [*nexts, *verdict.collect]
@@ -85,8 +87,8 @@ def _told(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
     return replace(
         verdict,
         summary=as_sentence(fitting([main.shows], SUMMARY - 1)),
-        title=sentence_case(fitting([main.shows], TITLE)),
-        explanation=_paragraph([_course(case, facts)], facts, tail),
+        title=sentence_case(fitting([main.shows.replace(_DEFAULT, "")], TITLE)),
+        explanation=_paragraph(facts, main.means, _course(case, facts), step),
         suspect_ranks=tuple(sorted({*verdict.culprit_ranks, *main.suspects})),
         collect=nexts or verdict.collect,
         advice=steps[:3],
@@ -121,7 +123,7 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
         nexts = [*verdict.collect]
     return replace(
         verdict,
-        explanation=_paragraph([_course(case, facts)], facts, [main.means, step]),
+        explanation=_paragraph(facts, main.means, _course(case, facts), step),
         suspect_ranks=tuple(sorted({*culprits, *verdict.suspect_ranks, *main.suspects})),
         collect=nexts,
         advice=list(dict.fromkeys(steps))[:3],
@@ -173,15 +175,14 @@ def _new(shown: Sequence[str], known: str) -> Iterator[str]:
             yield text
 
 
-def _paragraph(before: Sequence[str], facts: Sequence[str], tail: Sequence[str]) -> str:
-    """Return the sentences in their order, in the length of an explanation: the later facts go first, then what comes before."""
-    end = " ".join(map(as_sentence, filter(None, tail)))
-    room = EXPLANATION - len(end) - 1
-    head = fitting(map(as_sentence, filter(None, facts[:1])), max(room, _LEAST_ROOM), " ")
-    rest = [as_sentence(text) for text in (*filter(None, before), *filter(None, facts[1:]))]
-    kept: list[str] = []
+def _paragraph(facts: Sequence[str], means: str, course: str, step: str) -> str:
+    """Return the sentences in their order, in the length of an explanation: how far the job was goes first, then the later facts."""
+    after, end = (as_sentence(text) if text else "" for text in (means, step))
+    room = EXPLANATION - len(after) - len(end) - 2
+    first, *rest = [as_sentence(text) for text in facts if text] or [""]
+    kept = [fitting([first], max(room, _LEAST_ROOM), " ")]
     for text in rest:
-        if len(" ".join([head, *kept, text])) <= room:
+        if len(" ".join([*kept, text])) <= room:
             kept.append(text)
-    lead = [text for text in kept if text in {as_sentence(b) for b in before if b}]
-    return fitting([" ".join([*lead, head, *(text for text in kept if text not in lead), end])], EXPLANATION)
+    shown = as_sentence(course) if course and len(" ".join([*kept, course])) < room else ""
+    return fitting([" ".join(filter(None, [*kept, after, shown, end]))], EXPLANATION)

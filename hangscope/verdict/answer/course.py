@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case
 from hangscope.conclusion import Collect
-from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages
+from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages, tells_of_trouble
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress
@@ -21,6 +21,8 @@ _OF_A_WAIT = regex(
     r"(?i)tim(?:ed?|e)[ -]?out|timeout|clos(?:ed|ing)|reset by|refused|broken pipe|remote process|unreachable|no route"
 )
 _ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|done|ended|over)\b|all epochs")
+#: What a log puts before its message.
+_LOGGED = regex(r"^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[\]:|\s-]{1,8}")
 _STARTED = "server_started"  # of knowledge/messages
 _INTERRUPT = "KeyboardInterrupt"
 
@@ -173,8 +175,14 @@ def last_line(case: Case) -> Observation | None:
         return None
     complaint = next((e.complaint for e in case.statements.all(Excerpt) if e.complaint), "")
     where = f", where the job was {stage.phrase}" if stage is not None else ""
-    shows = f"the most telling line is '{_short(told.text)}'{where}"
+    line = _short(_LOGGED.sub("", told.text))
     said = f" The reporter writes: '{_short(complaint)}'." if complaint else ""
+    if tells_of_trouble(told.text):
+        shows = f"the last line that tells of trouble is '{line}'{where}"
+        means = f"It is no message that hangscope knows, and no line tells of a rank that ended or timed out.{said}"
+        text = "the lines before it, of that process and of the others: the first error of any of them, and the last line of each"
+        return Observation(shows, means, Collect((), "log", text))
+    shows = f"the last line is '{line}'{where}"
     means = f"Nothing here shows a stop by itself: no timeout, and no error of a rank.{said}"
     if _short(told.text) == _short(complaint):
         shows = f"there is the reporter's description alone: '{_short(complaint)}'"
