@@ -260,7 +260,7 @@ def text_alone(case: Case, match: Match) -> Doubts:
 
 
 def computing(case: Case, match: Match) -> Doubts:
-    """A rank used a processor between two looks at it: it may come yet."""
+    """Doubt that a rank is stuck which used a processor between two looks at it: it may come yet."""
     busy = [r for r in match.culprits if case.statements.of(r, Computing)]
     if match.cause in ("stuck_rank", "slow_rank") and busy:
         yield (
