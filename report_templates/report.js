@@ -351,6 +351,20 @@
     if (item.matches(".node")) item.setAttribute("role", "button");
   }
   for (const item of all(".head, .part[data-rank]")) item.setAttribute("role", "button");
+  // The graph zooms; its list says the same.
+  for (const graph of all(".graph")) {
+    const [width, height] = [graph.viewBox.baseVal.width, graph.viewBox.baseVal.height];
+    let zoom = 1;
+    const scale = (by) => () => {
+      zoom = Math.min(4, Math.max(0.25, zoom * by));
+      graph.classList.remove("shrinks");
+      graph.setAttribute("width", width * zoom);
+      graph.setAttribute("height", height * zoom);
+    };
+    const row = make("p", undefined, "zoom");
+    row.append(button("Zoom in", scale(1.25)), " ", button("Zoom out", scale(0.8)));
+    graph.closest(".scroll").before(row);
+  }
   // A drawing that is wider than its place begins with what matters, at its right end.
   for (const root of all(".graph .root")) {
     const place = root.closest(".scroll");

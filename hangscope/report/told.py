@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.dataclass import dataclass
-from hangscope.events import Event
+from hangscope.events import Event, since_new_year
 from hangscope.frames import Stack
 from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd, WorkersEnded
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
@@ -28,22 +28,41 @@ from hangscope.report.subject import Subject
 _WATCHDOGS = (WatchdogTimeout, HeartbeatTimeout, GlooTimeout, MonitoredBarrier, StoreTimeout)
 _FAULTS = (OomCuda, OomHost, CudaError, Xid, DiskFull, LoaderWorkerDeath)
 _ENDS = (*_FAULTS, Terminate, Exit, ExternalEnd)
+_ZONE, _NEAR = 1800, 120  # seconds: what time zones differ by, and what a watchdog may be late
 _JOINS = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout, PortInUse)
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One statement as the page quotes it. `time` is seconds since the epoch."""
+    """One statement as the page quotes it. `time` is seconds since the epoch, `stamp` since a new year that is not known."""
 
     rank: int | None
     text: str
     source: str
     time: float | None
+    stamp: float | None = None
 
 
 def watchdogs(subject: Subject) -> list[Told]:
     """Return who noticed the stall: timeouts of watchdogs, gloo, monitored barriers and stores."""
     return [_told(e) for kind in _WATCHDOGS for e in subject.analysis.case.statements.all(kind)]
+
+
+def new_year(subject: Subject, stalled: float) -> float | None:
+    """Return what makes a `stamp` seconds since the epoch, None where no log line can be placed on the dumps' clock.
+
+    A timeout's line says how long its collective ran: from `stalled` (seconds since the epoch) on, to within two minutes and a
+    time zone.
+    """
+    for event in subject.analysis.case.statements.all(WatchdogTimeout):
+        if event.ran_ms is not None and event.stamp is not None:
+            expected = stalled + event.ran_ms / 1000
+            year = expected - since_new_year(expected)
+            apart = expected - (year + event.stamp)
+            zone = round(apart / _ZONE) * _ZONE
+            if abs(apart - zone) <= _NEAR:
+                return year + zone
+    return None
 
 
 def ends(subject: Subject, rank: int | None = None) -> list[Told]:
@@ -57,6 +76,11 @@ def ends(subject: Subject, rank: int | None = None) -> list[Told]:
     for kind in _ENDS:
         found += statements.all(kind) if rank is None else statements.of(rank, kind)
     return [_told(e) for e in found]
+
+
+def terminations(subject: Subject) -> list[Told]:
+    """Return what text tells of the job's termination from outside."""
+    return [_told(e) for e in subject.analysis.case.statements.all(ExternalEnd)]
 
 
 def joins(subject: Subject) -> list[Told]:
@@ -108,4 +132,4 @@ def _frames(frames: Stack, code: str) -> tuple[PageFrame, ...]:
 
 def _told(event: Event) -> Told:
     source = f"{event.file}:{event.line}" if event.line else event.file
-    return Told(event.rank, event.text, source, event.time)
+    return Told(event.rank, event.text, source, event.time, event.stamp)

@@ -1,6 +1,6 @@
 """The rules by which no report may contradict itself, as functions that return what is wrong.
 
-`python -m tests.report.consistency [N]` holds N simulated incidents (default 300) to them, and every captured one.
+`python -m tests.report.consistency [N]` holds N simulated incidents (default 300) to them, every captured one and the corpus.
 """
 
 from __future__ import annotations
@@ -315,6 +315,8 @@ def possible_and_excluded_are_apart(document: Document) -> Iterator[str]:
     if finer and verdict.cause != coarse and coarse in {a.cause for a in verdict.alternatives}:
         yield "collective_mismatch is an alternative to a finer cause"
     for excluded in document.ruled_out:
+        if excluded.ranks == verdict.culprit_ranks and "does not account for" in excluded.because:
+            yield f"{excluded.cause} of the same ranks accounts for fewer"
         if not excluded.because.strip():
             yield f"{excluded.cause} is ruled out by nothing"
 
@@ -348,7 +350,8 @@ NEVER = re.compile(
     r"\b[Rr]anks \d[\d,:-]*(?:[,-]\d+)+ (?:was|is|has|does|waits) |\b[Rr]ank \d+ (?:were|are|have|do|wait) |waited for its peers|"
     r"\b0 (?:ranks|elements)\b(?! of)|\b(?:address|port|host) \?|whom\b|\bguilty\b|\binnocent\b|\bacquit|what was left|"
     r"\bno bug of the job|would decide|\bwaits behind\b|\bleft the loop\b|\bopen calls?\b|\bstands at\b|\bin a circle\b|\bodd one\b|"
-    r"\ba guess\b|leads? to it\b|was not recorded"
+    r"\ba guess\b|leads? to it\b|was not recorded|another an |while the others called (?:a|an unrecorded) collective|"
+    r"independent evidence agrees|[Cc]hain of waits|[Nn]ext: no |\bnone of rank\b(?! \d)"
 )
 
 
@@ -408,8 +411,9 @@ def contradictions(report: Report) -> list[str]:
 
 
 def main(count: int) -> int:
-    """Print every contradiction of the captured incidents and of `count` simulated ones, and how many reports hold."""
+    """Print every contradiction of the captured incidents, the corpus and `count` simulated incidents, and how many reports hold."""
     from tests.conftest import FIXTURES, analyze
+    from tests.report.corpus_reports import corpus_reports
     from tests.simulator import FAULTS, WAYS, write_incident
 
     bad = total = 0
@@ -428,6 +432,13 @@ def main(count: int) -> int:
             bad += bool(found)
             for line in found[:4]:
                 print(f"{name}: {line}")
+    for path in sorted((FIXTURES / "corpus").glob("*.tar.xz")):
+        for key, report in corpus_reports(path.name.removesuffix(".tar.xz")):
+            total += 1
+            found = contradictions(report)
+            bad += bool(found)
+            for line in found[:4]:
+                print(f"{key}: {line}")
     print(f"{total - bad} of {total} reports do not contradict themselves")
     return 1 if bad else 0
 

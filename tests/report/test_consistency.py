@@ -24,6 +24,7 @@ from tests.report.consistency import (
     the_ledger_agrees,
     why_names_the_culprit,
 )
+from tests.report.corpus_reports import corpus_reports
 from tests.report.samples import document
 from tests.simulator import FAULTS, WAYS, write_incident
 
@@ -42,6 +43,15 @@ def test_a_simulated_incident_is_told_without_contradiction(fault: str, way: str
     if not any(path.is_file() for path in (tmp_path / "dumps").rglob("*")):
         pytest.skip("this way of collecting left nothing")
     assert contradictions(analyze(tmp_path / "dumps")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", sorted(p.name.removesuffix(".tar.xz") for p in (FIXTURES / "corpus").glob("*.tar.xz"))
+)
+def test_a_set_of_the_corpus_is_told_without_contradiction(name: str) -> None:
+    found = {key: bad for key, report in corpus_reports(name) if (bad := contradictions(report))}
+    assert found == {}
 
 
 def wrong(name: str = "hang_8") -> Document:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from hangscope.api import Report
 from hangscope.report.html.page import build_page
+from hangscope.report.html.time_svg import draw_timeline
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import PageData
-from hangscope.report.schema.pictures import CallDiff, RankMapData
+from hangscope.report.schema.pictures import CallDiff, Moment, RankMapData, StripData
 from hangscope.report.schema.stories import KnownStory
 from tests.conftest import FIXTURES, analyze
 from tests.dump_writer import Recorder, write_all
 from tests.report.samples import document
 from tests.simulator import write_incident
+from tests.small_jobs import due, loop
+from tests.verdicts import judged
 
 
 def simulated(folder: Path, fault: str, seed: int = 7100) -> Report:
@@ -131,8 +136,8 @@ def test_who_did_not_join_is_told_in_a_sentence(tmp_path: Path) -> None:
 
 def test_moments_of_one_second_are_told_apart() -> None:
     first = build_page(analyze(FIXTURES / "stuck_lock" / "dumps").document).first
-    assert [at[-8:] for _, at, _, _ in first.moments] == [".224 UTC", ".224 UTC"]
-    assert next(at for _, at, _, _ in build_page(document("hang_8")).first.moments).endswith("20:00.160 UTC")
+    assert [at[-8:] for _, at, _, _ in first.moments] == [".223 UTC", ".224 UTC"]
+    assert next(at for _, at, _, _ in build_page(document("hang_8")).first.moments).endswith("20:00.159 UTC")
 
 
 @pytest.mark.parametrize("name", ["hang_8", "hang_512", "hang_16384"])
@@ -155,3 +160,29 @@ def test_the_map_folds_to_few_rows_that_add_up_and_show_the_culprits(name: str) 
         ("dp", sample.world_size // 8, 8),
         ("tp", 8, 1),
     ]
+
+
+def test_the_timeline_is_to_scale_and_its_numbers_do_not_overlap() -> None:
+    at = (0, 4, 5, 300, 600)
+    moments = tuple(Moment("stall", str(seconds * 10**9), "") for seconds in at)
+    drawn = draw_timeline(StripData(moments, None, None, True, "unknown"))
+    assert drawn is not None
+    assert [round((m.x - 12) / 1080 * 600) for m in drawn.marks] == [0, 4, 5, 300, 600]
+    places = [m.label_x for m in drawn.marks]
+    assert all(b - a >= 20 for a, b in pairwise(places)) and places[-1] <= 1092
+
+
+@pytest.mark.parametrize("zone", [0, 2])
+def test_a_timeout_without_a_year_is_placed_behind_its_stall_in_any_time_zone(
+    tmp_path: Path, zone: int
+) -> None:
+    recorders = loop(3)
+    for recorder in recorders[:2]:
+        due(recorder)
+    stalled = recorders[0].time_ns / 1e9
+    printed = datetime.fromtimestamp(stalled + 600 + 3600 * zone, timezone.utc)
+    work = "WorkNCCL(SeqNum=25, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000)"
+    line = f"[rank0]:[E{printed:%m%d %H:%M:%S.%f}000 ProcessGroupNCCL.cpp:685] [Rank 0] Watchdog caught collective operation timeout: {work} ran for 600002 milliseconds before timing out."
+    strip = page_of(judged(tmp_path, recorders, rank0=[line])).strip
+    assert strip is not None and strip.moments[-1].kind == "watchdog"
+    assert abs(int(strip.moments[-1].at) / 1e9 - stalled - 600) < 2

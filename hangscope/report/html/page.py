@@ -11,6 +11,7 @@ from hangscope.report.html.fold_rows import Fold, fold_rows
 from hangscope.report.html.map_svg import RankMap, draw_rankmap
 from hangscope.report.html.order_svg import OrderDrawing, draw_order
 from hangscope.report.html.stack_rows import StackRows, stack_rows
+from hangscope.report.html.time_svg import Timeline, draw_timeline
 from hangscope.report.html.waits_svg import WaitFor, draw_waitfor
 from hangscope.report.reasons import commands, deciding_facts
 from hangscope.report.schema.document import Document
@@ -46,6 +47,7 @@ class FirstScreen:
     more_steps: tuple[str, ...]
     commands: tuple[str, ...]
     moments: tuple[tuple[str, str, str, str], ...]
+    timeline: Timeline | None
     cost: str
 
 
@@ -70,6 +72,7 @@ class Page:
     lists: tuple[tables.Table, ...]
     ranks: tables.Table
     suspects: frozenset[int]
+    culprits: frozenset[int]
 
 
 def build_page(document: Document) -> Page:
@@ -112,6 +115,7 @@ def build_page(document: Document) -> Page:
         ),
         ranks=tables.ranks(document),
         suspects=frozenset(verdict.suspect_ranks if verdict is not None else ()),
+        culprits=frozenset(verdict.culprit_ranks if verdict is not None else ()),
     )
 
 
@@ -159,5 +163,6 @@ def _first_screen(document: Document, data: PageData) -> FirstScreen:
         more_steps=tuple(cut(step, LINE_CHARS) for step in steps[_STEPS:]),
         commands=commands(document),
         moments=first.moments(data.strip),
+        timeline=draw_timeline(data.strip),
         cost=first.cost(data.strip),
     )

@@ -10,7 +10,7 @@ from hangscope.rankset import compress, counted
 from hangscope.report.schema.document import Document, FrontierRow, GroupPart, InputPart, RankPart
 from hangscope.report.words import cut, cut_path
 
-ROWS = 64
+ROWS = 40
 _FILES = 3
 
 

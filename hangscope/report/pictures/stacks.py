@@ -66,7 +66,7 @@ def _culprit(subject: Subject) -> SidePart | None:
 
 def _call(call: CallRef) -> str:
     sizes = sizes_words(call.sizes, call.dtypes)
-    return call_words(call) + (f" · {sizes}" if sizes else "")
+    return " · ".join(filter(None, (call_words(call) if call.op else "", sizes)))
 
 
 def page_frames(stack: Stack) -> tuple[PageFrame, ...]:

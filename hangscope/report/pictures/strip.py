@@ -6,6 +6,7 @@ that it could not place.
 
 from __future__ import annotations
 
+from hangscope.incident import State
 from hangscope.rankset import counted
 from hangscope.report import told
 from hangscope.report.schema.pictures import Moment, StripData
@@ -14,6 +15,7 @@ from hangscope.report.words import cut, duration
 
 _SECOND = 10**9  # logs count whole ones
 _YEAR = 31_557_600 * 10**9
+_ASKED = 64  # ranks whose collectives are looked through
 _EARLIEST = 30 * _YEAR  # 2000: what lies before is no wall clock
 
 
@@ -21,13 +23,19 @@ def strip(subject: Subject) -> StripData | None:
     """Return the strip, or None where no time is known."""
     verdict = subject.verdict
     moments: list[Moment] = []
-    if verdict is not None and verdict.since is not None and verdict.since > _EARLIEST:
-        moments.append(Moment("progress", str(verdict.since), "last progress"))
     stalls = sorted(
         call.created
         for rank in subject.graph.waiting
         if (call := subject.first_open(rank)) is not None and call.created > _EARLIEST
     )
+    since = verdict.since if verdict is not None else None
+    if since is not None and since > _EARLIEST and since < min(stalls, default=since + 1):
+        moments.append(Moment("progress", str(since), "last progress"))
+    elif stalls and (last := _last_completed(subject, stalls[0])):
+        moments.append(
+            Moment("progress", str(last), "last progress: the last completed collective was enqueued")
+        )
+    year = told.new_year(subject, stalls[0] / 1e9) if stalls else None
     if stalls:
         spread = (stalls[-1] - stalls[0]) / 1e9
         tail = f", the last {duration(spread)} later" if len(stalls) > 1 and spread >= 1e-3 else ""
@@ -40,14 +48,18 @@ def strip(subject: Subject) -> StripData | None:
                 else "the rank is blocked",
             )
         )
-    for kind, found in (("watchdog", told.watchdogs(subject)), ("end", told.ends(subject))):
-        timed = sorted((t for t in found if t.time), key=lambda t: (t.time or 0, t.source))
+    outside = told.terminations(subject)
+    deaths = [end for end in told.ends(subject) if end not in outside]
+    for kind, found in (("watchdog", told.watchdogs(subject)), ("end", deaths), ("termination", outside)):
+        placed = (
+            (t.time or (year + t.stamp if year is not None and t.stamp is not None else 0.0), t)
+            for t in found
+        )
+        timed = sorted((item for item in placed if item[0]), key=lambda item: (item[0], item[1].source))
         if timed:
-            first = timed[0]
+            at, first = timed[0]
             who = f"rank {first.rank}: " if first.rank is not None else ""
-            moments.append(
-                Moment(kind, str(int((first.time or 0) * 1e9)), who + cut(first.text, 120), first.source)
-            )
+            moments.append(Moment(kind, str(int(at * 1e9)), who + cut(first.text, 120), first.source))
     if verdict is not None and verdict.until is not None and verdict.until > _EARLIEST:
         moments.append(Moment("until", str(verdict.until), "end of the job"))
     if not moments:
@@ -68,3 +80,13 @@ def strip(subject: Subject) -> StripData | None:
         one_clock=subject.one_clock,
         life="ended" if told.has_ended(subject) or (verdict is not None and verdict.until) else "unknown",
     )
+
+
+def _last_completed(subject: Subject, before: int) -> int:
+    """Return when (ns) the last collective was enqueued that completed before a moment, 0 where none is known."""
+    found = 0
+    for rank in subject.graph.waiting[:_ASKED]:
+        for queue in subject.incident.ranks[rank].queues.values():
+            done = queue.created[(queue.state == State.DONE) & (queue.created < before)]
+            found = max(found, int(done.max()) if len(done) else 0)
+    return found if found > _EARLIEST else 0
