@@ -10,7 +10,6 @@ from dataclasses import fields
 from hangscope.analysis import Analysis
 from hangscope.dataclass import dataclass
 from hangscope.rankset import compress
-from hangscope.regex import regex
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.reasons import user_frame
 from hangscope.report.schema.document import Document
@@ -19,16 +18,14 @@ from hangscope.report.words import clean
 #: Folders that say nothing about the job whose files are in them.
 _PLAIN = frozenset({"dumps", "logs", "stacks", "log", "output", "out", "recorder", "", ".", "-"})
 _FAULTS = frozenset({"hardware", "network"})
-_RANKS = regex(r"(?i)\branks? \d[\d,:\-]*(?: and \d+)?")
-_NUMBER = regex(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One incident. Times are s since the epoch, `happened` is 0 where the files tell no time; texts are empty where unknown.
 
-    `recorded` is the time of its first analysis. `shape` is the title without ranks and numbers; `differs` is what the culprit
-    called where the others called `op`.
+    `recorded` is the time of its first analysis. `differs` is what the culprit called
+    where the others called `op`.
     """
 
     id: str
@@ -55,7 +52,6 @@ class Entry:
     waiting_file: str
     waiting_line: int
     waiting_function: str
-    shape: str
     duration_s: float
     rank_hours: float
     versions: str
@@ -117,7 +113,6 @@ def entry_of(document: Document, paths: list[str], recorded: float, report: str 
         waiting_file=_name(waiting.file) if waiting is not None else "",
         waiting_line=waiting.line if waiting is not None else 0,
         waiting_function=waiting.name if waiting is not None else "",
-        shape=_NUMBER.sub("#", _RANKS.sub("rank", document.title)),
         duration_s=(strip.stood_s or 0.0) if strip is not None else 0.0,
         rank_hours=(strip.rank_hours or 0.0) if strip is not None else 0.0,
         versions=f"hangscope {document.tool_version}",

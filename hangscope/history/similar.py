@@ -15,8 +15,10 @@ from hangscope.report.schema.document import SeenBefore
 
 ALIKE = 0.8  # share of the weight of what is known that has to agree
 MOVED = 200  # lines that an edit may move both sides of a divergence by
-#: What is compared and how much it weighs; what only one of the two knows counts half against it.
-_WEIGHTS = (("cause", 3), ("function", 4), ("waiting_function", 2), ("op", 2), ("differs", 2), ("role", 1), ("shape", 2))  # fmt: skip
+#: What is compared and how much it weighs; what only one of the two knows counts a quarter against it.
+_WEIGHTS = (("cause", 3), ("function", 4), ("waiting_function", 2), ("op", 2), ("differs", 2), ("role", 1))
+#: Causes of a rank that issued nothing: where its line is the one that its peers wait at, it says nothing about the bug.
+_SILENT = frozenset({"stuck_rank", "slow_rank", "crashed_rank", "early_exit", "gpu_stall", "network_stall", "init_hang", "unknown"})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +31,13 @@ class Match:
 
 def similarity(one: Entry, other: Entry) -> float:
     """Return how alike two incidents are, from 0 to 1; 0 where they cannot be of one bug."""
-    if not _comparable(one) or not _comparable(other) or not _same_lines(one, other):
+    if not comparable(one) or not comparable(other) or not _same_lines(one, other):
         return 0.0
     agreed = total = 0.0
     for name, weight in _WEIGHTS:
         mine, theirs = _of(one, name), _of(other, name)
         if mine or theirs:
-            total += weight if mine and theirs else weight / 2
+            total += weight if mine and theirs else weight / 4
             agreed += weight if mine == theirs else 0
     return agreed / total if total else 0.0
 
@@ -65,19 +67,20 @@ def _day(entry: Entry) -> str:
     return f"{datetime.fromtimestamp(entry.when, timezone.utc):%Y-%m-%d}"
 
 
-def _comparable(entry: Entry) -> bool:
-    """Return whether anything is known that tells one bug from another: a line of the user's code on either side."""
-    return bool(entry.function or entry.waiting_function) and entry.status == "hang"
+def comparable(entry: Entry) -> bool:
+    """Return whether anything is known that tells one bug from another: the culprit's own line in the user's code."""
+    return entry.status == "hang" and bool(_of(entry, "function"))
 
 
 def _of(entry: Entry, name: str) -> str:
     value = str(getattr(entry, name))
     if name == "cause" and value == "unknown":
         return ""
-    if name == "function" and value:
-        return f"{entry.file}:{value}"
     if name == "waiting_function" and value:
         return f"{entry.waiting_file}:{value}"
+    if name == "function" and value:
+        at_the_peers = (entry.file, entry.line) == (entry.waiting_file, entry.waiting_line)
+        return "" if at_the_peers and entry.cause in _SILENT else f"{entry.file}:{value}"
     return value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,9 +15,9 @@ from hangscope.errors import UsageError
 from hangscope.export import table as tables
 from hangscope.export.selection import Selection, parse_ranks, parse_seqs
 from hangscope.export.table import format_of, is_table, write_table
-from hangscope.table import COLUMNS
+from hangscope.table import COLUMNS, TableBuilder
 from tests.conftest import Run, analyze
-from tests.dump_writer import Recorder, write_all
+from tests.dump_writer import Recorder, job, write_all
 
 GROUPS = {"0": ("default_pg", [0, 1, 2, 3]), "1": ("tp", [0, 1])}
 
@@ -124,3 +125,22 @@ def test_the_questions_of_the_page_are_answered(
         assert len(code.strip().splitlines()) <= 3
     behind = found["behind"]
     assert isinstance(behind, pd.DataFrame) and behind.max().idxmax() == 2
+
+
+def test_memory_follows_a_chunk_and_not_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorders = job(12)
+    for recorder in recorders:
+        recorder.call("all_reduce", times=100)
+    report = analyze(write_all(recorders, tmp_path))
+    built: list[int] = []
+    real = TableBuilder.rows
+
+    def rows_of(self: TableBuilder, parts: Any) -> pd.DataFrame:
+        frame = real(self, parts)
+        built.append(len(frame))
+        return frame
+
+    monkeypatch.setattr(TableBuilder, "rows", rows_of)
+    monkeypatch.setattr(tables, "CHUNK", 250)
+    assert write_table(report.analysis, Selection(), "csv", io.BytesIO()) == 1200
+    assert built == [200] * 6

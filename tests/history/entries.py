@@ -30,7 +30,6 @@ _PLAIN: dict[str, Any] = {
     "waiting_file": "train.py",
     "waiting_line": 40,
     "waiting_function": "step",
-    "shape": "rank called barrier at train.py:# in save",
     "duration_s": 600.0,
     "rank_hours": 1.3,
     "versions": "hangscope 0.1.0",

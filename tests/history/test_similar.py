@@ -36,6 +36,7 @@ def test_one_bug_is_found_again(changed: dict[str, object]) -> None:
         {"waiting_line": 44},
         {"function": "evaluate"},
         {"cause": "uneven_loader", "differs": "all_gather"},
+        {"cause": "stuck_rank", "file": "train.py", "line": 40, "function": "step"},
         {"op": "all_gather", "waiting_function": "other"},
         {"status": "inconclusive"},
         {"function": "", "waiting_function": ""},
@@ -46,8 +47,15 @@ def test_another_bug_is_not(changed: dict[str, object]) -> None:
 
 
 def test_unknown_causes_are_no_agreement() -> None:
-    bare = {"cause": "unknown", "function": "", "line": 0, "differs": "", "shape": ""}
+    bare = {"cause": "unknown", "differs": "", "role": ""}
     assert similarity(entry("a", **bare), entry("b", **bare, waiting_function="other")) < ALIKE
+
+
+def test_where_a_rank_is_absent_its_peers_line_is_no_bug() -> None:
+    absent = {"cause": "stuck_rank", "line": 40, "function": "step", "differs": "all_reduce"}
+    assert similarity(entry("a", **absent), entry("b", **absent)) == 0.0
+    stack = {**absent, "file": "data.py", "line": 7, "function": "read"}
+    assert similarity(entry("a", **stack), entry("b", **stack)) == 1.0
 
 
 def test_earlier_incidents_are_told_by_time_and_note() -> None:
