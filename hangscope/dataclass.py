@@ -13,7 +13,7 @@ from copy import copy
 from functools import partial
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 
 def _lazy(
@@ -85,7 +85,7 @@ def _init(made: Any, frozen: bool) -> Callable[..., None]:
     """Return the `__init__` that the standard decorator makes for the fields of a class."""
     fields = [(field.name, field.type, copy(field)) for field in dataclasses.fields(made)]
     namespace = {name: getattr(made, name) for name in ("__post_init__",) if hasattr(made, name)}
-    alike: Any = dataclasses.make_dataclass(
+    alike = dataclasses.make_dataclass(
         made.__name__,
         fields,
         namespace=namespace,
@@ -94,7 +94,7 @@ def _init(made: Any, frozen: bool) -> Callable[..., None]:
         frozen=frozen,
         slots="__slots__" in made.__dict__,
     )
-    return alike.__init__  # type: ignore[no-any-return]
+    return cast(Callable[..., None], vars(alike)["__init__"])
 
 
 def _by_values(made: Any) -> tuple[Callable[..., Any], ...]:

@@ -6,6 +6,7 @@ Whatever stdout and stderr are (closed, full, a pipe whose reader has gone), wri
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import time
@@ -35,8 +36,9 @@ def show(text: str) -> str:
     stream = sys.stdout
     try:
         if stream is not None:
-            with suppress(AttributeError, ValueError):
-                stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+            if isinstance(stream, io.TextIOWrapper):
+                with suppress(ValueError):
+                    stream.reconfigure(errors="replace")
             click.echo(text, nl=False, color=True)
             stream.flush()
     except (BrokenPipeError, ValueError):

@@ -17,7 +17,7 @@ import hangscope
 _RECORDERS = (("comm_lib_trace_rank", "fr_trace_json"), ("nccl_trace_rank", "dump_nccl_trace_json"))
 
 
-class HangscopePage(DebugHandler):  # type: ignore[misc,unused-ignore]
+class HangscopePage(DebugHandler):
     """The page /hangscope: all ranks' recorders and stacks, analysed when it is asked for."""
 
     def routes(self) -> list[Any]:

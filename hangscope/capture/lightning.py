@@ -12,7 +12,7 @@ except ImportError:
 from hangscope.capture import leave_exception, start
 
 
-class HangscopeCallback(Callback):  # type: ignore[misc,unused-ignore]
+class HangscopeCallback(Callback):
     """Starts the agent in each rank, and leaves what a rank raised. A frozen rank raises nothing: the agent watches."""
 
     def __init__(self, folder: str) -> None:

@@ -13,7 +13,7 @@ from hangscope import analyze_safely
 from hangscope.capture import leave_exception
 
 
-class HangscopeCallback(UserCallback):  # type: ignore[misc,unused-ignore]
+class HangscopeCallback(UserCallback):
     """Writes what the workers raised with their ranks, and the report; in the controller, after they have ended."""
 
     def __init__(self, folder: str, deadline: float = 120.0) -> None:

@@ -9,7 +9,7 @@ from transformers import TrainerCallback
 from hangscope.capture import start
 
 
-class HangscopeCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
+class HangscopeCallback(TrainerCallback):
     """Starts the agent in each rank when training begins."""
 
     def __init__(self, folder: str) -> None:

@@ -12,10 +12,10 @@ from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
 from hangscope.ingest.detail_checks import detail_helpers, with_pending_checks
 from hangscope.ingest.evidence import snapshots, text_evidence
+from hangscope.ingest.evidence.attempts import drop_copies
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.pages import last_pages
 from hangscope.ingest.evidence.plausible_size import largest_world, left_out
-from hangscope.ingest.evidence.restarts import drop_copies
 from hangscope.ingest.evidence.told_size import size_in_content
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump
 from hangscope.ingest.groups import GroupIndex

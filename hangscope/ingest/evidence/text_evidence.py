@@ -15,11 +15,11 @@ from hangscope.errors import Note
 from hangscope.events import Event
 from hangscope.frames import Stack
 from hangscope.incident import Group, RankRecord
+from hangscope.ingest.evidence.attempts import without_earlier
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.numbered_logs import without_job_numbers
 from hangscope.ingest.evidence.processes import Processes
-from hangscope.ingest.evidence.restarts import without_earlier
 from hangscope.ingest.evidence.stack_owners import numbered, unplaced
 from hangscope.ingest.evidence.told_size import sizes
 from hangscope.ingest.files.naming import rank_of_log

@@ -290,10 +290,7 @@ class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
     forms = (
         says(r"Received ([\w.]{1,30}) death signal, shutting down workers", read=_death_signal),
         says(r"SignalException: Process \d+ got signal: ([\w.]{1,30})", read=_death_signal),
-        says(
-            r"\*\*\* (?:JOB|STEP) .{0,300}? CANCELLED AT \S{1,40}(?: DUE TO (.{1,60}))?",
-            read=_slurm,
-        ),
+        says(r"\*\*\* (?:JOB|STEP) .{0,300}? CANCELLED AT \S{1,40}(?: DUE TO (.{1,60}))?", read=_slurm),
         says("node was low on resource", read=_evicted),
         says("DisruptionTarget", read=_evicted),
         says("PreemptionByScheduler", read=_evicted),

@@ -42,7 +42,6 @@ from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrierParser
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
-from hangscope.ingest.torch_logs.two_ranks import contradiction
 from hangscope.regex import regex
 
 #: what only a job of this kind prints: text that holds it tells of one, if of nothing that went wrong
@@ -118,7 +117,6 @@ def read_log(
     told = [*found.events, *progress_events(found.windows, file), *ends, *own_lines]
     events = _of_spawned(sorted(told, key=lambda event: event.line))
     recorded = detail.recordings(owned=own)
-    reading.notes += contradiction(events)
     reading.events, reading.recordings = events, recorded
     reading.notes.extend(note for recording in recorded for note in recording.notes)
     return reading

@@ -20,8 +20,9 @@ MOST_RANKS = 262144
 
 def number(text: Optional[str]) -> Optional[int]:
     """Return the number that a text is, if a rank or a count of ranks may be that number, else None."""
-    fits = text is not None and text.isascii() and text.isdigit() and len(text) <= 7
-    return int(text) if fits and int(text) <= MOST_RANKS else None  # type: ignore[arg-type]
+    if text is None or not (text.isascii() and text.isdigit()) or len(text) > 7:
+        return None
+    return int(text) if int(text) <= MOST_RANKS else None
 
 
 def launches(command: Sequence[str]) -> bool:

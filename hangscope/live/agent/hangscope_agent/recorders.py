@@ -27,8 +27,9 @@ def recorders() -> List[Tuple[str, Any]]:
     """
     module = sys.modules.get("torch._C._distributed_c10d")
     found = []
-    if hasattr(module, "_dump_nccl_trace"):
-        found.append(("nccl_trace_rank", module._dump_nccl_trace))  # type: ignore[union-attr]
+    own = getattr(module, "_dump_nccl_trace", None)
+    if own is not None:
+        found.append(("nccl_trace_rank", own))
     dump = getattr(module, "_dump_fr_trace", None)
     if dump is not None:
         found.append(("comm_lib_trace_rank", dump))
