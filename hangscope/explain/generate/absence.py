@@ -50,8 +50,11 @@ def _outlier(aligned: Aligned, hosts: tuple[int, ...], node: Called) -> Finding:
 
 def unseen(aligned: Aligned) -> Finding | None:
     """Return the finding of ranks that left no usable record and that others wait for."""
-    # Where nothing of a rank was collected, its silence accuses nobody.
-    excused = not_collected(aligned.incident, aligned.stated) | aligned.early
+    # Where nothing of a rank was collected, its silence accuses nobody, unless all others were seen to wait for it.
+    missing = not_collected(aligned.incident, aligned.stated)
+    seen = {rank for rank, record in aligned.incident.ranks.items() if record.seen} - aligned.early
+    alone = missing if len(missing) == 1 and missing | seen == aligned.incident.ranks.keys() else frozenset()
+    excused = (missing - alone) | aligned.early
     witnesses = aligned.stated.witnesses
     all_roots = [r for r in aligned.roots("unseen") if not excused.issuperset(r.ranks)]
     # A rank that lost a peer or timed out itself was waiting, although no dump of it shows where.
@@ -68,6 +71,7 @@ def unseen(aligned: Aligned) -> Finding | None:
     reasons = {True: "its own log shows it blocked", False: "fewer blocked ranks are waiting for it"}
     return replace(
         finding,
+        guess=not alone.isdisjoint(named),
         waiting=tuple(sorted({*finding.waiting, *waited})),
         reached=finding.reached | waited,
         set_aside=tuple(Candidate((rank,), Unseen.name, reasons[rank in waited]) for rank in others),

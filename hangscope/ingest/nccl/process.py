@@ -24,6 +24,10 @@ class _Track:
     last_op_count: int = -1
     steady: bool = True  # opCount went up by exactly one per call so far
     pair_calls: dict[tuple[bool, int], int] = field(default_factory=dict)
+    exchanged: int = (
+        0  # sends and receives that so far go to and come from every member in turn, itself included
+    )
+    next_order: int = -1
     kinds: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def accepts(self, op_count: int) -> bool:
@@ -100,8 +104,44 @@ class Process:
             group=track.index, seq=seq, kind=kind, state=State.UNKNOWN, created=created, order=self._order
         )
         self._order += 1
+        if self._exchanges_with_all(track, call):
+            self._fold_exchange(track, call, created)
         if len(self.recording) > 2 * keep:
             self._trim(keep)
+
+    def _exchanges_with_all(self, track: _Track, call: CollLine) -> bool:
+        """Return whether a call is the last of a send to and a receive from each member in turn.
+
+        So torch makes an all_to_all; a send of a pipeline never goes to its own rank.
+        """
+        done = track.exchanged if self._order == track.next_order + 1 else 0
+        track.next_order = self._order
+        expected = {number: (number % 2 == 0, number // 2) for number in (done, 0)}
+        at = next(
+            (n for n, one in expected.items() if call.is_p2p and one == (call.to_peer, call.root)), None
+        )
+        track.exchanged = 0 if at is None else at + 1
+        return call.nranks > 1 and track.exchanged == 2 * call.nranks
+
+    def _fold_exchange(self, track: _Track, call: CollLine, created: int) -> None:
+        """Put one all_to_all in place of its sends and receives, whose sizes are each member's own."""
+        columns, rows = self.recording.columns, min(2 * call.nranks, len(self.recording))
+        order = columns["order"][-rows]
+        for column in columns.values():
+            del column[-rows:]
+        for pair in track.pair_calls:
+            track.pair_calls[pair] -= 1
+        track.exchanged, track.comm.calls = 0, track.comm.calls + 1
+        types = (call.dtype,)
+        kind = self.recording.kind(("all_to_all", "nccl", (), (), types, types, None, None, -1, None))
+        self.recording.add(
+            group=track.index,
+            seq=track.comm.calls,
+            kind=kind,
+            state=State.UNKNOWN,
+            created=created,
+            order=order,
+        )
 
     def tear(self, pointer: str | None) -> None:
         """Note that a COLL line was cut: the numbers of the calls after it are uncertain."""

@@ -174,6 +174,26 @@ def test_what_a_call_is() -> None:
     assert list(recording.columns["seq"]) == [1, 2, 3, 4, 1, 1, 5, 2, 6]
 
 
+@pytest.mark.parametrize(
+    ("peers", "made"),
+    [
+        ((0, 1, 2), ["all_to_all"]),
+        ((0, 2), ["send", "recv", "send", "recv"]),
+        ((0, 1, 2) * 2, ["all_to_all"] * 2),
+    ],
+)
+def test_sends_and_receives_with_every_member_in_turn_are_one_all_to_all(
+    peers: tuple[int, ...], made: list[str]
+) -> None:
+    w, comm = NcclWriter((2, 21, 5)), Comm("c", (0, 1, 2), 0x9)
+    lines = [w.complete(comm, 1, PROC), w.coll(comm, 1, PROC, "AllReduce", 8)]
+    lines += [w.coll(comm, 1, PROC, op, 5 + peer, root=peer) for peer in peers for op in ("Send", "Recv")]
+    [recording] = read([*lines, w.coll(comm, 1, PROC, "AllReduce", 8)])[0].recordings()
+    ops = [recording.kinds[kind][0] for kind in recording.columns["kind"]]
+    assert ops == ["all_reduce", *made, "all_reduce"]
+    assert list(recording.columns["seq"])[-1] == 2 + made.count("all_to_all")
+
+
 def test_null_pointers_and_rccl() -> None:
     line = (
         "node0:1:1 [0] NCCL INFO {}: opCount 0 sendbuff (nil) recvbuff (nil) count 0 datatype 7 op 0 root 0 "
