@@ -46,18 +46,24 @@ def device_fault(case: Case) -> Match | None:
         "gpu_stall",
         [rank for rank in (first.rank,) if rank is not None],
         f"rank {first.rank} reported a device error: {device_error(first)}",
-        _remedy(first),
+        remedy(first),
         strength=2,
         evidence=faults[:4],
     )
 
 
-def _remedy(event: Event) -> str:
+def remedy(event: Event) -> str:
     """Return what to do about a device error: what a kernel did with memory is a matter of the program first."""
     rank, text = event.rank, event.text.lower()
+    whose = f"rank {rank}" if rank is not None else "that process"
+    which = (
+        ""
+        if rank is not None
+        else "Find the process that printed it (its prefix, its file, or the process id in the kernel's log names the rank). "
+    )
     if any(words in text for words in _MEMORY_ERRORS):
-        return f"Rerun rank {rank}'s step with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer, which name the kernel; where it follows the GPU and not the code, drain that GPU. What other ranks report later follows from it."
-    return f"Drain the GPU of rank {rank} and look at nvidia-smi -q -d ECC and the Xid lines of its host's kernel log; what other ranks report later follows from it."
+        return f"{which}Rerun {whose}'s step with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer, which name the kernel; where it follows the GPU and not the code, drain that GPU. What other ranks report later follows from it."
+    return f"{which}Drain the GPU of {whose} and look at nvidia-smi -q -d ECC and the Xid lines of its host's kernel log; what other ranks report later follows from it."
 
 
 def device_error(event: Event) -> str:

@@ -190,3 +190,27 @@ def test_an_idle_gpu_beside_busy_ones_is_pointed_at(tmp_path: Path) -> None:
 def test_a_description_alone_gets_an_answer_that_claims_nothing(tmp_path: Path) -> None:
     verdict = answer(tmp_path, "My 8 GPU job hangs after the first epoch and prints nothing. Any idea?")
     assert "description alone" in verdict.explanation and verdict.confidence == "low"
+
+
+def test_a_number_left_out_between_those_that_waited_is_pointed_at(tmp_path: Path) -> None:
+    verdict = answer(tmp_path, *(timeout(r) for r in (0, 1, 2, 3, 5)))
+    assert verdict.suspect_ranks == (4,) and "rank 4 did not report that wait" in verdict.explanation
+
+
+def test_a_line_of_a_failure_without_a_rank_is_called_so(tmp_path: Path) -> None:
+    verdict = answer(tmp_path, "[1]    40211 killed     torchrun --nproc_per_node 2 train.py")
+    assert "tells of a failure" in verdict.explanation and "40211" in verdict.explanation
+
+
+def test_a_message_that_establishes_another_cause_does_not_replace_the_claim(tmp_path: Path) -> None:
+    taken = "[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:23456 (errno: 98 - Address already in use)."
+    pending = "job-worker-1      0/1     Pending   0          12m"
+    assert "Port 23456" in answer(tmp_path, pending, taken).explanation
+
+
+def test_vllm_says_which_ranks_came(tmp_path: Path) -> None:
+    lines = [
+        f"INFO [parallel_state.py:1065] rank {r} in world size 4 is assigned as DP rank 0, PP rank 0, TP rank {r}"
+        for r in (0, 1, 3)
+    ]
+    assert answer(tmp_path, *lines).suspect_ranks == (2,)

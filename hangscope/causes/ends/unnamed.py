@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case, Match, answer, who
-from hangscope.causes.device import device_error
+from hangscope.causes.device import device_error, remedy
 from hangscope.events import Event
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.statements.statements import INTERRUPTS
@@ -64,7 +64,7 @@ def _match(
 _RERUN = "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the collectives rank by rank."
 #: Cause, by which events or faults of NCCL's warnings it is told, what they say, what to do, and how sure that is.
 _FAULTS: tuple[tuple[str, tuple[str | type[Event], ...], str, str, int], ...] = (
-    ("gpu_stall", (Xid, CudaError, "cuda"), "a device error was reported", "Find the process that printed it (its prefix, its file, or the process id in the kernel's log names the rank) and drain that GPU; timeouts of other ranks came later.", 1),
+    ("gpu_stall", (Xid, CudaError, "cuda"), "a device error was reported", "", 1),
     ("crashed_rank", ("oom",), "NCCL got no GPU memory", "Leave memory for NCCL's buffers: a smaller batch, or a smaller share for the allocator or the engine's cache.", 1),
     ("crashed_rank", ("shm",), "NCCL got no shared memory", "Enlarge /dev/shm (docker's --shm-size, or --ipc=host) on the host that printed it.", 1),
     ("crashed_rank", (OomCuda,), "a process ran out of GPU memory", "Lower the peak memory of that process: its longest batch, activations, fragmentation.", 1),
@@ -85,7 +85,7 @@ def _plain(case: Case) -> Match | None:
         told = [e for e in told if not (isinstance(e, OomCuda) and e.implausible)]
         if events := [e for e in told if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
             why = f"{what}: {device_error(events[0])}" if cause == "gpu_stall" else what
-            return _match(cause, events, why, advice, strength=strength)
+            return _match(cause, events, why, advice or remedy(events[0]), strength=strength)
     return None
 
 

@@ -46,10 +46,10 @@ _SIZES = regex(
     r"|\bNumNodes=\d{1,5} NumTasks=(\d{1,7})\b"
 )
 _PER_NODE = regex(
-    r"(?i)\bnproc[_-]per[_-]node[ =](\d{1,6})\b|\btrainer\.devices=(\d{1,6})\b|\bnum_local_procs=(\d{1,6})\b"
+    r"(?i)\b(?:nproc|ntasks)[_-]per[_-]node[ =](\d{1,6})\b|\btrainer\.devices=(\d{1,6})\b|\bnum_local_procs=(\d{1,6})\b"
 )
 _NODES = regex(
-    r"(?i)--nnodes[ =](\d{1,6})(?![:\d])|\btrainer\.num_nodes=(\d{1,6})\b|(?<!-)\bnnodes=(\d{1,6})(?![:\d])"
+    r"(?i)--n?nodes[ =](\d{1,6})(?![:\d])|\bsrun (?:-\w+ )?-N ?(\d{1,6})\b|\btrainer\.num_nodes=(\d{1,6})\b|(?<!-)\bnnodes=(\d{1,6})(?![:\d])"
 )
 _LOGGED = regex(
     r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|NCCL)\b|\d\d:\d\d:\d\d|^\[[EWIF] ?\d|\d%\||\w(?:Error|Exception)\b|^\([A-Za-z]\w{0,60} pid=|\[rank\d|^export \w"
@@ -82,7 +82,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     """A short text as a whole; the event's line is its most telling last one.
 
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
-    the whole job. `complaint`: a line of a reporter's that says that it hangs. `logged`: some lines are a program's.
+    the whole job. `complaint`: a line of a reporter's that says that it hangs. `logged`: some lines are a program's, or tell of a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
     of lines that are alike but for their numbers, where the last of them is the end of the text.
     """
@@ -128,7 +128,7 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
     telling = [(n, text) for n, text in ours if _TELLING.search(text)]
     number, text = (telling or ours or written or [last])[-1]
     line = Line(file, number, text, text)
-    logged = any(_LOGGED.search(text) for _, text in ours)
+    logged = bool(telling) or any(_LOGGED.search(text) for _, text in ours)
     sizes = tuple(sorted({n for n in _sizes(lines) if 1 < n <= MAX_RANKS}))
     return line.event(
         Excerpt, stage=stage, stage_line=stage_line, sizes=sizes, complaint=complaint, logged=logged,

@@ -109,7 +109,8 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
         its = [s for s in seen if s.proves]  # it rests on several lines together, or tells of the end alone
     main = next((s for s in its if s.means or s.next), its[0] if its else Observation(""))
     # What names the same ranks by its own numbers says more than the claim.
-    told = _covers(main.shows, verdict.summary) or (main.blamed and main.suspects == culprits)
+    names = main.blamed and main.suspects == culprits and bool(culprits or main.reads(lines))
+    told = names or _covers(main.shows, verdict.summary)
     claim = [] if told else [verdict.summary]
     shown = [main.shows, *(s.shows for s in (*its, *seen) if s is not main)]
     facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]

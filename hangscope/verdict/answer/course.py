@@ -6,7 +6,7 @@ from hangscope.causes.case import Case
 from hangscope.conclusion import Collect
 from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages, tells_of_trouble
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.job_logs.messages import Notice
+from hangscope.ingest.job_logs.messages import Message, Notice
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
@@ -24,6 +24,9 @@ _ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|d
 #: What a log puts before its message.
 _LOGGED = regex(r"^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[\]:|\s-]{1,8}")
 _STARTED = "server_started"  # of knowledge/messages
+_FAILURE = regex(
+    r"(?i)\bkilled\b|\bdied\b|\bfail(?:ed|ure)\b|\babort(?:ed)?\b|\bfatal\b|\w(?:error|exception)\b|\btimed? ?out\b"
+)
 _INTERRUPT = "KeyboardInterrupt"
 
 
@@ -133,7 +136,8 @@ def exceptions(case: Case) -> Observation | None:
     told = [
         e for e in case.statements.all(RankException) if e.type and not e.symptom and e.type != _INTERRUPT
     ]
-    if not told:
+    known = {(e.file, e.line) for e in case.statements.all(Message)}  # which say more
+    if not told or (told[0].file, told[0].line) in known:
         return None
     first = told[0]
     frame = user_frame(first.frames)
@@ -184,6 +188,10 @@ def last_line(case: Case) -> Observation | None:
         return Observation(shows, means, Collect((), "log", text))
     shows = f"the last line is '{line}'{where}"
     means = f"Nothing here shows a stop by itself: no timeout, and no error of a rank.{said}"
+    if _FAILURE.search(told.text):
+        means = f"That line tells of a failure, but neither of a rank nor of a collective.{said}"
+    if silent := case.statements.all(NoProgress):
+        means = f"A watcher reports the silence: '{_short(silent[-1].text)}'. It names no rank and no collective.{said}"
     if _short(told.text) == _short(complaint):
         shows = f"there is the reporter's description alone: '{_short(complaint)}'"
         means = "It holds no line of the job itself, so it shows neither where it stands nor who is missing."

@@ -28,6 +28,7 @@ _SENDER = regex(
 _TAG = regex(r"tag: ?\[([\w:.-]{1,100})\]|tag\[([\w:.-]{1,100})\]")
 _ERRNO = regex(r"\(errno: ([^()]{3,60})\)")
 _LOST = regex(r"(?i)connection reset|broken pipe|recv, got 0 bytes|connection was closed")
+_UNIQUE_ID = regex(r"ncclUniqueId from \[(\d{1,7})\]")
 _SECONDS = regex(r"after (\d{1,9}) seconds")
 _STALLED = regex(r"for more than (\d{1,9}) seconds")
 _OPS = ("broadcast", "allreduce", "allgather", "alltoall", "reducescatter")
@@ -184,8 +185,8 @@ def store(case: Case) -> Observation | None:
     if keyed:
         key = keyed[0].key or ""
         peer = keyed[0].waited_rank
-        if peer is None and (sender := _SENDER.search(key)) is not None:
-            peer = int(sender[1])
+        sender = _SENDER.search(key) or _UNIQUE_ID.search(keyed[0].text)
+        peer = int(sender[1]) if peer is None and sender is not None else peer
         whose = f", which rank {peer} writes" if peer is not None else ""
         shows = f"{who(sorted({e.rank for e in keyed if e.rank is not None}))} timed out waiting for the store's key {key[:120]}{whose}"
         means = (

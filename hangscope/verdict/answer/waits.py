@@ -132,7 +132,7 @@ def timeouts(case: Case) -> Observation | None:
     whole = wait.default or size == world or (size is not None and not wait.group[0] and not wait.local)
     missing = others_of(size, wait.ranks) if whole and not wait.repeats else ()
     if size is None and not wait.local:
-        missing = _silent(case, wait)
+        missing = _silent(case, wait) or _gaps(wait)
     if len(missing) == 1 or (missing and size is None):
         return _left_over(case, wait, shows, missing)
     text = _to_compare(wait, missing, size)
@@ -146,6 +146,13 @@ def _silent(case: Case, wait: Wait) -> tuple[int, ...]:
     failed = {e.rank for e in trouble(case)}
     speak = case.statements.ranks(Printed) - {*wait.ranks, *failed}
     return tuple(sorted(speak)) if speak and 2 * len(speak) <= len(wait.ranks) else ()
+
+
+def _gaps(wait: Wait) -> tuple[int, ...]:
+    """Return the numbers that are left out among those of the ranks of a whole job: few, between others."""
+    left = tuple(sorted(set(range(max(wait.ranks, default=0))) - set(wait.ranks)))
+    whole = wait.default or not wait.group[0]
+    return left if whole and left and 4 * len(left) <= len(wait.ranks) else ()
 
 
 def _left_over(case: Case, wait: Wait, shows: str, missing: tuple[int, ...]) -> Observation:
