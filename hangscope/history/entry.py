@@ -9,6 +9,7 @@ from dataclasses import fields
 
 from hangscope.analysis import Analysis
 from hangscope.dataclass import dataclass
+from hangscope.ingest.job_logs.faults import Xid
 from hangscope.rankset import compress
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.reasons import user_frame
@@ -136,6 +137,9 @@ def uses_of(analysis: Analysis) -> list[Use]:
             faulty[record.host].update(() if gpu is None else (gpu,))
     for event in analysis.incident.events:
         host, nic = event.host, getattr(event, "nic", None)
+        if to_blame and not analysis.culprits and host and isinstance(event, Xid):
+            ranks[host].update(())  # the kernel's log names a host and no rank
+            faulty[host].update(())
         if host in ranks and nic:
             nics[host].add(str(nic))
     return [
