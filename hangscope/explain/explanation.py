@@ -106,7 +106,7 @@ def _with_peers(found: Sequence[Finding | None], deviation: Finding | None) -> l
             and other.culprits == deviation.culprits
             and not deviation.change.swapped
         ):
-            change = replace(other.change, votes=votes, matched=matched)
+            change = replace(other.change, votes=votes, matched=matched, added=deviation.change.added)
             return [replace(other, change=change), *found[:place], *found[place + 1 :]]
     return [deviation, *found]
 
