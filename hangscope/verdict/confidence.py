@@ -25,7 +25,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.rankset import agree, ranks_phrase
 from hangscope.verdict.damage import TOLD, damage
-from hangscope.verdict.proof import prove
+from hangscope.verdict.proof import OF_THE_LOOP, prove
 from hangscope.verdict.status import trouble
 
 LOW, MEDIUM, HIGH = 0, 1, 2
@@ -63,11 +63,8 @@ def confidence(case: Case, match: Match) -> Confidence:
     """Return how sure a match is: what its rule establishes, or a proof, less every doubt."""
     proof = prove(case, match)
     rank = HIGH if proof.of_rank else match.strength
-    cause = (
-        HIGH
-        if proof.of_cause
-        else max(match.strength, MEDIUM if proof.lines and proof.of_rank and not case.from_text else LOW)
-    )
+    likely = proof.lines and proof.of_rank and not case.from_text and match.cause != OF_THE_LOOP
+    cause = HIGH if proof.of_cause else max(match.strength, MEDIUM if likely else LOW)
     reasons = [_BY_STRENGTH[cause], *filter(None, [proof.of_rank])]
     for doubts in DOUBTS:
         if (doubts is text_alone and proof.sources) or (

@@ -7,6 +7,7 @@ ranks; or a line that these ranks alone printed agrees with what their collectiv
 from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
+from hangscope.causes.difference import Difference
 from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Extra, Source, Unseen
 from hangscope.explain.statements.odd_lines import OddLine
@@ -22,6 +23,7 @@ _SOURCES = {
 _PEERS = 2  # that were seen in the collective in which the named ranks are not
 #: Causes that the two lines of a comparison show, where they are those of a library's call or of the loop itself.
 _OF_THE_LINES = frozenset({"rank_conditional_collective", "model_mismatch"})
+OF_THE_LOOP = "uneven_loader"  # of which the place of a call alone is a weak sign
 #: The cause that follows where sources agree on who is missing; of what a rank called in place of its peers' call they tell less.
 _OF_THE_MISSING = "stuck_rank"
 
@@ -54,8 +56,14 @@ def prove(case: Case, match: Match) -> Proof:
     alone = match.cause in _OF_THE_LINES and OUTPUT in sources and bool(_alone(case, match))
     by_text = bool(sources) and (match.strength == 2 or ((missing or alone) and not match.rivals))
     # Who is to blame is proved by calls: then the usual reading of these calls is the right one (measured, docs/score.md).
-    of_cause = match.strength > 0 and (not case.from_text or by_text)
+    of_cause = match.strength > 0 and (not case.from_text or by_text) and not _is_by_place_alone(case, match)
     return Proof(why, why if of_cause else "", lines, bool(sources))
+
+
+def _is_by_place_alone(case: Case, match: Match) -> bool:
+    """Return whether only the line of its call says that a rank exited its loop: the handler of an exception may be there, too."""
+    told = Difference(case).steps.loop_over is not None or bool(_alone(case, match))
+    return match.cause == OF_THE_LOOP and match.strength < 2 and match.api is None and not told
 
 
 def _compared(case: Case, match: Match) -> bool:

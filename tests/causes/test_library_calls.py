@@ -27,7 +27,7 @@ def test_a_librarys_call_below_the_lines_of_a_loop_may_be_at_the_end_of_its_body
             recorder.call("all_reduce", line=29, state="started")
 
     report = frozen(job(4), (2,), last)
-    assert blame(report) == ("hang", "uneven_loader", (2,)) and level(report) == "medium"
+    assert blame(report) == ("hang", "uneven_loader", (2,)) and level(report) == "low"
 
 
 def test_one_who_logs_in_a_librarys_loop_while_the_others_are_in_a_step_is_in_its_own_branch() -> None:
