@@ -199,9 +199,8 @@ def _joined(case: Case) -> str:
             if not _some_done(view, seq)
             else f"all {len(inside)} members entered {call}, and only some completed it"
         )
-    return (
-        f"{who(inside)} {agree(inside, 'is', 'are')} in {call}, and it does not complete; group size unknown"
-    )
+    unknown = "" if all_timed_out(case.statements) else "; group size unknown"
+    return f"{who(inside)} {agree(inside, 'is', 'are')} in {call}, and it does not complete{unknown}"
 
 
 def _some_done(view: GroupFrontier, seq: int | None) -> bool:

@@ -110,7 +110,8 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
     main = next((s for s in its if s.means or s.next), its[0] if its else Observation(""))
     # What names the same ranks by its own numbers says more than the claim.
     names = main.blamed and main.suspects == culprits and bool(culprits or main.reads(lines))
-    told = names or _covers(main.shows, verdict.summary)
+    several = not lines and not culprits and bool(main.shows)  # then the lines say what the claim sums up
+    told = names or several or _covers(main.shows, verdict.summary)
     claim = [] if told else [verdict.summary]
     shown = [main.shows, *(s.shows for s in (*its, *seen) if s is not main)]
     facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]

@@ -24,9 +24,6 @@ _ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|d
 #: What a log puts before its message.
 _LOGGED = regex(r"^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[\]:|\s-]{1,8}")
 _STARTED = "server_started"  # of knowledge/messages
-_FAILURE = regex(
-    r"(?i)\bkilled\b|\bdied\b|\bfail(?:ed|ure)\b|\babort(?:ed)?\b|\bfatal\b|\w(?:error|exception)\b|\btimed? ?out\b"
-)
 _INTERRUPT = "KeyboardInterrupt"
 
 
@@ -188,8 +185,6 @@ def last_line(case: Case) -> Observation | None:
         return Observation(shows, means, Collect((), "log", text))
     shows = f"the last line is '{line}'{where}"
     means = f"Nothing here shows a stop by itself: no timeout, and no error of a rank.{said}"
-    if _FAILURE.search(told.text):
-        means = f"That line tells of a failure, but neither of a rank nor of a collective.{said}"
     if silent := case.statements.all(NoProgress):
         means = f"A watcher reports the silence: '{_short(silent[-1].text)}'. It names no rank and no collective.{said}"
     if _short(told.text) == _short(complaint):
