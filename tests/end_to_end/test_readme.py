@@ -223,3 +223,14 @@ def test_the_picture_is_small_and_has_the_size_of_a_first_screen() -> None:
     assert data.startswith(b"\x89PNG")
     assert (int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")) == (1280, 800)
     assert len(data) < 200_000
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_library_are_typed(tmp_path: Path) -> None:
+    api = pytest.importorskip("mypy.api")
+    text = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL)):
+        (tmp_path / f"example_{number}.py").write_text(code, encoding="utf-8")
+    strict = ["--strict", "--ignore-missing-imports", "--allow-untyped-calls", "--config-file="]
+    out, _, code = api.run([*strict, f"--cache-dir={tmp_path / 'cache'}", *map(str, tmp_path.glob("*.py"))])
+    assert code == 0, out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 DESKTOP, PHONE = (1280, 800), (390, 844)
+#: npm install axe-core, and its file named in AXE_CORE.
+AXE = Path(os.environ.get("AXE_CORE", "axe.min.js"))
 
 
 #: Every piece of text with its colour, the paper it stands on, and the contrast of the two (WCAG 2.1, 1.4.3).
@@ -258,3 +261,15 @@ def test_pictures_have_titles_and_words_beside_them(browser: Browser, pages: dic
     assert browser.evaluate(
         "[...document.querySelectorAll('svg:not([role=img], [role=group])')].every(s => s.ariaHidden === 'true')"
     )
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="AXE_CORE does not name axe-core's axe.min.js")
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["hang_8", "hang_16384", "stuck", "no_hang", "unclear"])
+def test_axe_finds_no_fault(browser: Browser, pages: dict[str, Path], name: str, width: int) -> None:
+    browser.open(pages[name], width=width)
+    browser.call("Runtime.evaluate", expression=AXE.read_text(encoding="utf-8"))
+    found = browser.evaluate(
+        "axe.run().then(r => [r.passes.length, r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html.slice(0, 90)).join(' | '))])"
+    )
+    assert found[0] > 10 and found[1] == []
