@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet: bool) -> None:
     """Take the stacks and recorders of all ranks on this node, twice, without disturbing the job.
 
-    PID is a launcher, a rank, or several: everything below it is looked at. Ranks are told by the variables that their
+    PID is a launcher, a rank, or several: everything below it is looked at. Ranks are identified by the variables that their
     launcher gave them. Prints where they stand as one tree; `hangscope analyze` the folder for the verdict. Run by root,
     it looks at the job as the job's own user.
     """

@@ -1,4 +1,4 @@
-"""`hangscope doctor`: what an incident lacks, and which setting gives it next time."""
+"""`hangscope doctor`: what is missing from an incident, and how to collect it next time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hangscope.live.doctor import examine
 @click.command(short_help="List missing evidence and how to collect it.")
 @paths_argument
 def doctor(paths: tuple[str, ...]) -> None:
-    """Say what PATH lacks for a sure verdict, and what gives it next time."""
+    """Check what data is missing from PATH and how to collect it next time."""
     from hangscope import analyze
 
     for finding in examine(analyze(list(paths)).document):

@@ -26,7 +26,7 @@ _limit = click.option(
 
 
 @click.group(
-    short_help="List earlier incidents, similar ones, and hosts that stand out.",
+    short_help="List earlier incidents, similar ones, and hosts at fault.",
     epilog="""\b
 Examples:
   hangscope analyze ./dumps --store incidents.db   remember this incident
@@ -59,7 +59,7 @@ def list_(store: str | None, limit: int, cause: str | None, as_json: bool) -> No
         click.echo(f"{counted(len(entries) - len(shown), 'more incident')}; --limit 0 shows all", err=True)
 
 
-@history.command("show")
+@history.command("show", short_help="Show one incident.")
 @click.argument("incident", metavar="ID")
 @store_option
 @_json
@@ -88,7 +88,7 @@ def show_(incident: str, store: str | None, as_json: bool) -> None:
     show("\n".join(lines) + "\n")
 
 
-@history.command()
+@history.command(short_help="List earlier incidents of one bug.")
 @click.argument("report", metavar="REPORT")
 @store_option
 @_limit
@@ -115,7 +115,7 @@ def similar(report: str, store: str | None, limit: int, as_json: bool) -> None:
     click.echo(seen_before(matches).text or "Not seen before.")
 
 
-@history.command()
+@history.command(short_help="Rank hosts and GPUs by blame.")
 @store_option
 @_limit
 @_json
@@ -151,7 +151,7 @@ def hosts(store: str | None, limit: int, as_json: bool) -> None:
         click.echo("No incident in the store has a host at fault.", err=True)
 
 
-@history.command()
+@history.command(short_help="Attach a note to an incident.")
 @click.argument("incident", metavar="ID")
 @click.argument("text")
 @store_option

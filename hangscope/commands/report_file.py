@@ -11,7 +11,7 @@ from hangscope.terminal import tell
 
 
 def written(path: Path, render: Callable[[], str], force: bool, quiet: bool) -> bool:
-    """Write one report file and return whether it stands; a failure is told, and takes back no verdict that was printed."""
+    """Write one report file and return whether that worked; a failure is reported and changes no verdict that was printed."""
     try:
         write_report(path, render(), force=force)
     except (OSError, UsageError) as error:
