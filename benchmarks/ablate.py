@@ -1,209 +1,202 @@
-"""Switch off each branch and function of the core, one at a time, and print what nothing misses: `python benchmarks/ablate.py`.
+"""Switch off each part of the core, one at a time, and name the incidents that need it: `python benchmarks/ablate.py`.
 
-An `if` is switched off by taking its condition for false, a function by letting it return its empty value. A switch is *missed*
-where the judgement of an incident changes (the captured ones under `fixtures/`, the excerpts of `fixtures/text/`, simulated ones
-in every way of collecting), else where a test fails. The whole of it takes long: `--room` and `--file` look at a part.
+A part is a function, a branch or a loop of `align/`, `explain/`, `causes/` and `verdict/`; `--clauses` adds every operand of a
+condition, filter and choice. It is tried on the questions of the corpus, the excerpts of `fixtures/text/` and some simulated jobs:
+
+    needed      an answer gets worse without it: two incidents are named where there are two
+    one job     it decides who is named, and the incidents that need it are of one job alone
+    words       it changes what is said, and never who is named, why or how sure
+    changes     it changes answers, none of those that were tried for the worse
+    nothing     it does something, and no answer changes
+    never       no incident comes there
+
+The last three are unproven: each needs an incident, or goes. `benchmarks/unproven.txt` lists those that are known (`--update`
+writes it); `--sample N` tries that many parts only, drawn by `--seed`, and fails where one is unproven and not in the list.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import multiprocessing
 import random
 import signal
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from typing import Any
-from unittest import mock
-
-import pytest
-from _pytest.runner import runtestprotocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from switches import ROOT, SWITCHES, Finder
+from bank import Case, Grade, judged, of_corpus, of_excerpts, of_simulator
+from corpus_answers import Given
+from switches import ROOT, SWITCHES, Finder, Switch
 
 ROOMS = ("align", "explain", "causes", "verdict")
-TESTS = ("tests/align", "tests/causes", "tests/explain", "tests/verdict")
-INCIDENTS, SECONDS = 40, 3.0  # that are judged again for one switch, drawn; for each of them
-RUNS, TEST_SECONDS = 150, 20.0  # tests that are run again for one switch; for each of them
-_FIXTURES = ROOT / "fixtures"
+PARTS = ("function", "branch", "loop")
+UNPROVEN = ("changes", "nothing", "never")
+KINDS = ("needed", "one job", "words", *UNPROVEN)
+LIST = ROOT / "benchmarks" / "unproven.txt"
+INCIDENTS, SECONDS = 40, 20.0  # that are judged again for one part, drawn; for each of them
+BROKEN = Grade(False, False, True, False, False, False, "high")
 
 
 class _Over(BaseException):
-    """Time is up, or all that is wanted is there."""
+    """Time is up."""
 
 
-def _stop(*_: object, **__: object) -> None:
+def _stop(*_: object) -> None:
     raise _Over
 
 
-def read(paths: list[str]) -> list[tuple[Any, list[Any]]]:
-    """Return the incidents that a folder holds, as they come to the core, each with its notes."""
-    import hangscope
-    from hangscope import analysis
-    from hangscope.report import view
-    from tests.in_thread import InThisThread
-
-    found, judge = [], analysis.analyse
-
-    def keep(incident: Any, knowledge: Any = None) -> Any:
-        found.append((incident, list(incident.notes)))
-        return judge(incident, knowledge)
-
-    with (
-        mock.patch.object(analysis, "analyse", keep),
-        mock.patch.object(view, "build_document", _stop),
-        contextlib.suppress(_Over, hangscope.HangscopeError),
-    ):
-        hangscope.analyze(paths, executor=InThisThread())
-    return found
-
-
-def bank(per_fault: int) -> Iterator[tuple[Any, list[Any]]]:
-    """Return all incidents: captured, excerpts of text, simulated."""
-    from tests.simulator import FAULTS, WAYS, Remains, collect, simulate
-
-    for top in (_FIXTURES, _FIXTURES / "frameworks"):
-        for folder in sorted(path.parent for path in top.glob("*/dumps")):
-            parts = [str(p) for name in ("dumps", "logs", "stacks") if (p := folder / name).exists()]
-            for paths in [parts, *([part] for part in parts if len(parts) > 1)]:
-                yield from read(paths)
-    for excerpt in sorted((_FIXTURES / "text").iterdir()):
-        if excerpt.is_dir() or excerpt.suffix == ".txt":
-            yield from read([str(excerpt)])
-    for fault in FAULTS if per_fault else ():
-        for seed in range(per_fault):
-            left = Remains(simulate(fault, seed))
-            for way in WAYS:
-                with tempfile.TemporaryDirectory() as kept:
-                    left.write(Path(kept), collect(left, way))
-                    yield from read([kept])
-
-
-def judged(incident: Any, notes: list[Any]) -> str:
-    """Return all that is said of an incident, or what went wrong."""
-    from hangscope.analysis import analyse
-
-    incident.notes[:] = notes
+def answered(case: Case) -> tuple[Grade, Given | None, str]:
+    """Return the grade of an answer, the answer, and all that is said."""
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
-        return repr(analyse(incident).judgement)
-    except (Exception, _Over) as error:
-        return type(error).__name__
+        return case.grade(judged)
+    except _Over:
+        return BROKEN, None, "no answer in time"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def used(run: Callable[[], Any]) -> tuple[Any, list[int]]:
-    """Return what a run returns, and the numbers of the switches that did something in it."""
-    for switch in SWITCHES:
-        switch.used = False
-    result = run()
-    return result, [number for number, switch in enumerate(SWITCHES) if switch.used]
+@dataclass(slots=True)
+class Found:
+    """What is known of one part: its kind, and the incidents that tell, each with what it loses."""
+
+    switch: Switch
+    kind: str
+    incidents: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """Return the part's name in the list, which no other line moves."""
+        return f"{self.switch.file}: {self.switch.kind}: {self.switch.what}"
 
 
-class _Loop:
-    """Takes the place of pytest's loop: tries every switch on the incidents, then on the tests."""
+class Trial:
+    """All cases, what is answered with every part on, and which parts do something in which case."""
 
-    def __init__(self, incidents: list[tuple[Any, list[Any]]], jobs: int) -> None:
-        self.incidents, self.jobs = incidents, jobs
-        self.said: list[str] = []
-        self.by_incident: dict[int, list[int]] = {}
-        self.by_test: dict[int, list[int]] = {}
-        self.items: list[pytest.Item] = []
-        self.missed: list[str] = []
+    def __init__(self, cases: Sequence[Case]) -> None:
+        self.cases = cases
+        self.answers: list[tuple[Grade, Given | None, str]] = []
+        self.users: dict[int, list[int]] = defaultdict(list)
+        for place, case in enumerate(cases):
+            for switch in SWITCHES:
+                switch.used = False
+            self.answers.append(answered(case))
+            for number, switch in enumerate(SWITCHES):
+                if switch.used:
+                    self.users[number].append(place)
 
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self.items = session.items
-        for place, (incident, notes) in enumerate(self.incidents):
-            said, numbers = used(partial(judged, incident, notes))
-            self.said.append(said)
-            for number in numbers:
-                self.by_incident.setdefault(number, []).append(place)
-        for place in range(len(self.items)):
-            failed, numbers = used(partial(self._fails, place))
-            for number in numbers if not failed else ():
-                self.by_test.setdefault(number, []).append(place)
-        with multiprocessing.get_context("fork").Pool(self.jobs) as pool:
-            self.missed = pool.map(_by_whom, range(len(SWITCHES)), chunksize=4)
-        return True
-
-    def by_whom(self, number: int) -> str:
-        """Return by what a switch is missed: incidents, tests, or nothing."""
-        places = self.by_incident.get(number, [])
+    def of(self, number: int, most: int = INCIDENTS) -> Found:
+        """Switch one part off and return what that changes, in so many incidents at most."""
+        places = self.users.get(number, [])
+        if not places:
+            return Found(SWITCHES[number], "never")
+        drawn = random.Random(SWITCHES[number].what).sample(places, min(len(places), most))
         SWITCHES[number].off = True
         try:
-            for place in random.Random(number).sample(places, min(len(places), INCIDENTS)):
-                if judged(*self.incidents[place]) != self.said[place]:
-                    return "incidents"
-            tests = self.by_test.get(number, [])[:RUNS]
-            return "tests" if any(self._fails(place) for place in tests) else ""
+            return self._tried(SWITCHES[number], drawn)
         finally:
             SWITCHES[number].off = False
 
-    def _fails(self, place: int) -> bool:
-        signal.setitimer(signal.ITIMER_REAL, TEST_SECONDS)
-        try:
-            item = self.items[place]
-            return any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
-        except _Over:
-            return True
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+    def _tried(self, switch: Switch, places: Iterable[int]) -> Found:
+        kind, worse, named = "nothing", dict[str, str](), False
+        for place in places:
+            case, (grade, given, said) = self.cases[place], self.answers[place]
+            if case.job in worse:
+                continue
+            now, told, words = answered(case)
+            if lost := now.worse_than(grade):
+                worse[case.job] = f"{case.name} ({lost})"
+                named = named or "ranks" in lost or "innocent" in lost
+                if len(worse) > 1:
+                    break
+            elif told != given:
+                kind = "changes"
+            elif words != said and kind == "nothing":
+                kind = "words"
+        if worse:
+            kind = "one job" if named and len(worse) == 1 else "needed"
+        return Found(switch, kind, [*worse.values()])
 
 
-_RUNNING: list[_Loop] = []  # what the forked children find
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What was found of all parts that were tried."""
+
+    found: Sequence[Found]
+
+    def rows(self) -> str:
+        """Return the number of parts of each kind, by room, as Markdown."""
+        lines = [f"| room | parts | {' | '.join(KINDS)} |", f"| --- |{' ---: |' * (len(KINDS) + 1)}"]
+        rooms: dict[str, Counter[str]] = defaultdict(Counter)
+        for one in self.found:
+            rooms[one.switch.file.split("/")[1]][one.kind] += 1
+            rooms["all"][one.kind] += 1
+        for room in (*ROOMS, "all"):
+            counts = rooms[room]
+            cells = [room, str(counts.total()), *(str(counts[kind]) for kind in KINDS)]
+            lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join(lines)
+
+    def unproven(self) -> list[str]:
+        """Return the keys of the parts that no incident needs."""
+        return sorted({one.key for one in self.found if one.kind in UNPROVEN})
 
 
-def _by_whom(number: int) -> str:
-    return _RUNNING[0].by_whom(number)
+def load(wanted: Iterable[str]) -> None:
+    """Import these files and folders of the package with switches in them."""
+    for start in wanted:
+        for path in sorted((ROOT / start).rglob("*.py")) if start.endswith("/") else [ROOT / start]:
+            if path.name != "__init__.py":
+                import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--room", action="append", choices=ROOMS, help="this room only; may be given several times"
-    )
+    parser.add_argument("--room", action="append", choices=ROOMS, help="this room only; may be repeated")
     parser.add_argument("--file", action="append", help="this file only (hangscope/align/roots.py)")
-    parser.add_argument(
-        "--per-fault", type=int, default=1, help="simulated jobs per fault, each in every way"
-    )
-    parser.add_argument("--incidents", type=int, help="no more incidents than these, drawn")
-    parser.add_argument("--tests", nargs="*", default=TESTS, help="tests that may miss a switch")
-    parser.add_argument("--jobs", type=int, choices=(1, 2), default=2, help="processes")
+    parser.add_argument("--set", action="append", help="this set of the corpus only, and nothing else")
+    parser.add_argument("--clauses", action="store_true", help="try clauses, filters and choices as well")
+    parser.add_argument("--per-fault", type=int, default=1, help="simulated jobs per fault, in two ways each")
+    parser.add_argument("--sample", type=int, help="try this many parts, and fail on one that is not listed")
+    parser.add_argument("--seed", default="0", help="what draws the sample")
+    parser.add_argument("--update", action="store_true", help="write the list of unproven parts")
     options = parser.parse_args()
     wanted = options.file or [f"hangscope/{room}/" for room in options.room or ROOMS]
     sys.meta_path.insert(0, Finder(wanted))
     signal.signal(signal.SIGALRM, _stop)
-    for start in wanted:
-        for path in sorted((ROOT / start).rglob("*.py")) if start.endswith("/") else [ROOT / start]:
-            if path.name != "__init__.py":
-                import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    incidents = list(bank(options.per_fault))
-    if options.incidents is not None and len(incidents) > options.incidents:
-        incidents = random.Random(0).sample(incidents, options.incidents)
-    _RUNNING.append(_Loop(incidents, options.jobs))
-    arguments = ["-s", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:terminal", *options.tests]
-    code = pytest.main([str(a) for a in arguments], plugins=[_RUNNING[0]])
-    missed = _RUNNING[0].missed
-    if len(missed) < len(SWITCHES):
-        print(f"the tests cannot be run: pytest ended with {code}", file=sys.stderr)
-        return 1
-    print(
-        f"{len(SWITCHES)} branches and functions, {len(incidents)} incidents, {len(_RUNNING[0].items)} tests: "
-        f"{missed.count('incidents')} are missed by incidents, {missed.count('tests')} by tests alone, "
-        f"{missed.count('')} by nothing"
-    )
-    for switch in (s for s, by in zip(SWITCHES, missed, strict=True) if not by):
-        print(f"{switch.place}: {switch.what}")
-    return 0
+    load(wanted)
+    others = () if options.set else (of_excerpts(), of_simulator(options.per_fault, 1))
+    trial = Trial(list(chain(of_corpus(options.set or ()), *others)))
+    numbers = [n for n, s in enumerate(SWITCHES) if options.clauses or s.kind in PARTS]
+    if options.sample is not None:
+        numbers = sorted(random.Random(options.seed).sample(numbers, min(options.sample, len(numbers))))
+    listed = set(LIST.read_text().splitlines()) if options.sample is not None else set()
+    found = [trial.of(number) for number in numbers]
+    if (
+        options.sample is not None
+    ):  # what was drawn of their incidents may not have held the one that needs them
+        doubtful = [one.kind in UNPROVEN and one.key not in listed for one in found]
+        found = [
+            trial.of(number, len(trial.cases)) if doubt else one
+            for number, one, doubt in zip(numbers, found, doubtful, strict=True)
+        ]
+    table = Table(found)
+    for one in table.found:
+        print(
+            f"{one.kind}: {one.switch.place}: {one.switch.what}: {'; '.join(one.incidents)}", file=sys.stderr
+        )
+    print(table.rows())
+    if options.update:
+        LIST.write_text("\n".join(table.unproven()) + "\n")
+    new = sorted(set(table.unproven()) - listed) if options.sample is not None else ()
+    print("".join(f"\nno incident needs {key}: add one, or delete it" for key in new), file=sys.stderr)
+    return 1 if new else 0
 
 
 if __name__ == "__main__":
