@@ -142,10 +142,12 @@ def test_a_node_does_not_end_its_ranks_before_the_other_has_written_the_report(t
     folder, nodes = RunFolder(tmp_path), Nodes(tmp_path)
     (tmp_path / "nodes" / "reporter").write_text("other.7")
     reporting = Reporting(folder, nodes, None, quiet=True)
-    writer = threading.Timer(0.5, folder.json_report.write_text, ["{}"])
+    text = '{"status": "hang", "verdict": {"culprit_ranks": [3]}}'
+    writer = threading.Timer(0.5, folder.json_report.write_text, [text])
     writer.start()
     reporting.report(20.0, wait=0.0, hurry=lambda: False)
     assert folder.json_report.exists() and reporting.settled
+    assert (reporting.status, reporting.culprits) == ("hang", {3})
     writer.join()
     folder.json_report.unlink()
     reporting.report(20.0, wait=0.0, hurry=lambda: True)  # asked twice: at once

@@ -20,7 +20,7 @@ def free_port() -> int:
 def torchrun(script: str, ranks: int, *, nodes: int = 1, node: int = 0, port: int | None = None) -> list[str]:
     """Return the command that starts `ranks` ranks of a script on one of `nodes` nodes."""
     agent = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--node-rank={node}"]
-    where = ["--master-addr=127.0.0.1", f"--master-port={port or free_port()}"]
+    where = ["--master-addr=127.0.0.1", "--local-addr=127.0.0.1", f"--master-port={port or free_port()}"]
     return [*agent, *where, f"--nproc-per-node={ranks}", f"{script}.py"]
 
 

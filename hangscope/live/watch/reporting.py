@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -68,6 +69,7 @@ class Reporting:
             self.settled = True
             if not job_is_over:  # the other node reads what ours would write as it ends
                 self.nodes.wait_for(self.folder.json_report, wait + deadline, hurry)
+                self._read()
             return
         late = self.nodes.wait(wait, hurry)
         from hangscope import analyze_safely
@@ -99,6 +101,13 @@ class Reporting:
             self.say(f"not to be had: {text}")
         if late:
             self.say(f"without {', '.join(sorted(late))}, which did not answer in {wait:g} s")
+
+    def _read(self) -> None:
+        """Take from the report of another node what decides how the job ends here."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            report = json.loads(self.folder.json_report.read_bytes())
+            self.culprits = frozenset((report["verdict"] or {"culprit_ranks": ()})["culprit_ranks"])
+            self.status = report["status"]
 
     def _ranks_elsewhere(self) -> list[Note]:
         """Return what the report says of ranks whose node does not share the folder, with how to join the nodes' evidence."""
