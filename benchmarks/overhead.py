@@ -5,8 +5,9 @@
 The same gloo job runs twice at once, alone and under `hangscope run`, and the two take turns: while one computes a block
 of steps the other waits, for both blocks of a pair in random order. What disturbs the machine so falls on both alike, and
 the differences of pairs tell what is left; their interval is a bootstrap's over pairs. That bounds all costs, indirect ones
-too. What hangscope's own threads use is read from their own clocks besides, which no noise touches: the agent's thread in
-each rank, and the process of `hangscope run`. The start of the interpreter is no part of it. Three minutes;
+too. The CPU time of what hangscope itself runs is read from the clocks of its threads, which no noise touches: the agent's thread in
+each rank (of the time of the rank by the clock), and the two processes of `hangscope run`, the supervisor and the watcher. The memory that a rank holds is compared
+after the last block. The start of the interpreter is no part of it. Three minutes;
 `| python docs/refresh.py overhead` puts the table into docs/capture.md.
 """
 
@@ -111,9 +112,28 @@ class Job:
         return Block(cpu, wall, agent)
 
     def own_seconds(self) -> float:
-        """Return the CPU seconds that the command itself has used so far, in all its threads."""
-        tasks = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
-        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+        """Return the CPU seconds that hangscope's processes have used so far: the command itself and its watcher."""
+        seconds = 0.0
+        for pid in (self._process.pid, *self._below(self._process.pid)):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if pid == self._process.pid or b"hangscope.live.watch.watcher" in command:
+                tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+                seconds += sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+        return seconds
+
+    @staticmethod
+    def _below(pid: int) -> list[int]:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    def memory(self) -> list[float]:
+        """Return the resident memory of each rank, in MB."""
+        found, pids = [], [self._process.pid]
+        for pid in pids:  # grows
+            pids += self._below(pid)
+            if b"\0train.py\0" in Path(f"/proc/{pid}/cmdline").read_bytes() and not self._below(pid):
+                status = Path(f"/proc/{pid}/status").read_text().splitlines()
+                found += [int(line.split()[1]) / 1000 for line in status if line.startswith("VmRSS:")]
+        return found
 
     def end(self) -> None:
         """Let it end by itself."""
@@ -136,8 +156,8 @@ def difference(of: Callable[[Block], float]) -> Callable[[Sequence[tuple[Block, 
 
 
 def agent_share(rows: Sequence[tuple[Block, Block]]) -> float:
-    """Return the agent's part of the CPU time of watched ranks, in percent."""
-    return 100 * sum(under.agent for _, under in rows) / sum(under.cpu for _, under in rows)
+    """Return the agent's CPU time as a part of the time of watched ranks, in percent."""
+    return 100 * sum(under.agent for _, under in rows) / sum(under.wall for _, under in rows)
 
 
 def main() -> None:
@@ -160,9 +180,10 @@ def main() -> None:
                 if job is under:
                     runner += under.own_seconds() - before
             rows.append((taken[alone], taken[under]))
+        memory = statistics.mean(under.memory()) - statistics.mean(alone.memory())
         for job in (alone, under):
             job.end()
-    cpu = sum(block.cpu for _, block in rows)
+    wall = sum(under.wall for _, under in rows)
     print(
         f"{asked.pairs} pairs of blocks, each {1000 * statistics.median(b.wall for p in rows for b in p) / asked.ranks:.0f} ms"
     )
@@ -174,7 +195,10 @@ def main() -> None:
     )
     for what, value, low, high in told:
         print(f"| {what} | {value:+.2f}% | {low:+.2f}% to {high:+.2f}% |")
-    print(f"| CPU time of `hangscope run` itself, by its own clock | {100 * runner / cpu:+.2f}% | |")
+    print(
+        f"| CPU time of `hangscope run` and its watcher, by their own clocks | {100 * runner / wall:+.2f}% | |"
+    )
+    print(f"| memory of a rank | {memory:+.1f} MB | |")
 
 
 if __name__ == "__main__":
