@@ -10,6 +10,7 @@ from typing import Any
 from hangscope.analysis import Analysis
 from hangscope.errors import Note
 from hangscope.incident import Absence, Incident, Input, RankRecord
+from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.knowledge.callsite import user_frame
 from hangscope.rankset import compress, ranks_phrase
 from hangscope.report.masking.redaction import CONTRACT, Redaction
@@ -154,7 +155,9 @@ def _sources(incident: Incident) -> dict[str, int]:
         "log": sum(
             1
             for i in incident.inputs
-            if i.kind in ("log", "error_file", "ras", "inspector") and i.status == "used"
+            if i.kind in ("log", "error_file", "ras", "inspector")
+            and i.status == "used"
+            and not is_of_the_watcher(i.file)
         ),
         "stack": sum(1 for r in incident.ranks.values() if r.stack_file),
     }

@@ -21,9 +21,13 @@ from typing import Any
 
 from hangscope.dataclass import dataclass
 from hangscope.errors import Note
+from hangscope.regex import regex
 
 NAME = "evidence.json"
 SCHEMA = "hangscope.evidence/1"
+_OF_THE_WATCHER = regex(
+    r"(?:^|/)(?:launcher/[^/]{1,200}\.run|capture_\d{2,9}/(?:kernel|activity)_rank_\d{1,7}\.txt|stalls\.txt)$"
+)
 RESOLVED = "stalls"  # the folder in a run's of what it captured before it went on: evidence only if it is given itself
 _MOST = 64 << 20  # bytes of the list
 _MOST_NOTES, _LONGEST = 100, 1000  # notes, and characters of one
@@ -62,6 +66,11 @@ class RunEvidence:
 def is_unfinished(name: str) -> bool:
     """Return whether a file is what an agent is still writing, or never finished: `.stack_rank_3.4711`."""
     return name.startswith(".") and "_rank_" in name
+
+
+def is_of_the_watcher(file: str) -> bool:
+    """Return whether a file has what the watcher of a run noted, and no output of the job."""
+    return _OF_THE_WATCHER.search(file) is not None
 
 
 def read_evidence(folder: str) -> RunEvidence | None:

@@ -55,6 +55,10 @@ def test_the_folder_of_a_run_gives_its_verdict_again(tmp_path: Path) -> None:
     reporting = Reporting(folder, Nodes(tmp_path), None, quiet=True)
     reporting.world_size = 4
     reporting.problem("rank 3 did not start here")
+    (tmp_path / "launcher" / "node.7.run").write_text("program: python\n")
+    (tmp_path / "capture_01" / "activity_rank_2.txt").write_text(
+        "process 7 is computing: 90% of a processor\n"
+    )
     reporting.report(60.0, wait=0.0, hurry=lambda: True, ended=True)
     (tmp_path / "launcher" / "node.err").write_text(
         "slurmstepd: error: *** STEP 7.0 ON gpu01 CANCELLED AT 2026-11-23T10:00:00 ***\n"
@@ -69,3 +73,5 @@ def test_the_folder_of_a_run_gives_its_verdict_again(tmp_path: Path) -> None:
     assert first["verdict"] is not None and again["verdict"] == first["verdict"]
     assert "rank 3 did not start here" in [warning["message"] for warning in first["warnings"]]
     assert again["warnings"] == first["warnings"]
+    printed = [path for path in (tmp_path / "logs").glob("*.out") if path.stat().st_size]
+    assert first["sources"]["log"] == len(printed), "what the watcher noted is no log of the job"
