@@ -1,13 +1,13 @@
 """What `hangscope run` costs a healthy job, on a machine that need not be quiet.
 
-    python benchmarks/overhead.py [--ranks 2] [--pairs 300] [--steps 12]
+    python benchmarks/overhead.py [--ranks 2] [--starts 20] [--pairs 15] [--steps 12]
 
 The same gloo job runs twice at once, alone and under `hangscope run`, and the two take turns: while one computes a block
 of steps the other waits, for both blocks of a pair in random order. What disturbs the machine so falls on both alike, and
-the differences of pairs tell what is left; their interval is a bootstrap's over pairs. That bounds all costs, indirect ones
+the differences of pairs tell what is left; their interval is a bootstrap's over starts, as each start places processes and memory anew. That bounds all costs, indirect ones
 too. The CPU time of what hangscope itself runs is read from the clocks of its threads, which no noise touches: the agent's thread in
 each rank (of the time of the rank by the clock), and the two processes of `hangscope run`, the supervisor and the watcher. The memory that a rank holds is compared
-after the last block. The start of the interpreter is no part of it. Three minutes;
+after the last block. The start of the interpreter is no part of it. Ten minutes;
 `| python docs/refresh.py overhead` puts the table into docs/capture.md.
 """
 
@@ -76,6 +76,10 @@ class Block:
     agent: float
 
 
+#: The blocks of each pair: alone, and under `hangscope run`.
+Rows = Sequence[tuple[Block, Block]]
+
+
 class Job:
     """One of the two jobs; it computes when it is asked to."""
 
@@ -141,38 +145,31 @@ class Job:
         self._process.wait(60)
 
 
-def interval(
-    rows: Sequence[tuple[Block, Block]], value: Callable[[Sequence[tuple[Block, Block]]], float]
-) -> tuple[float, float, float]:
-    """Return a value of all pairs, and the bounds of its 95% bootstrap interval."""
+def interval(starts: Sequence[Rows], value: Callable[[Rows], float]) -> tuple[float, float, float]:
+    """Return a value of all pairs, and the bounds of its 95% bootstrap interval over starts of the two jobs."""
     chance = random.Random(1)
-    again = sorted(value(chance.choices(rows, k=len(rows))) for _ in range(2000))
-    return value(rows), again[50], again[-51]
+    drawn = (chance.choices(starts, k=len(starts)) for _ in range(1000))
+    again = sorted(value([row for rows in each for row in rows]) for each in drawn)
+    return value([row for rows in starts for row in rows]), again[25], again[-26]
 
 
-def difference(of: Callable[[Block], float]) -> Callable[[Sequence[tuple[Block, Block]]], float]:
+def difference(of: Callable[[Block], float]) -> Callable[[Rows], float]:
     """Return what gives the median of how much more the second block of a pair took than the first, in percent."""
     return lambda rows: 100 * statistics.median(of(under) / of(alone) - 1 for alone, under in rows)
 
 
-def agent_share(rows: Sequence[tuple[Block, Block]]) -> float:
+def agent_share(rows: Rows) -> float:
     """Return the agent's CPU time as a part of the time of watched ranks, in percent."""
     return 100 * sum(under.agent for _, under in rows) / sum(under.wall for _, under in rows)
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=300)
-    parser.add_argument("--steps", type=int, default=12, help="of a block of some tenths of a second")
-    asked = parser.parse_args()
-    chance = random.Random(0)
+def measured(ranks: int, steps: int, pairs: int, chance: random.Random) -> tuple[Rows, float, float]:
+    """Start both jobs once; return their blocks, the CPU seconds of hangscope's processes, and the memory (MB) more of a rank."""
     rows: list[tuple[Block, Block]] = []
     with ExitStack() as cleanup:
-        alone, under = (Job(watched, asked.ranks, asked.steps, cleanup) for watched in (False, True))
+        alone, under = (Job(watched, ranks, steps, cleanup) for watched in (False, True))
         runner = 0.0
-        for _ in range(asked.pairs):
+        for _ in range(pairs):
             taken: dict[Job, Block] = {}
             for job in chance.sample([alone, under], 2):
                 before = under.own_seconds()
@@ -183,22 +180,38 @@ def main() -> None:
         memory = statistics.mean(under.memory()) - statistics.mean(alone.memory())
         for job in (alone, under):
             job.end()
-    wall = sum(under.wall for _, under in rows)
+    return rows, runner, memory
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--starts", type=int, default=20, help="of both jobs")
+    parser.add_argument("--pairs", type=int, default=15, help="of blocks, for each start")
+    parser.add_argument("--steps", type=int, default=12, help="of a block of some tenths of a second")
+    asked = parser.parse_args()
+    chance = random.Random(0)
+    found = [measured(asked.ranks, asked.steps, asked.pairs, chance) for _ in range(asked.starts)]
+    starts = [rows for rows, _, _ in found]
+    wall = sum(under.wall for rows in starts for _, under in rows)
+    runner, memory = sum(each[1] for each in found), statistics.mean(each[2] for each in found)
+    block = statistics.median(b.wall for rows in starts for pair in rows for b in pair) / asked.ranks
     print(
-        f"{asked.pairs} pairs of blocks, each {1000 * statistics.median(b.wall for p in rows for b in p) / asked.ranks:.0f} ms"
+        f"{asked.starts} starts of both jobs, {asked.pairs} pairs of blocks each, a block of {1000 * block:.0f} ms"
     )
     print("| what `hangscope run` costs | of the job's time | 95% interval |\n| --- | ---: | ---: |")
     told = (
-        ("CPU time of the agent in the ranks, by its own clock", *interval(rows, agent_share)),
-        ("CPU time of the ranks, paired with the job alone", *interval(rows, difference(lambda b: b.cpu))),
-        ("time of a step, paired with the job alone", *interval(rows, difference(lambda b: b.wall))),
+        ("CPU time of the agent in the ranks, by its own clock", *interval(starts, agent_share)),
+        ("CPU time of the ranks, paired with the job alone", *interval(starts, difference(lambda b: b.cpu))),
+        ("time of a step, paired with the job alone", *interval(starts, difference(lambda b: b.wall))),
     )
     for what, value, low, high in told:
         print(f"| {what} | {value:+.2f}% | {low:+.2f}% to {high:+.2f}% |")
     print(
         f"| CPU time of `hangscope run` and its watcher, by their own clocks | {100 * runner / wall:+.2f}% | |"
     )
-    print(f"| memory of a rank | {memory:+.1f} MB | |")
+    print(f"| memory of a rank after {asked.pairs * asked.steps * 4} collectives | {memory:+.1f} MB | |")
 
 
 if __name__ == "__main__":
