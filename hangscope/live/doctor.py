@@ -38,7 +38,7 @@ def _dumps(report: Document) -> Finding:
     who = f" (missing: {missing})" if count and missing else ""
     return Finding(
         "recorder dumps", there + who,
-        "`hangscope run` gets them from live ranks of any backend; without it TORCH_FR_BUFFER_SIZE=20000,"
+        "`hangscope run` gets them from live ranks of any backend; without it TORCH_FR_BUFFER_SIZE=10000,"
         " TORCH_FR_DUMP_TEMP_FILE on a disk that all nodes see, and TORCH_NCCL_DUMP_ON_TIMEOUT=1",
     )  # fmt: skip
 
@@ -51,7 +51,7 @@ def _history(report: Document) -> Finding:
         return Finding("history of calls", "from the first call")
     return Finding(
         "history of calls", f"of ranks {first.ranks} from seq {first.from_seq} on group {first.group}",
-        "a larger TORCH_FR_BUFFER_SIZE (20000; some 300 bytes per call): what was overwritten may be where ranks parted",
+        "a larger TORCH_FR_BUFFER_SIZE (20000; some 800 bytes per call): what was overwritten may be where ranks parted",
     )  # fmt: skip
 
 

@@ -31,9 +31,9 @@ def settings(folder: str, version: Version | None) -> list[Setting]:
     """Return the settings of one job whose dumps go below `folder`, for one torch version (None: unknown)."""
     dumps = f"{folder}/dumps/comm_lib_trace_rank_"
     every = (
-        Setting("TORCH_FR_BUFFER_SIZE", "20000", "the calls that each rank remembers, with their lines",
-                "some 300 bytes per call and rank; before 2.5 it is off by default", (2, 5), older=("TORCH_NCCL_TRACE_BUFFER_SIZE",)),
-        Setting("TORCH_NCCL_TRACE_BUFFER_SIZE", "20000", "the same, under the name that older torch reads",
+        Setting("TORCH_FR_BUFFER_SIZE", "10000", "the calls that each rank remembers, with their lines",
+                "some 800 bytes per call and rank; before 2.5 it is off by default", (2, 5), older=("TORCH_NCCL_TRACE_BUFFER_SIZE",)),
+        Setting("TORCH_NCCL_TRACE_BUFFER_SIZE", "10000", "the same, under the name that older torch reads",
                 "nothing more", before=(2, 6), older=("TORCH_FR_BUFFER_SIZE",)),
         Setting("TORCH_FR_DUMP_TEMP_FILE", dumps, "the watchdog's dumps in the job's own folder",
                 "a file per rank at a timeout", (2, 5), older=("TORCH_NCCL_DEBUG_INFO_TEMP_FILE",)),

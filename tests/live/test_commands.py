@@ -37,7 +37,7 @@ def test_env_names_what_that_torch_reads(run: Run, version: str, has: str, has_n
 
 def test_env_for_other_launchers(run: Run) -> None:
     container = yaml.safe_load(run("env", "--k8s", "--torch", "2.13").stdout)
-    assert {row["name"]: row["value"] for row in container["env"]}["TORCH_FR_BUFFER_SIZE"] == "20000"
+    assert {row["name"]: row["value"] for row in container["env"]}["TORCH_FR_BUFFER_SIZE"] == "10000"
     assert "mkdir -p /job/dumps || true" in container["lifecycle"]["postStart"]["exec"]["command"]
     compile(run("env", "--ray", "--torch", "2.13").stdout, "runtime_env", "exec")
     assert "SLURM_JOB_ID" in run("env", "--slurm").stdout
@@ -53,7 +53,7 @@ def test_what_is_set_under_another_name_is_not_set_again() -> None:
     mine = {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/mine/dump_"}
     added = additions("/x", None, mine)
     assert "TORCH_FR_DUMP_TEMP_FILE" not in added and "TORCH_NCCL_DEBUG_INFO_TEMP_FILE" not in added
-    assert added["TORCH_FR_BUFFER_SIZE"] == added["TORCH_NCCL_TRACE_BUFFER_SIZE"] == "20000"
+    assert added["TORCH_FR_BUFFER_SIZE"] == added["TORCH_NCCL_TRACE_BUFFER_SIZE"] == "10000"
 
 
 def test_doctor_says_what_is_lacking_and_what_gives_it(run: Run, tmp_path: Path) -> None:
